@@ -1,0 +1,2 @@
+//! I/O. Key files, named peers, invitations and address leases.
+#![forbid(unsafe_code)]

@@ -1,0 +1,1 @@
+//! I/O. Runs experiments in sim, in network namespaces and in the virtual machine; the demo.

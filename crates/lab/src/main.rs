@@ -1,0 +1,2 @@
+//! The lab program behind `anabranch lab`.
+fn main() {}

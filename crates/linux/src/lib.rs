@@ -1,0 +1,15 @@
+//! I/O. Every system call: TUN, UDP with offloads, netlink, routes, nftables, namespaces, privileges.
+//!
+//! The only crate with `unsafe` code. Nothing here knows of bonds: it moves bytes, reports what the kernel
+//! says and changes the machine in ways that a [`journal`] can undo.
+
+pub mod clock;
+pub mod netlink;
+pub mod netns;
+pub mod prefix;
+mod system_call;
+pub mod tun;
+pub mod udp;
+
+#[cfg(test)]
+mod test_namespace;

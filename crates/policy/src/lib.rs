@@ -1,0 +1,6 @@
+//! PURE. Treatments, priorities and the flow classifier: what bond, rules and direct mode share.
+#![forbid(unsafe_code)]
+
+mod treatment;
+
+pub use treatment::{FlowClass, PathStatus, Priority, Treatment};

@@ -1,0 +1,32 @@
+//! PURE. Newtypes for time, sizes, rates and ids shared by every crate.
+#![forbid(unsafe_code)]
+
+mod rate;
+mod time;
+
+pub use rate::{BitRate, Bytes};
+pub use time::Timestamp;
+
+use std::fmt;
+
+/// A network of this host: one way out (an interface, an access point, a modem).
+///
+/// Assigned by whoever watches the networks; never reused while the process lives.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, serde::Serialize, serde::Deserialize)]
+pub struct NetworkId(pub u32);
+
+/// A path of a bond: one network to one remote address. Never reused under one key.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, serde::Serialize, serde::Deserialize)]
+pub struct PathId(pub u8);
+
+impl fmt::Display for NetworkId {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "network {}", self.0)
+    }
+}
+
+impl fmt::Display for PathId {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "path {}", self.0)
+    }
+}

@@ -1,0 +1,11 @@
+//! PURE. Byte formats of Anabranch: bond datagrams and frames, join links, handshake payloads, inner IP headers.
+//!
+//! Nothing here keeps state. Every parser takes untrusted bytes, is bounded, and answers with a typed error.
+#![forbid(unsafe_code)]
+
+pub mod cursor;
+pub mod datagram;
+pub mod frame;
+pub mod inner;
+
+pub use cursor::Malformed;

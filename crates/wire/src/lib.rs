@@ -6,6 +6,8 @@
 pub mod cursor;
 pub mod datagram;
 pub mod frame;
+pub mod hello;
 pub mod inner;
+pub mod join_link;
 
 pub use cursor::Malformed;

@@ -95,7 +95,7 @@ fn next_smoothed(smoothed: Duration, sample: Duration) -> Duration {
 /// The least value of the last ten seconds or so, in constant space.
 ///
 /// Feed it the *smoothed* round-trip time: a raw minimum collapses under jitter. Two half-windows are kept, so a
-/// minimum is forgotten between one and one and a half windows after it was seen.
+/// minimum is forgotten between half a window and a whole window after it was seen.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BaseRtt {
     current: Option<Duration>,
@@ -111,14 +111,14 @@ impl Default for BaseRtt {
 }
 
 impl BaseRtt {
-    /// Keeps the minimum over at least `window`.
+    /// Keeps the minimum over at most `window` and at least half of it.
     pub fn new(window: Duration) -> Self {
         Self { current: None, previous: None, half_started: Timestamp::ZERO, window }
     }
 
     /// Takes one value and returns the minimum with it.
     pub fn on_sample(&mut self, now: Timestamp, value: Duration) -> Duration {
-        if now.since(self.half_started) >= self.window {
+        if now.since(self.half_started) >= self.window / 2 {
             self.previous = self.current.take();
             self.half_started = now;
         }
@@ -186,11 +186,11 @@ mod tests {
 
     #[test]
     fn base_forgets_after_its_window() {
-        let mut base = BaseRtt::new(ms(1_000));
+        let mut base = BaseRtt::new(ms(2_000));
         assert_eq!(base.get(), None);
         assert_eq!(base.on_sample(Timestamp::from_millis(1_000), ms(20)), ms(20));
         assert_eq!(base.on_sample(Timestamp::from_millis(1_900), ms(50)), ms(20));
-        assert_eq!(base.on_sample(Timestamp::from_millis(2_000), ms(60)), ms(20), "kept for a whole window");
+        assert_eq!(base.on_sample(Timestamp::from_millis(2_000), ms(60)), ms(20), "kept for half a window at least");
         assert_eq!(base.on_sample(Timestamp::from_millis(3_100), ms(70)), ms(60));
     }
 }

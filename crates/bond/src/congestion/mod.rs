@@ -1,5 +1,16 @@
 //! Congestion control of a path behind one trait, with a home for state that coupled controllers share.
 
+mod choice;
+mod model;
+#[cfg(test)]
+mod model_tests;
+mod rate_filter;
+#[cfg(test)]
+mod test_link;
+
+pub use choice::{Algorithm, AnyController, UnknownAlgorithm};
+pub use model::ModelController;
+
 use std::time::Duration;
 use units::{BitRate, PathId, Timestamp};
 

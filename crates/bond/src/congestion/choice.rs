@@ -1,0 +1,103 @@
+//! Which controller a path uses, dispatched statically.
+
+use super::{AckSample, Controller, LossSample, ModelController, Sibling};
+use std::fmt;
+use std::str::FromStr;
+use units::{BitRate, PathId, Timestamp};
+
+/// The congestion control of a path.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Algorithm {
+    /// A model of rate and round-trip time; blind to random loss.
+    #[default]
+    Model,
+}
+
+impl Algorithm {
+    /// Every algorithm, in the order in which they are listed to users.
+    pub const ALL: [Self; 1] = [Self::Model];
+
+    /// The name in configuration files and reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Model => "model",
+        }
+    }
+}
+
+impl fmt::Display for Algorithm {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.name())
+    }
+}
+
+/// A name that is no congestion control.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("there is no congestion control {0:?}; choose one of model, cubic, lia, olia, balia")]
+pub struct UnknownAlgorithm(pub String);
+
+impl FromStr for Algorithm {
+    type Err = UnknownAlgorithm;
+
+    fn from_str(name: &str) -> Result<Self, Self::Err> {
+        Self::ALL
+            .into_iter()
+            .find(|algorithm| algorithm.name() == name)
+            .ok_or_else(|| UnknownAlgorithm(name.into()))
+    }
+}
+
+/// A controller of any kind, without boxes.
+#[derive(Clone, Debug)]
+pub enum AnyController {
+    /// See [`ModelController`].
+    Model(ModelController),
+}
+
+impl AnyController {
+    /// A fresh controller of a path whose datagrams hold at most `max_datagram_size` bytes of UDP payload.
+    pub fn new(algorithm: Algorithm, max_datagram_size: u64, now: Timestamp) -> Self {
+        match algorithm {
+            Algorithm::Model => Self::Model(ModelController::new(max_datagram_size, now)),
+        }
+    }
+}
+
+/// Calls the same method of whichever controller there is.
+macro_rules! each {
+    ($self:expr, $controller:ident => $call:expr) => {
+        match $self {
+            Self::Model($controller) => $call,
+        }
+    };
+}
+
+impl Controller for AnyController {
+    fn on_sent(&mut self, now: Timestamp, bytes: u64, in_flight: u64) {
+        each!(self, controller => controller.on_sent(now, bytes, in_flight));
+    }
+
+    fn on_ack(&mut self, sample: &AckSample, own: PathId, siblings: &[Sibling]) {
+        each!(self, controller => controller.on_ack(sample, own, siblings));
+    }
+
+    fn on_loss(&mut self, sample: &LossSample, own: PathId, siblings: &[Sibling]) {
+        each!(self, controller => controller.on_loss(sample, own, siblings));
+    }
+
+    fn window(&self) -> u64 {
+        each!(self, controller => controller.window())
+    }
+
+    fn pacing_rate(&self) -> Option<BitRate> {
+        each!(self, controller => controller.pacing_rate())
+    }
+
+    fn rate_estimate(&self) -> Option<BitRate> {
+        each!(self, controller => controller.rate_estimate())
+    }
+
+    fn settled(&self) -> bool {
+        each!(self, controller => controller.settled())
+    }
+}

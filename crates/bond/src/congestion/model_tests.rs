@@ -1,0 +1,184 @@
+//! The model on a simulated link.
+
+use super::model::ModelController;
+use super::test_link::{DATAGRAM, Link, World};
+use super::{AckSample, Controller, LossSample};
+use std::time::Duration;
+use units::{BitRate, PathId, Timestamp};
+
+fn world(link: Link, seed: u64) -> World<ModelController> {
+    World::new(ModelController::new(DATAGRAM, Timestamp::from_millis(1_000)), link, seed)
+}
+
+/// Asserts that `rate` is at least `part` of `mbps`.
+fn at_least(rate: BitRate, part: f64, mbps: f64) {
+    assert!(rate.as_mbps() >= part * mbps, "{rate} is less than {part} of {mbps} Mbit/s");
+}
+
+const fn seconds(value: u64) -> Duration {
+    Duration::from_secs(value)
+}
+
+const fn millis(value: u64) -> Duration {
+    Duration::from_millis(value)
+}
+
+#[test]
+fn fills_a_link_within_fifteen_rounds() {
+    for (mbps, delay) in [(2.0, 40), (20.0, 20), (40.0, 40), (50.0, 120), (20.0, 320), (200.0, 10)] {
+        let mut world = world(Link::new(mbps, delay), 1);
+        world.run(millis(delay) * 15);
+        let rate = world.run(seconds(5));
+        at_least(rate, 0.95, mbps);
+        let estimate = world.controller.rate_estimate().unwrap().as_mbps();
+        assert!((0.95..1.15).contains(&(estimate / mbps)), "{estimate} of {mbps} at {delay} ms");
+        assert!(world.controller.settled());
+    }
+}
+
+#[test]
+fn keeps_the_queue_small() {
+    for (mbps, delay) in [(20.0, 20), (40.0, 40), (50.0, 120), (20.0, 320)] {
+        let mut world = world(Link::new(mbps, delay), 1);
+        world.run(seconds(5));
+        world.run(seconds(20));
+        let (p99, mean) = (world.queue_p99(40_000), world.mean_queue(40_000));
+        assert!(p99 < 16.0 + 0.05 * delay as f64, "{p99:.1} ms of queue at {mbps} Mbit/s, {delay} ms");
+        assert!(mean < 7.0, "mean {mean:.1} ms of queue at {mbps} Mbit/s, {delay} ms");
+    }
+}
+
+#[test]
+fn ignores_random_loss() {
+    for (loss, part) in [(0.005, 0.95), (0.02, 0.92), (0.05, 0.85)] {
+        let mut world = world(Link { loss, ..Link::new(40.0, 40) }, 2);
+        world.run(seconds(3));
+        at_least(world.run(seconds(10)), part, 40.0);
+    }
+}
+
+#[test]
+fn jitter_does_not_collapse_it() {
+    for (jitter, reorders, seed) in [(5, true, 3), (20, true, 4), (20, false, 5)] {
+        let mut world = world(Link { jitter: millis(jitter), reorders, ..Link::new(20.0, 40) }, seed);
+        world.run(seconds(3));
+        at_least(world.run(seconds(15)), 0.93, 20.0);
+        let p99 = world.queue_p99(20_000);
+        assert!(p99 < 60.0, "{p99:.1} ms of queue with {jitter} ms jitter");
+    }
+}
+
+#[test]
+fn follows_a_tenfold_drop() {
+    let mut world = world(Link { buffer: 4_000_000, ..Link::new(40.0, 40) }, 6);
+    world.run(seconds(5));
+    world.link.rate = BitRate::from_mbps(4.0);
+    world.run(millis(400));
+    let estimate = world.controller.rate_estimate().unwrap().as_mbps();
+    assert!(estimate < 8.0, "still {estimate:.1} after ten base round-trip times");
+    world.run(millis(600));
+    at_least(world.run(seconds(3)), 0.9, 4.0);
+    assert!(world.queue_p99(500) < 40.0, "{:.1} ms", world.queue_p99(500));
+}
+
+#[test]
+fn follows_a_tenfold_rise() {
+    let mut world = world(Link::new(4.0, 40), 7);
+    world.run(seconds(5));
+    world.link.rate = BitRate::from_mbps(40.0);
+    world.run(millis(1_000));
+    at_least(world.run(seconds(2)), 0.95, 40.0);
+}
+
+#[test]
+fn alternating_rates_keep_three_quarters() {
+    let mut world = world(Link { buffer: 500_000, ..Link::new(40.0, 40) }, 8);
+    world.run(seconds(5));
+    let before = world.delivered;
+    for _ in 0..4 {
+        world.link.rate = BitRate::from_mbps(4.0);
+        world.run(seconds(5));
+        world.link.rate = BitRate::from_mbps(40.0);
+        world.run(seconds(5));
+    }
+    let share = (world.delivered - before) as f64 * 8.0 / (4.0 * 5.0 * 44e6);
+    assert!(share > 0.85, "{share:.2} of what the link could carry");
+}
+
+#[test]
+fn a_longer_way_is_not_taken_for_a_queue() {
+    let mut world = world(Link::new(20.0, 20), 9);
+    world.run(seconds(4));
+    world.link.delay = millis(120);
+    world.run(seconds(4));
+    at_least(world.run(seconds(3)), 0.9, 20.0);
+}
+
+#[test]
+fn a_shallow_buffer_is_not_flooded() {
+    let mut world = world(Link { buffer: 10 * DATAGRAM, ..Link::new(20.0, 40) }, 10);
+    world.run(seconds(4));
+    at_least(world.run(seconds(10)), 0.85, 20.0);
+}
+
+#[test]
+fn little_traffic_keeps_the_estimate() {
+    let mut world = world(Link::new(20.0, 40), 11);
+    world.run(seconds(4));
+    world.offered = Some(BitRate::from_mbps(1.0));
+    world.run(seconds(30));
+    let estimate = world.controller.rate_estimate().unwrap();
+    at_least(estimate, 0.9, 20.0);
+}
+
+#[test]
+fn heavy_loss_and_persistent_congestion_reduce() {
+    let mut controller = settled_controller();
+    let before = controller.window();
+    let mut now = Timestamp::from_millis(5_000);
+    for _ in 0..3 {
+        now += millis(40);
+        lose(&mut controller, now, 20 * DATAGRAM, false);
+        acknowledge(&mut controller, now, 20.0);
+    }
+    assert!(controller.window() < before * 3 / 4, "{} of {before}", controller.window());
+
+    let mut controller = settled_controller();
+    let before = controller.rate_estimate().unwrap().0;
+    lose(&mut controller, now, 20 * DATAGRAM, true);
+    assert_eq!(controller.rate_estimate().unwrap().0, before / 2);
+    for _ in 0..30 {
+        lose(&mut controller, now, 20 * DATAGRAM, true);
+    }
+    assert_eq!(controller.window(), 4 * DATAGRAM, "four packets always remain");
+    assert!(controller.pacing_rate().unwrap().0 > 0);
+}
+
+fn settled_controller() -> ModelController {
+    let mut controller = ModelController::new(DATAGRAM, Timestamp::ZERO);
+    for round in 1..40 {
+        acknowledge(&mut controller, Timestamp::from_millis(round * 40), 20.0);
+    }
+    assert!(controller.settled());
+    controller
+}
+
+fn acknowledge(controller: &mut ModelController, now: Timestamp, mbps: f64) {
+    let sample = AckSample {
+        now,
+        acked_bytes: 80 * DATAGRAM,
+        prior_in_flight: 80 * DATAGRAM,
+        latest_rtt: millis(40),
+        smoothed_rtt: millis(40),
+        base_rtt: millis(40),
+        delivery_rate: Some(BitRate::from_mbps(mbps)),
+        application_limited: false,
+        round_ended: true,
+        ce_marks: 0,
+    };
+    controller.on_ack(&sample, PathId(0), &[]);
+}
+
+fn lose(controller: &mut ModelController, now: Timestamp, lost_bytes: u64, persistent: bool) {
+    controller.on_loss(&LossSample { now, lost_bytes, latest_sent: now, persistent }, PathId(0), &[]);
+}

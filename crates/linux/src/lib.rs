@@ -9,7 +9,6 @@ pub mod netns;
 pub mod prefix;
 mod system_call;
 pub mod tun;
-pub mod udp;
 
 #[cfg(test)]
 mod test_namespace;

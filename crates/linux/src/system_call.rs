@@ -1,0 +1,40 @@
+//! Turning return values of system calls into results.
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+/// A system call's return value as a result: negative means that `errno` holds the error.
+pub(crate) fn check(value: libc::c_int) -> io::Result<libc::c_int> {
+    if value < 0 { Err(io::Error::last_os_error()) } else { Ok(value) }
+}
+
+/// The same for calls that return a size.
+pub(crate) fn check_size(value: libc::ssize_t) -> io::Result<usize> {
+    usize::try_from(value).map_err(|_| io::Error::last_os_error())
+}
+
+/// The `errno` of `error`, 0 if it has none.
+pub(crate) fn errno(error: &io::Error) -> i32 {
+    error.raw_os_error().unwrap_or(0)
+}
+
+/// Sets a socket option whose value is one C integer.
+#[expect(unsafe_code, reason = "setsockopt has options that no safe wrapper offers")]
+pub(crate) fn set_integer_option(
+    socket: BorrowedFd<'_>,
+    level: libc::c_int,
+    option: libc::c_int,
+    value: libc::c_int,
+) -> io::Result<()> {
+    // SAFETY: the pointer is to a live integer and the length is its size; the descriptor is open.
+    check(unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            level,
+            option,
+            (&raw const value).cast(),
+            size_of_val(&value) as libc::socklen_t,
+        )
+    })
+    .map(drop)
+}

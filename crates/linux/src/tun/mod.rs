@@ -1,0 +1,203 @@
+//! any0: a TUN interface with offloads.
+//!
+//! The kernel hands over TCP and UDP in segments of up to 64 KiB and takes them back the same way, so that one
+//! system call and one pass through the network stack serve some forty packets. This module cuts and joins
+//! ([`split`], [`join`]); its users see whole IP packets of at most the interface's MTU only.
+#![expect(unsafe_code, reason = "TUN interfaces are made and set up by ioctl")]
+
+mod checksum;
+mod join;
+mod layout;
+mod split;
+#[cfg(test)]
+mod tests;
+mod virtio;
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, IoSlice, Read, Write};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::unix::fs::OpenOptionsExt;
+
+use thiserror::Error;
+use tracing::debug;
+
+use crate::netlink::{Netlink, NetlinkError};
+use crate::prefix::IpPrefix;
+use crate::system_call::{check, errno};
+use join::{Joiner, MAXIMUM_PACKETS, Scratch};
+use virtio::VirtioHeader;
+
+/// Why the interface could not be made.
+#[derive(Debug, Error)]
+pub enum TunError {
+    /// `/dev/net/tun` could not be opened.
+    #[error("cannot open /dev/net/tun: {0}; load the driver with \"modprobe tun\" and run as root")]
+    Device(io::Error),
+    /// The interface was refused.
+    #[error("cannot make the interface \"{name}\": {error}{}", hint(error))]
+    Interface {
+        /// The name that was asked for.
+        name: String,
+        /// The kernel's error.
+        error: io::Error,
+    },
+    /// An interface name that the kernel cannot hold.
+    #[error("\"{0}\" is not an interface name: 1 to 15 characters without blanks and slashes")]
+    Name(String),
+    /// Its address, MTU or state was refused.
+    #[error(transparent)]
+    Netlink(#[from] NetlinkError),
+}
+
+fn hint(error: &io::Error) -> &'static str {
+    match errno(error) {
+        libc::EPERM => "; it takes root or CAP_NET_ADMIN",
+        libc::EBUSY => "; another program holds it: is anabranch running already?",
+        _ => "",
+    }
+}
+
+/// What [`Tun::write_packets`] did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Written {
+    /// Packets that the kernel took.
+    pub packets: usize,
+    /// System calls that took.
+    pub writes: usize,
+    /// Packets that it refused (interface down, malformed).
+    pub refused: usize,
+}
+
+/// The interface; it vanishes when this value is dropped.
+pub struct Tun {
+    file: File,
+    name: String,
+    index: u32,
+    buffer: Box<[u8; BUFFER]>,
+    joiner: Joiner,
+}
+
+impl Tun {
+    /// Makes the interface `name` with `mtu` (bytes) and `addresses`, and switches it on.
+    ///
+    /// Needs CAP_NET_ADMIN. `name` may hold `%d` for the first free number.
+    pub fn create(name: &str, mtu: u32, addresses: &[IpPrefix]) -> Result<Self, TunError> {
+        let valid = (1..libc::IFNAMSIZ).contains(&name.len())
+            && !name.contains(|character: char| character == '/' || character.is_whitespace());
+        if !valid {
+            return Err(TunError::Name(name.to_owned()));
+        }
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC)
+            .open("/dev/net/tun")
+            .map_err(TunError::Device)?;
+        let fail = |error| TunError::Interface { name: name.to_owned(), error };
+        let name = attach(&file, name).map_err(fail)?;
+        let udp = set_offloads(&file).map_err(fail)?;
+
+        let mut netlink = Netlink::open().map_err(NetlinkError::from)?;
+        let index = netlink.link(&name)?.map_or(0, |link| link.index);
+        netlink.set_link_mtu(index, mtu)?;
+        netlink.set_link_queue_length(index, TRANSMIT_QUEUE)?;
+        netlink.set_link_up(index, true)?;
+        for address in addresses {
+            netlink.add_address(index, *address)?;
+        }
+        let joiner = Joiner::new(udp);
+        Ok(Self { file, name, index, buffer: Box::new([0; BUFFER]), joiner })
+    }
+
+    /// The interface's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The kernel's number of the interface.
+    pub fn index(&self) -> u32 {
+        self.index
+    }
+
+    /// Reads once and gives each IP packet to `sink`; returns their number.
+    ///
+    /// Never blocks: [`io::ErrorKind::WouldBlock`] when nothing waits. Packets are at most the MTU long and have
+    /// right checksums.
+    pub fn read_packets(&mut self, sink: &mut impl FnMut(&[u8])) -> io::Result<usize> {
+        let length = self.file.read(&mut self.buffer[..])?;
+        let Some((header, packet)) = self.buffer[..length].split_first_chunk_mut() else {
+            return Ok(0);
+        };
+        Ok(split::split(VirtioHeader::read(header), packet, sink))
+    }
+
+    /// Hands `packets` to the kernel, joining those of one flow that follow each other.
+    ///
+    /// Packets of one flow keep their order. A refused packet is counted and does not stop the others; only a
+    /// failure of the device itself is an error.
+    pub fn write_packets<P: AsRef<[u8]>>(&mut self, packets: &[P]) -> io::Result<Written> {
+        let mut written = Written::default();
+        self.joiner.sort(packets);
+        for group in self.joiner.groups() {
+            let mut scratch = Scratch::default();
+            let mut slices = [IoSlice::new(&[]); MAXIMUM_PACKETS + 2];
+            let used = self.joiner.lay_out(group, packets, &mut scratch, &mut slices);
+            written.writes += 1;
+            match (&self.file).write_vectored(&slices[..used]) {
+                Ok(_) => written.packets += group.count(),
+                Err(error) if matches!(errno(&error), libc::EBADF | libc::EBADFD) => return Err(error),
+                Err(error) => {
+                    debug!(%error, packets = group.count(), "the kernel refused packets for {}", self.name);
+                    written.refused += group.count();
+                }
+            }
+        }
+        Ok(written)
+    }
+}
+
+impl AsFd for Tun {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+}
+
+impl AsRawFd for Tun {
+    fn as_raw_fd(&self) -> std::os::fd::RawFd {
+        self.file.as_raw_fd()
+    }
+}
+
+/// Makes the descriptor an interface; returns the name it got.
+fn attach(file: &File, name: &str) -> io::Result<String> {
+    // SAFETY: all-zero bytes are a valid ifreq.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
+        *to = from as libc::c_char;
+    }
+    request.ifr_ifru.ifru_flags = (libc::IFF_TUN | libc::IFF_NO_PI | libc::IFF_VNET_HDR) as libc::c_short;
+    // SAFETY: the pointer is to a live ifreq, which is what TUNSETIFF takes.
+    check(unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF, &raw mut request) })?;
+    let name = request.ifr_name.iter().take_while(|byte| **byte != 0).map(|byte| *byte as u8 as char);
+    Ok(name.collect())
+}
+
+/// Switches on all offloads that the kernel has; returns whether UDP segments (Linux 6.2) are among them.
+fn set_offloads(file: &File) -> io::Result<bool> {
+    let tcp = libc::TUN_F_CSUM | libc::TUN_F_TSO4 | libc::TUN_F_TSO6 | libc::TUN_F_TSO_ECN;
+    let set = |flags: libc::c_uint| {
+        // SAFETY: TUNSETOFFLOAD takes its flags by value.
+        check(unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETOFFLOAD, libc::c_ulong::from(flags)) })
+    };
+    if set(tcp | TUN_F_USO4 | TUN_F_USO6).is_ok() {
+        return Ok(true);
+    }
+    set(tcp).map(|_| false)
+}
+
+/// A segment of 64 KiB and the header before it.
+const BUFFER: usize = 65_536 + virtio::LENGTH;
+/// Segments that wait for us in the kernel; a burst of all flows while the thread is busy elsewhere.
+const TRANSMIT_QUEUE: u32 = 1_000;
+const TUN_F_USO4: libc::c_uint = 0x20;
+const TUN_F_USO6: libc::c_uint = 0x40;

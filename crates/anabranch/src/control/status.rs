@@ -1,0 +1,241 @@
+//! What a daemon says about itself, its networks and its paths.
+
+use std::net::{IpAddr, SocketAddr};
+
+use policy::{PathStatus, Priority};
+use serde::{Deserialize, Serialize};
+use units::{BitRate, Bytes, NetworkId, PathId};
+
+use super::{Fraction, Micros, UnixMillis};
+
+/// Which end a daemon is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Role {
+    /// Has networks and bonds them.
+    Device,
+    /// Gives bonded flows to the Internet.
+    Gateway,
+}
+
+/// How far a device's session with its gateway has come. A gateway that runs is `Up`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SessionState {
+    /// Setting up the machine.
+    Starting,
+    /// Knocking at the gateway.
+    Connecting,
+    /// Data flows.
+    Up,
+    /// No network is left; packets wait.
+    NoNetwork,
+    /// The gateway refused; `why` of the status says for what reason.
+    Refused,
+    /// Taking everything back.
+    Stopping,
+}
+
+/// The whole of a daemon at a glance.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Status {
+    /// Version of the program.
+    pub version: String,
+    /// Which end this is.
+    pub role: Role,
+    /// Name of this device or gateway.
+    pub name: String,
+    /// This end's public key.
+    pub public_key: String,
+    /// The daemon's process.
+    pub pid: u32,
+    /// Since when the daemon runs.
+    pub started: UnixMillis,
+    /// How far the session has come.
+    pub state: SessionState,
+    /// A sentence on why the state is what it is.
+    pub why: String,
+    /// The interface that applications see.
+    pub interface: String,
+    /// Its addresses.
+    pub addresses: Vec<IpAddr>,
+    /// Its MTU in bytes.
+    pub mtu: Bytes,
+    /// The gateway; on a gateway `None`.
+    pub far_end: Option<FarEnd>,
+    /// Connected clients; on a device `None`.
+    pub connected_clients: Option<usize>,
+    /// What went through the interface.
+    pub traffic: Traffic,
+    /// The networks with their paths; empty on a gateway.
+    pub networks: Vec<NetworkReport>,
+}
+
+/// The gateway that a device uses.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct FarEnd {
+    /// Name under which this machine knows it.
+    pub name: String,
+    /// Its public key.
+    pub public_key: String,
+    /// Since when the session is up, if it is.
+    pub connected_since: Option<UnixMillis>,
+}
+
+/// Bytes and packets in both directions, and the rates over the last second.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Traffic {
+    /// Bytes sent since the start.
+    pub sent: Bytes,
+    /// Bytes received since the start.
+    pub received: Bytes,
+    /// Rate out over the last second, bits per second.
+    pub sending: BitRate,
+    /// Rate in over the last second, bits per second.
+    pub receiving: BitRate,
+}
+
+/// One network of a device.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct NetworkReport {
+    /// Its number while the daemon runs.
+    pub id: NetworkId,
+    /// Name: that of its interface.
+    pub name: String,
+    /// Whether it has a link and an address.
+    pub connected: bool,
+    /// Its own addresses.
+    pub addresses: Vec<IpAddr>,
+    /// Whether its paths may carry data.
+    pub status: PathStatus,
+    /// A sentence on why the status is what it is.
+    pub why: String,
+    /// Order of preference, 0 first.
+    pub priority: Priority,
+    /// Used only while no other network is left.
+    pub backup: bool,
+    /// Costs by the byte.
+    pub metered: bool,
+    /// Switched off by the user.
+    pub off: bool,
+    /// Its paths, by number.
+    pub paths: Vec<PathReport>,
+}
+
+/// What a path's packets ride on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CarrierKind {
+    /// Datagrams.
+    Udp,
+    /// Frames in a TCP connection.
+    Tcp,
+}
+
+/// How a path does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PathHealth {
+    /// Its far end has not answered yet.
+    Validating,
+    /// Answers.
+    Good,
+    /// Has not answered for longer than usual; nothing new is sent on it.
+    Suspect,
+    /// Given up until it answers a probe.
+    Dead,
+}
+
+/// One path: one network to one remote address.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct PathReport {
+    /// Its number in the session.
+    pub id: PathId,
+    /// Where it leads.
+    pub remote: SocketAddr,
+    /// What it rides on.
+    pub carrier: CarrierKind,
+    /// Whether it may carry data.
+    pub status: PathStatus,
+    /// How it does.
+    pub health: PathHealth,
+    /// A sentence on why it is used as it is.
+    pub why: String,
+    /// Estimated rate that it can deliver outward, bits per second.
+    pub rate: BitRate,
+    /// Smoothed round-trip time.
+    #[serde(rename = "rtt_us")]
+    pub rtt: Option<Micros>,
+    /// Smallest round-trip time of late.
+    #[serde(rename = "min_rtt_us")]
+    pub min_rtt: Option<Micros>,
+    /// One-way delay outward, beyond that of the fastest path.
+    #[serde(rename = "extra_delay_us")]
+    pub extra_delay: Option<Micros>,
+    /// Part of the packets sent that was lost, of late.
+    pub loss: Fraction,
+    /// Bytes sent and not yet acknowledged.
+    pub in_flight: Bytes,
+    /// Bytes that wait for this path.
+    pub queue: Bytes,
+    /// Largest datagram that it carries, in bytes.
+    pub mtu: Bytes,
+    /// What went over it.
+    pub traffic: Traffic,
+}
+
+/// What to change of a network; what is `None` stays.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NetworkChange {
+    /// Order of preference, 0 first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub priority: Option<Priority>,
+    /// Use it only while no other network is left.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub backup: Option<bool>,
+    /// It costs by the byte.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metered: Option<bool>,
+    /// Do not use it at all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub off: Option<bool>,
+}
+
+/// What `down` took back, a line each in the order it was done.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct DownReport {
+    /// Each change of the machine that was undone.
+    pub undone: Vec<String>,
+    /// Each change that could not be undone, with the reason and what to do.
+    pub failed: Vec<String>,
+}
+
+/// The body of an answer to a request that failed.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Failure {
+    /// For programs.
+    pub code: FailureCode,
+    /// For people: what, where, how to mend it.
+    pub message: String,
+}
+
+/// Why a request failed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FailureCode {
+    /// The caller may not use this socket.
+    NotAllowed,
+    /// No such thing.
+    NotFound,
+    /// The request makes no sense.
+    BadRequest,
+    /// It clashes with what is there.
+    Conflict,
+    /// This daemon is the other role.
+    WrongRole,
+    /// It cannot be done now.
+    Unavailable,
+    /// The daemon failed.
+    Internal,
+}

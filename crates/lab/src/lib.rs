@@ -1,1 +1,3 @@
 //! I/O. Runs experiments in sim, in network namespaces and in the virtual machine; the demo.
+
+pub mod vm;

@@ -1,0 +1,125 @@
+//! One run of the emulator.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+
+use super::initramfs::unique_number;
+use super::kernel::cache_directory;
+use super::{Job, Machine, MachineError, Outcome, archive};
+
+/// Starts the emulator on `initramfs`, waits for its end and reads its report.
+///
+/// # Errors
+/// See [`Machine::run`].
+pub fn run(machine: &Machine, job: &Job, initramfs: &[u8]) -> Result<Outcome, MachineError> {
+    let directory = cache_directory()?.join(format!("run-{}", unique_number()));
+    fs::create_dir_all(&directory).with_context(|| format!("creating {}", directory.display()))?;
+    let result = run_in(&directory, machine, job, initramfs);
+    fs::remove_dir_all(&directory).with_context(|| format!("removing {}", directory.display()))?;
+    result
+}
+
+fn run_in(directory: &Path, machine: &Machine, job: &Job, initramfs: &[u8]) -> Result<Outcome, MachineError> {
+    let started = Instant::now();
+    fs::write(directory.join("initramfs"), initramfs).context("writing the initramfs")?;
+    let mut child = command(directory, machine, job).spawn().context("starting qemu-system-x86_64")?;
+    let ended = wait(&mut child, started + job.wall_timeout)?;
+    let wall_time = started.elapsed();
+
+    let no_report = |what: String| {
+        let console = fs::read(directory.join("console")).unwrap_or_default();
+        let messages = fs::read(directory.join("messages")).unwrap_or_default();
+        let text = String::from_utf8_lossy(&[console, messages].concat()).into_owned();
+        MachineError::NoReport { what, console: last_characters(&text, 2_000) }
+    };
+    let Some(status) = ended else {
+        return Err(no_report(format!("did not end within {} s", job.wall_timeout.as_secs())));
+    };
+    if !status.success() {
+        return Err(no_report(format!("ended with {status}")));
+    }
+    let report = fs::read(directory.join("report")).context("reading the guest's report")?;
+    let report = archive::read_files(&report).map_err(|error| no_report(format!("left no whole report ({error})")))?;
+    outcome(job, report, wall_time)
+}
+
+fn outcome(job: &Job, mut report: BTreeMap<String, Vec<u8>>, wall_time: Duration) -> Result<Outcome, MachineError> {
+    let mut text = |name: &str| {
+        let bytes = report.remove(name).unwrap_or_default();
+        String::from_utf8_lossy(&bytes).into_owned()
+    };
+    let output = text("report/output");
+    let exit: i32 = text("report/exit").trim().parse().context("the guest reported no exit status")?;
+    let uptime: f64 = text("report/uptime").trim().parse().context("the guest reported no time")?;
+    let guest_time = Duration::from_secs_f64(uptime);
+    if exit == KILLED && guest_time >= job.timeout {
+        return Err(MachineError::GuestTimeout { limit: job.timeout, output: last_characters(&output, 2_000) });
+    }
+    let files = report
+        .into_iter()
+        .filter_map(|(name, contents)| Some((name.strip_prefix("report/results/")?.to_owned(), contents)))
+        .collect();
+    Ok(Outcome { exit, output, files, guest_time, wall_time })
+}
+
+/// The emulator's command line. `setpriv` has the kernel end it should this process die first.
+fn command(directory: &Path, machine: &Machine, job: &Job) -> Command {
+    let shift = job.instruction_nanos.max(1).ilog2();
+    let megabytes = (job.memory.0 >> 20).max(256);
+    let mut command = Command::new("setpriv");
+    command
+        .args(["--pdeathsig", "KILL"])
+        .arg(&machine.qemu)
+        .args(["-M", "microvm,pcie=on", "-cpu", "max", "-smp", "1"])
+        .args(["-accel", "tcg,thread=single", "-icount", &format!("shift={shift},sleep=off")])
+        .args(["-m", &format!("{megabytes}M"), "-seed", &job.seed.to_string()])
+        .args(["-rtc", "base=2026-01-01T00:00:00,clock=vm"])
+        .args(["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"])
+        .arg("-kernel")
+        .arg(&machine.kernel.image)
+        .args(["-initrd", "initramfs", "-append", KERNEL_ARGUMENTS])
+        .args(["-serial", "file:console"])
+        .args(["-device", "virtio-serial-pci", "-chardev", "file,id=report,path=report"])
+        .args(["-device", "virtserialport,chardev=report,name=results"])
+        .current_dir(directory)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null());
+    match fs::File::create(directory.join("messages")) {
+        Ok(file) => command.stderr(file),
+        Err(_) => command.stderr(Stdio::null()),
+    };
+    command
+}
+
+/// Waits until the child ends or the clock passes `deadline`, then ends it; `None` in that case.
+fn wait(child: &mut Child, deadline: Instant) -> Result<Option<ExitStatus>, MachineError> {
+    loop {
+        if let Some(status) = child.try_wait().context("waiting for qemu-system-x86_64")? {
+            return Ok(Some(status));
+        }
+        if Instant::now() >= deadline {
+            child.kill().context("ending qemu-system-x86_64")?;
+            child.wait().context("waiting for qemu-system-x86_64")?;
+            return Ok(None);
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn last_characters(text: &str, count: usize) -> String {
+    let skip = text.chars().count().saturating_sub(count);
+    text.chars().skip(skip).collect()
+}
+
+/// No address randomisation and no clock watchdog, so that runs repeat; a panic ends the machine.
+const KERNEL_ARGUMENTS: &str = "console=ttyS0 quiet nokaslr norandmaps mitigations=off tsc=reliable clocksource=tsc \
+     random.trust_cpu=on audit=0 panic=-1 oops=panic";
+
+/// The status of a process ended by SIGKILL, as a shell gives it.
+const KILLED: i32 = 137;

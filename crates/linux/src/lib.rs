@@ -3,12 +3,17 @@
 //! The only crate with `unsafe` code. Nothing here knows of bonds: it moves bytes, reports what the kernel
 //! says and changes the machine in ways that a [`journal`] can undo.
 
+mod bind;
 pub mod clock;
 pub mod netlink;
 pub mod netns;
 pub mod prefix;
 mod system_call;
+pub mod tcp_carrier;
 pub mod tun;
+pub mod udp;
 
 #[cfg(test)]
 mod test_namespace;
+
+pub use bind::{BindError, BindTo};

@@ -1,26 +1,41 @@
 //! Which controller a path uses, dispatched statically.
 
-use super::{AckSample, Controller, LossSample, ModelController, Sibling};
+use super::{
+    AckSample, Controller, CoupledController, Coupling, CubicController, LossSample, ModelController, Sibling,
+};
 use std::fmt;
 use std::str::FromStr;
 use units::{BitRate, PathId, Timestamp};
 
 /// The congestion control of a path.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Algorithm {
     /// A model of rate and round-trip time; blind to random loss.
     #[default]
     Model,
+    /// CUBIC, RFC 9438.
+    Cubic,
+    /// Linked increases, RFC 6356.
+    Lia,
+    /// Opportunistic linked increases.
+    Olia,
+    /// Balanced linked adaptation.
+    Balia,
 }
 
 impl Algorithm {
     /// Every algorithm, in the order in which they are listed to users.
-    pub const ALL: [Self; 1] = [Self::Model];
+    pub const ALL: [Self; 5] = [Self::Model, Self::Cubic, Self::Lia, Self::Olia, Self::Balia];
 
     /// The name in configuration files and reports.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Model => "model",
+            Self::Cubic => "cubic",
+            Self::Lia => "lia",
+            Self::Olia => "olia",
+            Self::Balia => "balia",
         }
     }
 }
@@ -52,13 +67,22 @@ impl FromStr for Algorithm {
 pub enum AnyController {
     /// See [`ModelController`].
     Model(ModelController),
+    /// See [`CubicController`].
+    Cubic(CubicController),
+    /// See [`CoupledController`].
+    Coupled(CoupledController),
 }
 
 impl AnyController {
     /// A fresh controller of a path whose datagrams hold at most `max_datagram_size` bytes of UDP payload.
     pub fn new(algorithm: Algorithm, max_datagram_size: u64, now: Timestamp) -> Self {
+        let coupled = |coupling| Self::Coupled(CoupledController::new(coupling, max_datagram_size, now));
         match algorithm {
             Algorithm::Model => Self::Model(ModelController::new(max_datagram_size, now)),
+            Algorithm::Cubic => Self::Cubic(CubicController::new(max_datagram_size, now)),
+            Algorithm::Lia => coupled(Coupling::Lia),
+            Algorithm::Olia => coupled(Coupling::Olia),
+            Algorithm::Balia => coupled(Coupling::Balia),
         }
     }
 }
@@ -68,6 +92,8 @@ macro_rules! each {
     ($self:expr, $controller:ident => $call:expr) => {
         match $self {
             Self::Model($controller) => $call,
+            Self::Cubic($controller) => $call,
+            Self::Coupled($controller) => $call,
         }
     };
 }
@@ -99,5 +125,22 @@ impl Controller for AnyController {
 
     fn settled(&self) -> bool {
         each!(self, controller => controller.settled())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_round_trip() {
+        for algorithm in Algorithm::ALL {
+            assert_eq!(algorithm.to_string().parse(), Ok(algorithm));
+            let controller = AnyController::new(algorithm, 1_200, Timestamp::ZERO);
+            assert_eq!(controller.window(), 12_000);
+            assert!(!controller.settled());
+        }
+        let error = "reno".parse::<Algorithm>().unwrap_err();
+        assert!(error.to_string().contains("\"reno\"") && error.to_string().contains("olia"));
     }
 }

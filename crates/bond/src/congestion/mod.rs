@@ -1,14 +1,22 @@
 //! Congestion control of a path behind one trait, with a home for state that coupled controllers share.
 
 mod choice;
+mod coupled;
+mod cubic;
+mod loss_based;
 mod model;
 #[cfg(test)]
 mod model_tests;
 mod rate_filter;
 #[cfg(test)]
+mod samples;
+mod slow_start;
+#[cfg(test)]
 mod test_link;
 
 pub use choice::{Algorithm, AnyController, UnknownAlgorithm};
+pub use coupled::{CoupledController, Coupling};
+pub use cubic::CubicController;
 pub use model::ModelController;
 
 use std::time::Duration;

@@ -1,0 +1,126 @@
+//! What the loss-based controllers share: slow start, the window in packets, and one reduction per loss event.
+
+use super::rate_filter::MaximumFilter;
+use super::slow_start::SlowStart;
+use super::{AckSample, LossSample};
+use std::time::Duration;
+use units::{BitRate, Bytes, Timestamp};
+
+/// Window and slow start of one path.
+#[derive(Clone, Debug)]
+pub(super) struct LossBased {
+    pub(super) datagram: u64,
+    /// Congestion window in packets of `datagram` bytes.
+    pub(super) window: f64,
+    pub(super) slow_start: SlowStart,
+    /// Slow start ends when the window reaches this, packets.
+    threshold: f64,
+    /// Losses of packets sent before this belong to an event already answered.
+    recovery_started: Option<Timestamp>,
+    smoothed_rtt: Duration,
+    rates: MaximumFilter,
+}
+
+/// What an acknowledgement means for the window.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) enum Growth {
+    /// Slow start has already grown it, or nothing may grow.
+    None,
+    /// Congestion avoidance: so many packets were acknowledged.
+    Avoidance(f64),
+}
+
+impl LossBased {
+    pub(super) fn new(datagram: u64, now: Timestamp) -> Self {
+        Self {
+            datagram: datagram.max(1),
+            window: INITIAL_WINDOW,
+            slow_start: SlowStart::default(),
+            threshold: f64::INFINITY,
+            recovery_started: None,
+            smoothed_rtt: Duration::ZERO,
+            rates: MaximumFilter::new(now),
+        }
+    }
+
+    /// Takes one acknowledgement; `window_limited` growth only, as RFC 9438 section 5.8 asks.
+    pub(super) fn on_ack(&mut self, sample: &AckSample) -> Growth {
+        self.smoothed_rtt = sample.smoothed_rtt;
+        if let Some(rate) = sample.delivery_rate {
+            self.rates.insert(rate, sample.application_limited);
+        }
+        if sample.round_ended {
+            self.rates.end_round(sample.now);
+        }
+        let window_limited = sample.prior_in_flight * 2 >= self.window_bytes();
+        if self.slow_start.is_over() {
+            let acked = sample.acked_bytes as f64 / self.datagram as f64;
+            return if window_limited { Growth::Avoidance(acked) } else { Growth::None };
+        }
+        let growth = self.slow_start.on_ack(sample);
+        if window_limited {
+            self.window = (self.window + growth as f64 / self.datagram as f64).min(LARGEST_WINDOW);
+        }
+        if self.window >= self.threshold {
+            self.slow_start.end();
+        }
+        Growth::None
+    }
+
+    /// Whether a loss starts a new event; if so the caller reduces and calls [`Self::reduce_to`].
+    pub(super) fn is_new_event(&self, sample: &LossSample) -> bool {
+        self.recovery_started.is_none_or(|started| sample.latest_sent > started)
+    }
+
+    /// Whether CE marks that arrived now start a new event: at most one in a round trip (RFC 3168 section 6.1.2).
+    pub(super) fn is_new_mark(&self, sample: &AckSample) -> bool {
+        sample.ce_marks > 0
+            && self.recovery_started.is_none_or(|started| sample.now.since(started) >= sample.smoothed_rtt)
+    }
+
+    /// Answers a loss event.
+    pub(super) fn reduce_to(&mut self, window: f64, now: Timestamp) {
+        self.window = window.max(LEAST_WINDOW);
+        self.threshold = self.window;
+        self.slow_start.end();
+        self.recovery_started = Some(now);
+    }
+
+    /// Answers persistent congestion (RFC 9002 section 7.6.2): the least window, then slow start to where it was.
+    pub(super) fn collapse(&mut self, threshold: f64, now: Timestamp) {
+        self.window = LEAST_WINDOW;
+        self.threshold = threshold.max(LEAST_WINDOW);
+        self.slow_start.restart();
+        self.recovery_started = Some(now);
+    }
+
+    pub(super) fn window_bytes(&self) -> u64 {
+        (self.window * self.datagram as f64).round() as u64
+    }
+
+    /// The window per round trip, a quarter faster so that pacing does not limit.
+    pub(super) fn pacing_rate(&self) -> Option<BitRate> {
+        if !self.slow_start.is_over() || self.smoothed_rtt.is_zero() {
+            return None;
+        }
+        let rate = BitRate::from_bytes_over(Bytes(self.window_bytes()), self.smoothed_rtt);
+        Some(BitRate(rate.0 / 4 * 5))
+    }
+
+    /// The greatest rate delivered lately, but no more than the window lets through.
+    pub(super) fn rate_estimate(&self) -> Option<BitRate> {
+        let measured = self.rates.maximum();
+        if measured.0 == 0 {
+            return None;
+        }
+        let allowed = BitRate::from_bytes_over(Bytes(self.window_bytes()), self.smoothed_rtt);
+        Some(if self.slow_start.is_over() { measured.min(allowed) } else { measured })
+    }
+}
+
+/// RFC 6928, packets.
+const INITIAL_WINDOW: f64 = 10.0;
+/// RFC 9002 section 7.2, packets.
+const LEAST_WINDOW: f64 = 2.0;
+/// Bound of slow start, packets; 1.4 GB in flight.
+const LARGEST_WINDOW: f64 = 1_000_000.0;

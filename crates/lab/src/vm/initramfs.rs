@@ -41,13 +41,8 @@ pub fn build(kernel: &Kernel, job: &Job) -> Result<Vec<u8>, MachineError> {
 
     let tree = ModuleTree::read(&kernel.modules)?;
     let wanted = MODULES.iter().copied().chain(job.modules.iter().map(String::as_str));
-    let mut list = String::new();
-    for path in tree.load_order(wanted)? {
-        let name = path.file_name().and_then(|name| name.to_str()).context("a module has no readable name")?;
-        add_file(&mut archive, &format!("/lib/modules/{name}"), &path)?;
-        list.push_str(&format!("/lib/modules/{name}\n"));
-    }
-    archive.add_file("/lib/modules/order", 0o644, list.as_bytes());
+    add_modules(&mut archive, "/lib/modules/order", tree.load_order(wanted)?)?;
+    add_modules(&mut archive, "/lib/modules/report-order", tree.load_order(REPORT_MODULES.iter().copied())?)?;
 
     for (path, contents) in &job.files {
         archive.add_file(path, 0o755, contents);
@@ -57,7 +52,8 @@ pub fn build(kernel: &Kernel, job: &Job) -> Result<Vec<u8>, MachineError> {
     Ok(archive.finish())
 }
 
-/// What the kernel starts as process 1. It reports through the virtio port and never returns.
+/// What the kernel starts as process 1. It reports through the virtio port and never returns. The port's driver comes
+/// last, since its interrupts follow this machine's clock and would make runs differ.
 fn init_script(job: &Job) -> String {
     let seconds = job.timeout.as_secs().max(1);
     format!(
@@ -72,7 +68,8 @@ mount -t devpts devpts /dev/pts
 mount -t tmpfs tmpfs /dev/shm
 mount -t tmpfs tmpfs /run
 mount -t cgroup2 cgroup2 /sys/fs/cgroup
-while read -r module; do insmod "$module" || echo "module $module did not load"; done </lib/modules/order
+load() {{ while read -r module; do insmod "$module" || echo "module $module did not load"; done <"$1"; }}
+load /lib/modules/order
 date -s '2026-01-01 00:00:00' >/dev/null
 ip link set lo up
 cd /job
@@ -80,6 +77,7 @@ timeout -s KILL {seconds} sh /job/script >/report/output 2>&1 </dev/null
 echo $? >/report/exit
 cut -d' ' -f1 /proc/uptime >/report/uptime
 cd / && mv /results /report/results
+load /lib/modules/report-order
 port=
 for name in /sys/class/virtio-ports/*/name; do
     [ "$(cat "$name")" = results ] && port=/dev/$(basename "$(dirname "$name")")
@@ -88,6 +86,18 @@ find report -type f | cpio -o -H newc >"$port" 2>/dev/null
 poweroff -f
 "#
     )
+}
+
+/// Adds module files, and at `list` their paths in the guest, one a line in the order of loading.
+fn add_modules(archive: &mut Archive, list: &str, files: Vec<PathBuf>) -> Result<()> {
+    let mut lines = String::new();
+    for file in files {
+        let name = file.file_name().and_then(|name| name.to_str()).context("a module has no readable name")?;
+        add_file(archive, &format!("/lib/modules/{name}"), &file)?;
+        lines.push_str(&format!("/lib/modules/{name}\n"));
+    }
+    archive.add_file(list, 0o644, lines.as_bytes());
+    Ok(())
 }
 
 /// Adds `path` below `/usr/local/bin` under its file name, without debug information, with the libraries it needs.
@@ -171,8 +181,7 @@ const STRIP_ABOVE: u64 = 4 << 20;
 
 /// Loaded at every boot; nothing loads by itself later.
 const MODULES: &[&str] = &[
-    "virtio_pci",
-    "virtio_console",
+    "crc32c_generic",
     "ipv6",
     "tun",
     "veth",
@@ -214,6 +223,9 @@ const MODULES: &[&str] = &[
     "nft_quota",
     "nft_socket",
 ];
+
+/// Loaded when the script has ended, to send the report.
+const REPORT_MODULES: &[&str] = &["virtio_pci", "virtio_console"];
 
 const PASSWD: &str = "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/false\n";
 const GROUP: &str = "root:x:0:\nnogroup:x:65534:\n";

@@ -1,3 +1,4 @@
 //! I/O. Runs experiments in sim, in network namespaces and in the virtual machine; the demo.
 
+pub mod simbed;
 pub mod vm;

@@ -76,11 +76,6 @@ impl RangeSet {
     pub fn is_empty(&self) -> bool {
         self.ranges.is_empty()
     }
-
-    /// Removes everything.
-    pub fn clear(&mut self) {
-        self.ranges.clear();
-    }
 }
 
 #[cfg(test)]

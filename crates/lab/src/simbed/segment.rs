@@ -7,8 +7,6 @@ use wire::inner::{TCP, UDP};
 
 /// Bytes of an IPv4 header and of a TCP header with the timestamp option.
 pub const TCP_HEADER_BYTES: usize = 20 + 20 + 12;
-/// Bytes of an IPv4 and a UDP header.
-pub const UDP_HEADER_BYTES: usize = 28;
 /// TCP flag SYN.
 pub const SYN: u8 = 0x02;
 /// TCP flag ACK.
@@ -104,7 +102,9 @@ impl Segment {
                     at += 1;
                     continue;
                 }
-                TIMESTAMP_OPTION => (segment.timestamp, segment.timestamp_echo) = (number(at + 2)?, number(at + 6)?),
+                TIMESTAMP_OPTION => {
+                    (segment.timestamp, segment.timestamp_echo) = (number(at + 2)?, number(at + 6)?)
+                }
                 SELECTIVE_OPTION => {
                     for block in (at + 2..at + length).step_by(8) {
                         segment.selective.push(u64::from(number(block)?)..u64::from(number(block + 4)?));

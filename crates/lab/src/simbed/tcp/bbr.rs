@@ -97,7 +97,9 @@ impl Bbr {
 
     /// Packets in flight that fill the path `gain` times, with room for bursts of three.
     fn target(&self, gain: f64) -> u64 {
-        let Some((least_rtt, _)) = self.least_rtt.filter(|_| self.rate() > 0.0) else { return INITIAL_WINDOW };
+        let Some((least_rtt, _)) = self.least_rtt.filter(|_| self.rate() > 0.0) else {
+            return INITIAL_WINDOW;
+        };
         let packets = (self.rate() * least_rtt.as_secs_f64() * gain).ceil() as u64 + 3 * self.burst();
         let probing = matches!(self.mode, Mode::ProbeRate { phase: 0, .. });
         (packets + packets % 2) + if probing { 2 } else { 0 }
@@ -122,7 +124,9 @@ impl Bbr {
             }
             self.rates.push_back((self.round, rate));
         }
-        while self.rates.len() > 1 && self.rates.front().is_some_and(|(round, _)| round + RATE_ROUNDS < self.round) {
+        while self.rates.len() > 1
+            && self.rates.front().is_some_and(|(round, _)| round + RATE_ROUNDS < self.round)
+        {
             self.rates.pop_front();
         }
         round_started
@@ -197,8 +201,7 @@ impl Bbr {
     }
 
     fn update_least_rtt(&mut self, event: &AckEvent, round_started: bool) {
-        let expired =
-            self.least_rtt.is_some_and(|(_, at)| event.now.since(at) > LEAST_RTT_VALIDITY);
+        let expired = self.least_rtt.is_some_and(|(_, at)| event.now.since(at) > LEAST_RTT_VALIDITY);
         if let Some(rtt) = event.rtt
             && self.least_rtt.is_none_or(|(least, _)| rtt < least || expired)
         {
@@ -314,9 +317,5 @@ impl Control for Bbr {
         self.full_rate = 0.0;
         self.full_rate_rounds = 0;
         self.window = self.window.max(self.prior_window);
-    }
-
-    fn starting(&self) -> bool {
-        self.mode == Mode::Startup
     }
 }

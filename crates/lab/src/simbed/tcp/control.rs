@@ -83,6 +83,4 @@ pub(super) trait Control: std::fmt::Debug {
     fn on_timeout(&mut self, now: Timestamp, in_flight: u64);
     /// The last recovery or time-out was a mistake: packets were late, not lost.
     fn on_undo(&mut self, now: Timestamp);
-    /// In slow start (or start-up).
-    fn starting(&self) -> bool;
 }

@@ -145,7 +145,8 @@ impl Cubic {
         let Some(rtt) = event.rtt else { return };
         let least_delay = self.least_delay.map_or(rtt, |least| least.min(rtt));
         self.least_delay = Some(least_delay);
-        if self.hystart.found || self.window >= self.slow_start_threshold || self.window < HYSTART_LOW_WINDOW {
+        if self.hystart.found || self.window >= self.slow_start_threshold || self.window < HYSTART_LOW_WINDOW
+        {
             return;
         }
         let round = &mut self.hystart;
@@ -223,9 +224,5 @@ impl Control for Cubic {
             self.slow_start_threshold = self.slow_start_threshold.max(threshold);
             self.reduction = None;
         }
-    }
-
-    fn starting(&self) -> bool {
-        self.window < self.slow_start_threshold
     }
 }

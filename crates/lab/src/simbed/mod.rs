@@ -1,0 +1,17 @@
+//! The simulated test bed: hosts with TCP and QUIC flows over simulated networks, with or without the
+//! bond between them, in virtual time.
+
+mod host;
+mod measure;
+mod node;
+mod packet;
+mod ping;
+mod quic;
+mod ranges;
+mod segment;
+mod tcp;
+mod trial;
+
+pub use measure::{Progress, quantile};
+pub use tcp::Algorithm;
+pub use trial::{Outcome, Traffic, Trial, Way};

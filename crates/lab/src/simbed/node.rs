@@ -1,0 +1,55 @@
+//! What stands in the simulated world.
+
+use super::host::Host;
+use super::packet::Packet;
+use sim::{Node, Port};
+use units::Timestamp;
+
+/// A node of the simulated world.
+pub enum SimulatedNode {
+    /// A host with flows.
+    Host(Host),
+}
+
+impl SimulatedNode {
+    /// The host, if it is one.
+    pub fn host(&self) -> Option<&Host> {
+        match self {
+            Self::Host(host) => Some(host),
+        }
+    }
+
+    /// The host, if it is one.
+    pub fn host_mut(&mut self) -> Option<&mut Host> {
+        match self {
+            Self::Host(host) => Some(host),
+        }
+    }
+}
+
+impl Node<Packet> for SimulatedNode {
+    fn handle_packet(&mut self, now: Timestamp, _port: Port, packet: Packet) {
+        match (self, packet) {
+            (Self::Host(host), Packet::Inner(bytes)) => host.handle_packet(now, &bytes),
+            (Self::Host(_), Packet::Datagram { .. }) => {}
+        }
+    }
+
+    fn handle_timeout(&mut self, now: Timestamp) {
+        match self {
+            Self::Host(host) => host.handle_timeout(now),
+        }
+    }
+
+    fn poll_transmit(&mut self, now: Timestamp) -> Option<(Port, Packet)> {
+        match self {
+            Self::Host(host) => host.poll_transmit(now),
+        }
+    }
+
+    fn poll_timeout(&mut self) -> Option<Timestamp> {
+        match self {
+            Self::Host(host) => host.poll_timeout(),
+        }
+    }
+}

@@ -1,2 +1,40 @@
-//! I/O. Key files, named peers, invitations and address leases.
+//! I/O. Who this machine is and whom it knows: key file, named peers, invitations and address leases.
+//!
+//! Everything stands in one [`StateDirectory`], mode 0700:
+//!
+//! | file | holds |
+//! |---|---|
+//! | `key` | the X25519 key pair ([`KeyPair`]), mode 0600 |
+//! | `peers.toml` | far ends by name ([`Peers`]), mode 0600: it may hold an invitation that was not redeemed yet |
+//! | `gateway.sqlite` | a gateway's clients, leases, invitations and forwarded ports ([`Registry`]) |
+//! | `daemon.lock` | keeps a second daemon out ([`DaemonLock`]) |
+//!
+//! `examples/invite.rs` makes an invitation and redeems it.
 #![forbid(unsafe_code)]
+
+mod atomic_file;
+mod key;
+mod lock;
+mod peers;
+mod pool;
+mod registry;
+mod state;
+
+pub use atomic_file::WriteError;
+pub use key::{KeyError, KeyPair, PublicKey, PublicKeyError};
+pub use lock::{DaemonLock, LockError};
+pub use peers::{JoinError, Joined, Peer, Peers, PeersError};
+pub use pool::{Ipv4Pool, Ipv6Pool, PoolError};
+pub use registry::{
+    Client, CreateError, Forward, ForwardError, Invitation, InviteError, Invited, Lease, OpenError, Protocol,
+    RedeemError, Redeemed, Registry, RegistryError, RevokeError, Revoked,
+};
+pub use state::{StateDirectory, StateError};
+pub use wire::join_link::{InvitationKind, InvitationSecret, UnixSeconds};
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// The machine's wall time now; 1970 if the clock stands before that.
+pub fn wall_time() -> UnixSeconds {
+    UnixSeconds(SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()))
+}

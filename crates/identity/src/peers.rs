@@ -1,0 +1,336 @@
+//! Far ends that this machine knows by name: who they are, where they may be reached, how they were met.
+
+use std::fs::{self, OpenOptions};
+use std::io;
+use std::num::NonZeroU16;
+use std::os::unix::fs::OpenOptionsExt;
+
+use data_encoding::BASE32_NOPAD;
+use rustix::fs::{FlockOperation, flock};
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+use wire::hello::Name;
+use wire::join_link::{HostPort, InvitationKind, InvitationSecret, JoinLink, UnixSeconds};
+use zeroize::{Zeroize, Zeroizing};
+
+use crate::atomic_file::{self, Existing, WriteError};
+use crate::key::PublicKey;
+use crate::state::StateDirectory;
+
+const FILE_NAME: &str = "peers.toml";
+/// Most peers that are kept.
+const MAX_PEERS: usize = 1_000;
+/// Larger files are not read.
+const MAX_FILE: u64 = 4 * 1024 * 1024;
+
+/// One far end.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Peer {
+    /// Name on this machine.
+    pub name: String,
+    /// What it is to this machine.
+    pub kind: InvitationKind,
+    /// Who it is.
+    pub public_key: PublicKey,
+    /// Where it may be reached, best first.
+    pub addresses: Vec<HostPort>,
+    /// Port of its framed-TCP carrier.
+    pub tcp_port: Option<NonZeroU16>,
+    /// When it was first met.
+    pub added: UnixSeconds,
+    /// To be shown to it until it has let this machine in.
+    pub invitation: Option<InvitationSecret>,
+}
+
+/// The far ends of one state directory.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Peers {
+    peers: Vec<Peer>,
+}
+
+/// What a link did.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Joined {
+    /// Name of the far end on this machine.
+    pub name: String,
+    /// It was known already; its addresses and its invitation are now those of the link.
+    pub renewed: bool,
+}
+
+/// Why a link was not taken. Nothing was changed.
+#[derive(Debug, Error)]
+pub enum JoinError {
+    /// Its time is over.
+    #[error(
+        "the join link expired {} ago by this machine's clock; ask for a new one (or set the clock if it is wrong)",
+        span(*.ago)
+    )]
+    Expired {
+        /// Seconds since then.
+        ago: u64,
+    },
+    /// The name belongs to another far end.
+    #[error("another {kind} is called {name} here; choose another name with --name")]
+    NameTaken {
+        /// The name.
+        name: String,
+        /// What the other is.
+        kind: InvitationKind,
+    },
+    /// The name is none.
+    #[error("not a name: 1 to 64 characters, no control characters, no space at either end")]
+    Name,
+    /// The link was made on this machine.
+    #[error("this link was made here, with this machine's own key; use it on the other machine")]
+    OwnLink,
+    /// Too many.
+    #[error("{MAX_PEERS} far ends are known, no more can be kept")]
+    TooMany,
+    /// The file failed.
+    #[error(transparent)]
+    Peers(#[from] PeersError),
+}
+
+/// Why the known far ends cannot be read or written.
+#[derive(Debug, Error)]
+pub enum PeersError {
+    /// The file cannot be read.
+    #[error("cannot read {}: {source}", path.display())]
+    Read {
+        /// The file.
+        path: std::path::PathBuf,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// The file makes no sense.
+    #[error("{} is damaged: {reason}; mend it, or move it away and join again", path.display())]
+    Damaged {
+        /// The file.
+        path: std::path::PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
+    /// The file cannot be written.
+    #[error(transparent)]
+    Write(#[from] WriteError),
+}
+
+impl Peers {
+    /// Reads the far ends of a state directory; none if there is no file.
+    ///
+    /// # Errors
+    /// Any [`PeersError`].
+    pub fn load(state: &StateDirectory) -> Result<Self, PeersError> {
+        let path = state.file(FILE_NAME);
+        let read = fs::metadata(&path).and_then(|metadata| match metadata.len() {
+            0..=MAX_FILE => fs::read_to_string(&path).map(Zeroizing::new),
+            _ => Err(io::ErrorKind::FileTooLarge.into()),
+        });
+        let text = match read {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::default()),
+            Err(source) => return Err(PeersError::Read { path, source }),
+            Ok(text) => text,
+        };
+        let file: PeerFile = toml::from_str(&text).map_err(|error| PeersError::Damaged {
+            path: path.clone(),
+            reason: first_line(error.message()),
+        })?;
+        let peers = file.peer.into_iter().map(Peer::try_from).collect::<Result<_, _>>();
+        let peers = peers.map_err(|reason| PeersError::Damaged { path, reason })?;
+        Ok(Self { peers })
+    }
+
+    /// Reads, changes and writes the far ends of a state directory, while no other process does.
+    ///
+    /// Nothing is written if `change` fails.
+    ///
+    /// # Errors
+    /// That of `change`, or a [`PeersError`].
+    pub fn change<T, E: From<PeersError>>(
+        state: &StateDirectory,
+        change: impl FnOnce(&mut Self) -> Result<T, E>,
+    ) -> Result<T, E> {
+        let path = state.file("peers.lock");
+        let lock = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path);
+        let lock = lock.map_err(|error| PeersError::from(WriteError::new(&path, error)))?;
+        flock(&lock, FlockOperation::LockExclusive)
+            .map_err(|error| PeersError::from(WriteError::new(&path, error.into())))?;
+        let mut peers = Self::load(state)?;
+        let outcome = change(&mut peers)?;
+        peers.save(state)?;
+        Ok(outcome)
+    }
+
+    /// Adds the far end that a link introduces, or renews it if its key is known. `own` is this machine's key.
+    ///
+    /// # Errors
+    /// Any [`JoinError`].
+    pub fn join(
+        &mut self,
+        link: &JoinLink,
+        name: Option<&str>,
+        own: PublicKey,
+        now: UnixSeconds,
+    ) -> Result<Joined, JoinError> {
+        let public_key = PublicKey(link.public_key);
+        if public_key == own {
+            return Err(JoinError::OwnLink);
+        }
+        if now >= link.expires {
+            return Err(JoinError::Expired { ago: now.0 - link.expires.0 });
+        }
+        if let Some(name) = name {
+            Name::new(name).map_err(|_| JoinError::Name)?;
+            let other = self.peers.iter().find(|peer| peer.name == name && peer.public_key != public_key);
+            if let Some(other) = other {
+                return Err(JoinError::NameTaken { name: name.to_owned(), kind: other.kind });
+            }
+        }
+        if let Some(known) = self.peers.iter_mut().find(|peer| peer.public_key == public_key) {
+            known.kind = link.kind;
+            known.addresses.clone_from(&link.addresses);
+            known.tcp_port = link.tcp_port;
+            known.invitation = Some(link.secret.clone());
+            if let Some(name) = name {
+                name.clone_into(&mut known.name);
+            }
+            return Ok(Joined { name: known.name.clone(), renewed: true });
+        }
+        if self.peers.len() >= MAX_PEERS {
+            return Err(JoinError::TooMany);
+        }
+        let name = name.map_or_else(|| self.free_name(link.kind), str::to_owned);
+        self.peers.push(Peer {
+            name: name.clone(),
+            kind: link.kind,
+            public_key,
+            addresses: link.addresses.clone(),
+            tcp_port: link.tcp_port,
+            added: now,
+            invitation: Some(link.secret.clone()),
+        });
+        Ok(Joined { name, renewed: false })
+    }
+
+    /// Forgets the invitation of a far end, once that has let this machine in; whether there was one.
+    pub fn redeemed(&mut self, key: PublicKey) -> bool {
+        let peer = self.peers.iter_mut().find(|peer| peer.public_key == key);
+        peer.is_some_and(|peer| peer.invitation.take().is_some())
+    }
+
+    /// Forgets a far end; whether it was known.
+    pub fn forget(&mut self, name: &str) -> bool {
+        let before = self.peers.len();
+        self.peers.retain(|peer| peer.name != name);
+        self.peers.len() < before
+    }
+
+    /// The far end of that name.
+    pub fn by_name(&self, name: &str) -> Option<&Peer> {
+        self.peers.iter().find(|peer| peer.name == name)
+    }
+
+    /// All far ends of a kind, in the order they were met.
+    pub fn of_kind(&self, kind: InvitationKind) -> impl Iterator<Item = &Peer> {
+        self.peers.iter().filter(move |peer| peer.kind == kind)
+    }
+
+    fn free_name(&self, kind: InvitationKind) -> String {
+        let numbered = (2..).map(|number| format!("{kind}-{number}"));
+        let mut names = std::iter::once(kind.to_string()).chain(numbered);
+        names.find(|name| self.by_name(name).is_none()).unwrap_or_default()
+    }
+
+    fn save(&self, state: &StateDirectory) -> Result<(), PeersError> {
+        let path = state.file(FILE_NAME);
+        let mut file = PeerFile { peer: self.peers.iter().map(PeerEntry::from).collect() };
+        let text = toml::to_string(&file)
+            .map(Zeroizing::new)
+            .map_err(|error| PeersError::Damaged { path: path.clone(), reason: error.to_string() });
+        file.peer.iter_mut().for_each(|entry| entry.invitation.zeroize());
+        Ok(atomic_file::write(&path, text?.as_bytes(), Existing::Replace)?)
+    }
+}
+
+#[derive(Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PeerFile {
+    #[serde(default)]
+    peer: Vec<PeerEntry>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PeerEntry {
+    name: String,
+    kind: String,
+    public_key: String,
+    addresses: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    tcp_port: Option<NonZeroU16>,
+    added: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    invitation: Option<String>,
+}
+
+impl From<&Peer> for PeerEntry {
+    fn from(peer: &Peer) -> Self {
+        Self {
+            name: peer.name.clone(),
+            kind: peer.kind.to_string(),
+            public_key: peer.public_key.to_string(),
+            addresses: peer.addresses.iter().map(HostPort::to_string).collect(),
+            tcp_port: peer.tcp_port,
+            added: peer.added.0.min(i64::MAX as u64),
+            invitation: peer.invitation.as_ref().map(|secret| BASE32_NOPAD.encode(&secret.0)),
+        }
+    }
+}
+
+impl TryFrom<PeerEntry> for Peer {
+    type Error = String;
+
+    fn try_from(mut entry: PeerEntry) -> Result<Self, String> {
+        let wrong = |key: &str| format!("the {key} of {} makes no sense", entry.name);
+        let kind = match entry.kind.as_str() {
+            "gateway" => InvitationKind::Gateway,
+            "peer" => InvitationKind::Peer,
+            "neighbour" => InvitationKind::Neighbour,
+            _ => return Err(wrong("kind")),
+        };
+        let public_key = entry.public_key.parse().map_err(|_| wrong("public_key"))?;
+        let addresses = entry.addresses.iter().map(|text| text.parse()).collect::<Result<Vec<_>, _>>();
+        let addresses = addresses.map_err(|_| wrong("addresses"))?;
+        let invitation = entry.invitation.as_ref().map(|text| {
+            let bytes =
+                BASE32_NOPAD.decode(text.as_bytes()).map(Zeroizing::new).map_err(|_| wrong("invitation"))?;
+            bytes.as_slice().try_into().map(InvitationSecret).map_err(|_| wrong("invitation"))
+        });
+        let invitation = invitation.transpose()?;
+        entry.invitation.zeroize();
+        Ok(Self {
+            name: entry.name,
+            kind,
+            public_key,
+            addresses,
+            tcp_port: entry.tcp_port,
+            added: UnixSeconds(entry.added),
+            invitation,
+        })
+    }
+}
+
+/// TOML's message without the excerpt, which could show an invitation.
+fn first_line(message: &str) -> String {
+    message.lines().next().unwrap_or("unreadable").to_owned()
+}
+
+/// `3 h`, `2 days`: one unit is enough.
+fn span(seconds: u64) -> String {
+    match seconds {
+        0..120 => format!("{seconds} s"),
+        120..7_200 => format!("{} min", seconds / 60),
+        7_200..172_800 => format!("{} h", seconds / 3_600),
+        _ => format!("{} days", seconds / 86_400),
+    }
+}

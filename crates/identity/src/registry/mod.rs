@@ -1,0 +1,291 @@
+//! What a gateway remembers: clients, leases, invitations and forwarded ports, in SQLite.
+//!
+//! Several processes may have the registry open (the daemon and a command beside it): each change is one immediate
+//! transaction, and a process waits up to [`BUSY_TIMEOUT`] for another's. Nothing is answered before it is on disk.
+//!
+//! ```text
+//! invite ---> open --- redeem (right secret, in time) ---> redeemed by a key ---> same key again: same answer
+//!              |  \--- time over, seen once ---> expired, whatever the clock says later
+//!              \------ revoke, or a new invitation of that name ---> gone
+//! ```
+
+mod clients;
+mod forwards;
+mod invitations;
+mod schema;
+#[cfg(test)]
+mod tests;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use rand::TryRngCore;
+use rand::rngs::OsRng;
+use rusqlite::{Connection, ErrorCode, OptionalExtension, TransactionBehavior};
+use thiserror::Error;
+
+pub use clients::{Client, Lease, Revoked};
+pub use forwards::{Forward, Protocol};
+pub use invitations::{Invitation, Invited, Redeemed};
+
+use crate::pool::{Ipv4Pool, Ipv6Pool};
+use crate::state::StateDirectory;
+
+const FILE_NAME: &str = "gateway.sqlite";
+const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The registry of one gateway.
+#[derive(Debug)]
+pub struct Registry {
+    connection: Connection,
+    v4: Ipv4Pool,
+    v6: Ipv6Pool,
+}
+
+/// Why the registry cannot be read or written. Nothing was changed.
+#[derive(Debug, Error)]
+pub enum RegistryError {
+    /// No room.
+    #[error("no room left on the disk of {FILE_NAME}: free some space and try again; nothing was changed")]
+    DiskFull,
+    /// Read-only.
+    #[error("{FILE_NAME} cannot be written: its disk or directory is read-only, or belongs to another user")]
+    ReadOnly,
+    /// Another process has had it for too long.
+    #[error("{FILE_NAME} is held by another process for more than {} s; try again", BUSY_TIMEOUT.as_secs())]
+    Busy,
+    /// Not a database, or damaged.
+    #[error("{FILE_NAME} is damaged: put back a copy, or move it away and invite the clients again")]
+    Damaged,
+    /// Anything else.
+    #[error("{FILE_NAME}: {0}")]
+    Other(rusqlite::Error),
+}
+
+impl From<rusqlite::Error> for RegistryError {
+    fn from(error: rusqlite::Error) -> Self {
+        match error.sqlite_error_code() {
+            Some(ErrorCode::DiskFull) => Self::DiskFull,
+            Some(ErrorCode::ReadOnly | ErrorCode::CannotOpen | ErrorCode::PermissionDenied) => Self::ReadOnly,
+            Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Self::Busy,
+            Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => Self::Damaged,
+            _ => Self::Other(error),
+        }
+    }
+}
+
+/// Why a registry could not be made.
+#[derive(Debug, Error)]
+pub enum CreateError {
+    /// It cannot be opened or written.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// The system gives no randomness for the IPv6 network.
+    #[error("the system gives no randomness: {0}")]
+    Randomness(rand::rand_core::OsError),
+}
+
+/// Why a registry could not be opened.
+#[derive(Debug, Error)]
+pub enum OpenError {
+    /// There is none.
+    #[error("{} is not a gateway's state directory: run `anabranch gateway init` first", .0.display())]
+    Missing(PathBuf),
+    /// A newer program made it.
+    #[error(
+        "{FILE_NAME} has version {found}, this program knows versions up to {known}; update this program"
+    )]
+    Newer {
+        /// Version of the file.
+        found: u32,
+        /// Newest version that is known here.
+        known: u32,
+    },
+    /// It cannot be read or written.
+    #[error(transparent)]
+    Registry(#[from] RegistryError),
+}
+
+impl From<rusqlite::Error> for OpenError {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::Registry(error.into())
+    }
+}
+
+/// Why an invitation was not made.
+#[derive(Debug, Error)]
+pub enum InviteError {
+    /// A client has the name.
+    #[error(
+        "a client named {0} has joined already: choose another name, or take it away first with \
+         `anabranch gateway revoke {0}`"
+    )]
+    NameTaken(String),
+    /// Too many open invitations.
+    #[error("{0} invitations are open; withdraw some with `anabranch gateway revoke NAME`")]
+    TooMany(usize),
+    /// The system gives no randomness.
+    #[error("the system gives no randomness: {0}")]
+    Randomness(rand::rand_core::OsError),
+    /// The registry failed.
+    #[error(transparent)]
+    Registry(#[from] RegistryError),
+}
+
+/// Why an invitation was not redeemed.
+#[derive(Debug, Error)]
+pub enum RedeemError {
+    /// Never made, or withdrawn.
+    #[error("no such invitation")]
+    Unknown,
+    /// For something else.
+    #[error("the invitation is of kind {0}")]
+    OtherKind(String),
+    /// Its time is over.
+    #[error("the invitation for {name} has expired")]
+    Expired {
+        /// Name in the invitation.
+        name: String,
+    },
+    /// Another key has redeemed it.
+    #[error("the invitation for {name} was used by another device")]
+    Used {
+        /// Name in the invitation.
+        name: String,
+    },
+    /// This machine's clock stands well before the time the invitation was made, so nothing can be said about its end.
+    #[error("the clock of this machine is wrong: it stands before the time the invitation was made")]
+    ClockBehind,
+    /// The pool is used up.
+    #[error("no address is left in the pool")]
+    NoAddressLeft,
+    /// The registry failed.
+    #[error(transparent)]
+    Registry(#[from] RegistryError),
+}
+
+impl RedeemError {
+    /// What to tell the device.
+    pub fn refusal(&self) -> wire::hello::Refusal {
+        use wire::hello::Refusal;
+        match self {
+            Self::Unknown | Self::OtherKind(_) => Refusal::UnknownInvitation,
+            Self::Expired { .. } => Refusal::InvitationExpired,
+            Self::Used { .. } => Refusal::InvitationUsed,
+            Self::NoAddressLeft => Refusal::NoAddressLeft,
+            Self::ClockBehind | Self::Registry(_) => Refusal::Unavailable,
+        }
+    }
+}
+
+/// Why nothing was revoked.
+#[derive(Debug, Error)]
+pub enum RevokeError {
+    /// Nobody has the name.
+    #[error("there is no client and no open invitation named {0}; `anabranch gateway clients` lists them")]
+    Unknown(String),
+    /// The registry failed.
+    #[error(transparent)]
+    Registry(#[from] RegistryError),
+}
+
+/// Why a port was not forwarded, or not taken back.
+#[derive(Debug, Error)]
+pub enum ForwardError {
+    /// Nobody has the name.
+    #[error("there is no client named {0}; `anabranch gateway clients` lists them")]
+    UnknownClient(String),
+    /// It cannot be told which client is meant.
+    #[error("say which client is meant with --client NAME: there are {0}")]
+    WhichClient(usize),
+    /// The port leads elsewhere.
+    #[error("{protocol} port {port} leads to {client} already; take it back first with `--remove`")]
+    PortTaken {
+        /// TCP or UDP.
+        protocol: Protocol,
+        /// The port.
+        port: std::num::NonZeroU16,
+        /// Where it leads.
+        client: String,
+    },
+    /// The port leads nowhere.
+    #[error("{protocol} port {port} is not forwarded")]
+    NotForwarded {
+        /// TCP or UDP.
+        protocol: Protocol,
+        /// The port.
+        port: std::num::NonZeroU16,
+    },
+    /// The registry failed.
+    #[error(transparent)]
+    Registry(#[from] RegistryError),
+}
+
+impl Registry {
+    /// Makes the registry of a state directory, with a new unique local IPv6 network; an existing one is kept as it is.
+    ///
+    /// # Errors
+    /// Any [`CreateError`].
+    pub fn create(state: &StateDirectory, v4: Ipv4Pool) -> Result<Self, CreateError> {
+        let mut random = [0; 5];
+        OsRng.try_fill_bytes(&mut random).map_err(CreateError::Randomness)?;
+        let path = state.file(FILE_NAME);
+        let connection = Connection::open(&path).map_err(OpenError::from)?;
+        Ok(Self::prepare(connection, v4, None, Some(Ipv6Pool::unique_local(random)))?)
+    }
+
+    /// Opens the registry of a state directory. `v6` overrides the network that was drawn when it was made.
+    ///
+    /// # Errors
+    /// Any [`OpenError`].
+    pub fn open(state: &StateDirectory, v4: Ipv4Pool, v6: Option<Ipv6Pool>) -> Result<Self, OpenError> {
+        let path = state.file(FILE_NAME);
+        if !path.exists() {
+            return Err(OpenError::Missing(state.path().to_owned()));
+        }
+        Self::prepare(Connection::open(&path)?, v4, v6, None)
+    }
+
+    fn prepare(
+        mut connection: Connection,
+        v4: Ipv4Pool,
+        v6: Option<Ipv6Pool>,
+        new_v6: Option<Ipv6Pool>,
+    ) -> Result<Self, OpenError> {
+        connection.busy_timeout(BUSY_TIMEOUT)?;
+        // A rollback journal and full syncs: few writes, and all of them matter.
+        connection.pragma_update(None, "synchronous", "FULL")?;
+        connection.pragma_update(None, "foreign_keys", true)?;
+        schema::migrate(&mut connection)?;
+        let stored = stored_v6(&mut connection, new_v6)?;
+        Ok(Self { connection, v4, v6: v6.unwrap_or(stored) })
+    }
+
+    /// The IPv4 network that is leased from.
+    pub fn v4_pool(&self) -> Ipv4Pool {
+        self.v4
+    }
+
+    /// The IPv6 network that is leased from.
+    pub fn v6_pool(&self) -> Ipv6Pool {
+        self.v6
+    }
+
+    fn begin(&mut self) -> Result<rusqlite::Transaction<'_>, RegistryError> {
+        Ok(self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?)
+    }
+}
+
+/// The network drawn when the registry was made; draws it now if it was not.
+fn stored_v6(connection: &mut Connection, new: Option<Ipv6Pool>) -> Result<Ipv6Pool, RegistryError> {
+    if let Some(new) = new {
+        connection.execute(
+            "INSERT INTO settings VALUES ('ipv6_pool', ?1) ON CONFLICT DO NOTHING",
+            [new.to_string()],
+        )?;
+    }
+    let stored: Option<String> = connection
+        .query_row("SELECT value FROM settings WHERE name = 'ipv6_pool'", [], |row| row.get(0))
+        .optional()?;
+    stored.and_then(|text| text.parse().ok()).ok_or(RegistryError::Damaged)
+}

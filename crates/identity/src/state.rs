@@ -1,0 +1,142 @@
+//! The state directory.
+
+use std::fs::{self, DirBuilder};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt, chown};
+use std::path::{Path, PathBuf};
+
+use thiserror::Error;
+
+use crate::atomic_file::WriteError;
+
+/// Where root keeps its state unless told otherwise.
+const ROOT_DIRECTORY: &str = "/var/lib/anabranch";
+const MODE: u32 = 0o700;
+
+/// A directory that exists and that only its owner can read.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct StateDirectory {
+    path: PathBuf,
+}
+
+/// Why a state directory cannot be used.
+#[derive(Debug, Error)]
+pub enum StateError {
+    /// It cannot be made or written.
+    #[error("the state directory cannot be used: {0}")]
+    Write(#[from] WriteError),
+    /// It is not there.
+    #[error("there is no state in {}: run `{command}` first, or name another directory with --state DIR", path.display())]
+    Missing {
+        /// The directory.
+        path: PathBuf,
+        /// What makes one.
+        command: &'static str,
+    },
+    /// A file stands in its place.
+    #[error("{} is not a directory; name another with --state DIR", .0.display())]
+    NotADirectory(PathBuf),
+    /// Others may read it and it belongs to somebody else, so that cannot be mended here.
+    #[error("{} can be read by others (mode {mode:03o}) and is not yours: run `chmod 700 {}` as its owner", path.display(), path.display())]
+    Open {
+        /// The directory.
+        path: PathBuf,
+        /// Its permission bits.
+        mode: u32,
+    },
+    /// Neither XDG_STATE_HOME nor HOME is set.
+    #[error("no place for the state: set HOME, or name a directory with --state DIR")]
+    NoHome,
+}
+
+impl StateDirectory {
+    /// `/var/lib/anabranch` for root, else `$XDG_STATE_HOME/anabranch` or `~/.local/state/anabranch`.
+    ///
+    /// # Errors
+    /// [`StateError::NoHome`].
+    pub fn default_path() -> Result<PathBuf, StateError> {
+        if rustix::process::geteuid().is_root() {
+            return Ok(PathBuf::from(ROOT_DIRECTORY));
+        }
+        let set = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+        let base = set("XDG_STATE_HOME").or_else(|| set("HOME").map(|home| home.join(".local/state")));
+        Ok(base.ok_or(StateError::NoHome)?.join("anabranch"))
+    }
+
+    /// Opens the directory, and makes it (mode 0700) if it is not there.
+    ///
+    /// # Errors
+    /// Any [`StateError`] but `Missing`.
+    pub fn create(path: impl Into<PathBuf>) -> Result<Self, StateError> {
+        let path = path.into();
+        DirBuilder::new().recursive(true).mode(MODE).create(&path).map_err(|error| match error.kind() {
+            io::ErrorKind::AlreadyExists | io::ErrorKind::NotADirectory => {
+                StateError::NotADirectory(path.clone())
+            }
+            _ => StateError::Write(WriteError::new(&path, error)),
+        })?;
+        Self::open(path, "anabranch join -")
+    }
+
+    /// Opens a directory that must be there; `command` is what makes one, for the message.
+    ///
+    /// A mode that lets others in is mended.
+    ///
+    /// # Errors
+    /// Any [`StateError`].
+    pub fn open(path: impl Into<PathBuf>, command: &'static str) -> Result<Self, StateError> {
+        let path = path.into();
+        let metadata = fs::metadata(&path).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => StateError::Missing { path: path.clone(), command },
+            io::ErrorKind::NotADirectory => StateError::NotADirectory(path.clone()),
+            _ => StateError::Write(WriteError::new(&path, error)),
+        })?;
+        if !metadata.is_dir() {
+            return Err(StateError::NotADirectory(path));
+        }
+        let mode = metadata.mode() & 0o777;
+        if mode & 0o077 != 0 {
+            fs::set_permissions(&path, fs::Permissions::from_mode(MODE))
+                .map_err(|_| StateError::Open { path: path.clone(), mode })?;
+        }
+        Ok(Self { path })
+    }
+
+    /// The directory.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// A file in it.
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.path.join(name)
+    }
+
+    /// User and group that own the directory.
+    ///
+    /// # Errors
+    /// If the directory is gone.
+    pub fn owner(&self) -> io::Result<(u32, u32)> {
+        fs::metadata(&self.path).map(|metadata| (metadata.uid(), metadata.gid()))
+    }
+
+    /// Gives the directory and the files in it to the user that a daemon is about to become.
+    ///
+    /// # Errors
+    /// The first file that could not be given.
+    pub fn hand_over(&self, user: u32, group: u32) -> Result<(), WriteError> {
+        let give = |path: &Path| match chown(path, Some(user), Some(group)) {
+            // Removed meanwhile by another process.
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(WriteError::new(path, error)),
+            _ => Ok(()),
+        };
+        let entries = fs::read_dir(&self.path).map_err(|error| WriteError::new(&self.path, error))?;
+        for entry in entries {
+            let entry = entry.map_err(|error| WriteError::new(&self.path, error))?;
+            if entry.file_type().is_ok_and(|kind| !kind.is_symlink()) {
+                give(&entry.path())?;
+            }
+        }
+        give(&self.path)
+    }
+}

@@ -38,7 +38,13 @@ impl RttEstimator {
         let sample = sample.min(MAX_SAMPLE);
         self.latest = sample;
         if !self.measured {
-            *self = Self { smoothed: sample, variation: sample / 2, minimum: sample, latest: sample, measured: true };
+            *self = Self {
+                smoothed: sample,
+                variation: sample / 2,
+                minimum: sample,
+                latest: sample,
+                measured: true,
+            };
             return;
         }
         self.variation = next_variation(self.variation, self.smoothed, sample);
@@ -190,7 +196,11 @@ mod tests {
         assert_eq!(base.get(), None);
         assert_eq!(base.on_sample(Timestamp::from_millis(1_000), ms(20)), ms(20));
         assert_eq!(base.on_sample(Timestamp::from_millis(1_900), ms(50)), ms(20));
-        assert_eq!(base.on_sample(Timestamp::from_millis(2_000), ms(60)), ms(20), "kept for half a window at least");
+        assert_eq!(
+            base.on_sample(Timestamp::from_millis(2_000), ms(60)),
+            ms(20),
+            "kept for half a window at least"
+        );
         assert_eq!(base.on_sample(Timestamp::from_millis(3_100), ms(70)), ms(60));
     }
 }

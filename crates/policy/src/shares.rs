@@ -1,0 +1,112 @@
+//! Shares: each network's part of new flows or of a bond's packets.
+
+use std::time::Duration;
+use units::BitRate;
+
+/// A part of the whole, 0 to 1.
+#[derive(Clone, Copy, PartialEq, PartialOrd, Debug, Default)]
+pub struct Share(f64);
+
+impl Share {
+    /// The part as a number from 0 to 1.
+    pub const fn part(self) -> f64 {
+        self.0
+    }
+
+    /// This share of `slots` equal slots, rounded down.
+    pub fn of(self, slots: u32) -> u32 {
+        (self.0 * f64::from(slots)) as u32
+    }
+}
+
+/// Shares by nearness, `[VIF] eq. 2`: `share_a = 1 / (RTT_a * sum_j(1 / RTT_j))`.
+///
+/// One share for each round-trip time, in the same order; they sum to one unless there are none. Times below one
+/// microsecond count as one microsecond.
+pub fn by_round_trip_time(times: &[Duration]) -> Vec<Share> {
+    let inverse = |time: &Duration| 1.0 / time.as_secs_f64().max(LEAST_ROUND_TRIP);
+    normalised(times.iter().map(inverse).collect())
+}
+
+/// Shares by rate, `[VIF] eq. 3`: `share_a = rate_a / sum_j(rate_j)`.
+///
+/// Meant for networks whose round-trip time is not known yet. Equal shares if no rate is known either.
+pub fn by_rate(rates: &[BitRate]) -> Vec<Share> {
+    normalised(rates.iter().map(|rate| rate.0 as f64).collect())
+}
+
+/// Splits `slots` equal slots by `shares` so that no slot is left: the largest remainders take what rounding leaves.
+///
+/// Of equal remainders the first wins, so the result is the same every time.
+pub fn slots(shares: &[Share], slots: u32) -> Vec<u32> {
+    let mut counts: Vec<u32> = shares.iter().map(|share| share.of(slots)).collect();
+    let mut order: Vec<usize> = (0..shares.len()).collect();
+    let remainder = |at: &usize| shares.get(*at).map_or(0.0, |share| (share.0 * f64::from(slots)).fract());
+    order.sort_by(|left, right| remainder(right).total_cmp(&remainder(left)));
+    let left = slots.saturating_sub(counts.iter().sum());
+    for at in order.into_iter().cycle().take(if shares.is_empty() { 0 } else { left as usize }) {
+        if let Some(count) = counts.get_mut(at) {
+            *count += 1;
+        }
+    }
+    counts
+}
+
+fn normalised(parts: Vec<f64>) -> Vec<Share> {
+    let sum: f64 = parts.iter().sum();
+    let equal = 1.0 / parts.len() as f64;
+    parts.iter().map(|part| Share(if sum > 0.0 { part / sum } else { equal })).collect()
+}
+
+/// Seconds.
+const LEAST_ROUND_TRIP: f64 = 1e-6;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn parts(shares: &[Share]) -> Vec<f64> {
+        shares.iter().map(|share| (share.part() * 1e9).round() / 1e9).collect()
+    }
+
+    /// By hand: 20, 40 and 40 ms: inverses 50, 25, 25; shares 1/2, 1/4, 1/4.
+    #[test]
+    fn nearness_by_hand() {
+        let times = [20, 40, 40].map(Duration::from_millis);
+        assert_eq!(parts(&by_round_trip_time(&times)), [0.5, 0.25, 0.25]);
+    }
+
+    /// By hand: 30, 10 and 0 Mbit/s: 3/4, 1/4, 0.
+    #[test]
+    fn rates_by_hand() {
+        let rates = [30.0, 10.0, 0.0].map(BitRate::from_mbps);
+        assert_eq!(parts(&by_rate(&rates)), [0.75, 0.25, 0.0]);
+        assert_eq!(parts(&by_rate(&[BitRate(0), BitRate(0)])), [0.5, 0.5]);
+        assert!(by_rate(&[]).is_empty());
+    }
+
+    /// By hand: 2/3 and 1/3 of 10: 6.67 and 3.33; the first has the larger remainder.
+    #[test]
+    fn slots_by_hand() {
+        let times = [20, 40].map(Duration::from_millis);
+        assert_eq!(slots(&by_round_trip_time(&times), 10), [7, 3]);
+        assert_eq!(slots(&[], 10), [0u32; 0]);
+    }
+
+    proptest! {
+        #[test]
+        fn shares_are_whole(micros in proptest::collection::vec(0u64..10_000_000, 1..12), wanted in 1u32..300) {
+            let times: Vec<Duration> = micros.iter().copied().map(Duration::from_micros).collect();
+            let shares = by_round_trip_time(&times);
+            let sum: f64 = shares.iter().map(|share| share.part()).sum();
+            prop_assert!((sum - 1.0).abs() < 1e-9);
+            for (left, right) in times.iter().zip(&shares).flat_map(|left| {
+                times.iter().zip(&shares).map(move |right| (left, right))
+            }) {
+                prop_assert!(left.0 > right.0 || left.1.part() >= right.1.part(), "a nearer network never gets less");
+            }
+            prop_assert_eq!(slots(&shares, wanted).iter().sum::<u32>(), wanted);
+        }
+    }
+}

@@ -3,9 +3,15 @@
 use lab::vm::{Job, Machine};
 
 fn main() -> anyhow::Result<()> {
-    let job = Job::new("uname -r; cut -d' ' -f1 /proc/uptime; sleep 10; cut -d' ' -f1 /proc/uptime; head -c8 /dev/urandom | od -x");
+    let job = Job::new(
+        "uname -r; cut -d' ' -f1 /proc/uptime; sleep 10; cut -d' ' -f1 /proc/uptime; head -c8 /dev/urandom | od -x",
+    );
     let outcome = Machine::find()?.run(&job)?;
     print!("{}", outcome.output);
-    println!("guest time {:.3} s, here {:.3} s", outcome.guest_time.as_secs_f64(), outcome.wall_time.as_secs_f64());
+    println!(
+        "guest time {:.3} s, here {:.3} s",
+        outcome.guest_time.as_secs_f64(),
+        outcome.wall_time.as_secs_f64()
+    );
     Ok(())
 }

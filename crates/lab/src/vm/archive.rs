@@ -95,7 +95,8 @@ pub fn read_files(archive: &[u8]) -> Result<BTreeMap<String, Vec<u8>>> {
         let length = header_field(header, 6)?;
         let name_length = header_field(header, 11)?;
         let contents_at = (HEADER_LENGTH + name_length).next_multiple_of(4);
-        let name = rest.get(HEADER_LENGTH..HEADER_LENGTH + name_length).context("the archive ends within a name")?;
+        let name =
+            rest.get(HEADER_LENGTH..HEADER_LENGTH + name_length).context("the archive ends within a name")?;
         let name = String::from_utf8_lossy(name.strip_suffix(&[0]).unwrap_or(name)).into_owned();
         if name == "TRAILER!!!" {
             return Ok(files);
@@ -106,7 +107,8 @@ pub fn read_files(archive: &[u8]) -> Result<BTreeMap<String, Vec<u8>>> {
         if mode as u32 & FILE_TYPE == REGULAR {
             files.insert(name, contents.to_vec());
         }
-        rest = rest.get((contents_at + length).next_multiple_of(4)..).context("the archive has no trailer")?;
+        rest =
+            rest.get((contents_at + length).next_multiple_of(4)..).context("the archive has no trailer")?;
     }
 }
 

@@ -92,7 +92,8 @@ poweroff -f
 fn add_modules(archive: &mut Archive, list: &str, files: Vec<PathBuf>) -> Result<()> {
     let mut lines = String::new();
     for file in files {
-        let name = file.file_name().and_then(|name| name.to_str()).context("a module has no readable name")?;
+        let name =
+            file.file_name().and_then(|name| name.to_str()).context("a module has no readable name")?;
         add_file(archive, &format!("/lib/modules/{name}"), &file)?;
         lines.push_str(&format!("/lib/modules/{name}\n"));
     }
@@ -119,7 +120,11 @@ fn without_debug_information(path: &Path) -> Result<Vec<u8>> {
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let stripped = std::env::temp_dir().join(format!("ab-strip-{}-{name}", unique_number()));
     let status = Command::new(strip).arg("--strip-all").arg("-o").arg(&stripped).arg(path).status();
-    let bytes = if status.is_ok_and(|status| status.success()) { fs::read(&stripped).map_err(Into::into) } else { read() };
+    let bytes = if status.is_ok_and(|status| status.success()) {
+        fs::read(&stripped).map_err(Into::into)
+    } else {
+        read()
+    };
     // Absent if strip failed, which was dealt with above.
     let _ = fs::remove_file(&stripped);
     bytes

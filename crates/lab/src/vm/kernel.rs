@@ -44,7 +44,10 @@ impl Kernel {
         unpack_package(&cache, "busybox-static", "busybox-static", |_| Ok(()))?;
         unpack_package(&cache, &package, &package, keep_uncompressed_image)?;
         Self::in_cache(&cache).ok_or_else(|| {
-            MachineError::Other(anyhow::anyhow!("the package {package} holds no kernel; remove {}", cache.display()))
+            MachineError::Other(anyhow::anyhow!(
+                "the package {package} holds no kernel; remove {}",
+                cache.display()
+            ))
         })
     }
 
@@ -59,7 +62,12 @@ impl Kernel {
             let image = ["vmlinux", "vmlinuz"].map(|kind| package.join(format!("boot/{kind}-{release}")));
             let image = image.into_iter().find(|image| image.exists())?;
             let modules = package.join("lib/modules").join(&release);
-            (modules.exists() && busybox.exists()).then(|| Self { image, modules, release, busybox: busybox.clone() })
+            (modules.exists() && busybox.exists()).then(|| Self {
+                image,
+                modules,
+                release,
+                busybox: busybox.clone(),
+            })
         })
     }
 }
@@ -70,12 +78,14 @@ impl Kernel {
 /// If there is no home directory either.
 pub fn cache_directory() -> Result<PathBuf, MachineError> {
     let here = env::current_dir().context("finding the current directory")?;
-    if let Some(project) = here.ancestors().find(|directory| directory.join("crates/lab/Cargo.toml").exists()) {
+    if let Some(project) = here.ancestors().find(|directory| directory.join("crates/lab/Cargo.toml").exists())
+    {
         return Ok(project.join(".cache/vm"));
     }
     let cache = match env::var_os("XDG_CACHE_HOME") {
         Some(cache) => PathBuf::from(cache),
-        None => PathBuf::from(env::var_os("HOME").context("neither XDG_CACHE_HOME nor HOME is set")?).join(".cache"),
+        None => PathBuf::from(env::var_os("HOME").context("neither XDG_CACHE_HOME nor HOME is set")?)
+            .join(".cache"),
     };
     Ok(cache.join("anabranch/vm"))
 }
@@ -116,8 +126,11 @@ fn require_apt() -> Result<(), MachineError> {
     for program in ["apt-get", "apt-cache", "dpkg"] {
         if find_program(program).is_none() {
             return Err(MachineError::Missing {
-                what: format!("the test kernel comes from Debian's packages, and {program} is not on this machine"),
-                remedy: "run the vm bed on Debian 12, or any system with apt and Debian's package lists".into(),
+                what: format!(
+                    "the test kernel comes from Debian's packages, and {program} is not on this machine"
+                ),
+                remedy: "run the vm bed on Debian 12, or any system with apt and Debian's package lists"
+                    .into(),
             });
         }
     }
@@ -133,7 +146,11 @@ fn current_kernel_package() -> Option<String> {
 }
 
 fn refresh_package_lists() -> Result<(), MachineError> {
-    if is_root() && run_quietly("apt-get", &["update"]) { Ok(()) } else { Err(missing("Debian's package lists")) }
+    if is_root() && run_quietly("apt-get", &["update"]) {
+        Ok(())
+    } else {
+        Err(missing("Debian's package lists"))
+    }
 }
 
 /// Downloads `package` and unpacks it to `cache/name`, complete or not at all.
@@ -179,7 +196,11 @@ fn download_and_unpack(work: &Path, tree: &Path, package: &str) -> Result<(), Ma
         return Err(missing(&format!("the package {package}")));
     };
     let status = Command::new("dpkg").arg("-x").arg(&archive).arg(tree).status().context("starting dpkg")?;
-    if status.success() { Ok(()) } else { Err(anyhow::anyhow!("dpkg could not unpack {}", archive.display()).into()) }
+    if status.success() {
+        Ok(())
+    } else {
+        Err(anyhow::anyhow!("dpkg could not unpack {}", archive.display()).into())
+    }
 }
 
 /// Puts an uncompressed `vmlinux` beside the `vmlinuz`: unpacking it inside the emulator would cost 2 s of every boot.
@@ -189,7 +210,9 @@ fn keep_uncompressed_image(tree: &Path) -> anyhow::Result<()> {
         let name = entry.file_name().to_string_lossy().into_owned();
         let Some(release) = name.strip_prefix("vmlinuz-") else { continue };
         let packed = fs::read(entry.path())?;
-        let Some(start) = packed.windows(XZ_MAGIC.len()).position(|window| window == XZ_MAGIC) else { continue };
+        let Some(start) = packed.windows(XZ_MAGIC.len()).position(|window| window == XZ_MAGIC) else {
+            continue;
+        };
         if let Some(image) = unpack_xz(&packed[start..]) {
             fs::write(boot.join(format!("vmlinux-{release}")), image)?;
         }
@@ -216,7 +239,10 @@ fn unpack_xz(packed: &[u8]) -> Option<Vec<u8>> {
 }
 
 fn missing(what: &str) -> MachineError {
-    MachineError::Missing { what: format!("{what} cannot be had"), remedy: "apt-get update (as root, with a network)".into() }
+    MachineError::Missing {
+        what: format!("{what} cannot be had"),
+        remedy: "apt-get update (as root, with a network)".into(),
+    }
 }
 
 fn run_quietly(program: &str, arguments: &[&str]) -> bool {

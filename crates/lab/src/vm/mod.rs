@@ -149,5 +149,8 @@ pub fn program(name: &str, package: &str) -> Result<PathBuf, MachineError> {
 }
 
 fn not_installed(name: &str, package: &str) -> MachineError {
-    MachineError::Missing { what: format!("{name} is not installed"), remedy: format!("apt-get install {package}") }
+    MachineError::Missing {
+        what: format!("{name} is not installed"),
+        remedy: format!("apt-get install {package}"),
+    }
 }

@@ -21,13 +21,16 @@ impl ModuleTree {
         let mut files = BTreeMap::new();
         let mut waiting = vec![directory.to_path_buf()];
         while let Some(directory) = waiting.pop() {
-            let entries = fs::read_dir(&directory).with_context(|| format!("reading {}", directory.display()))?;
+            let entries =
+                fs::read_dir(&directory).with_context(|| format!("reading {}", directory.display()))?;
             for entry in entries {
                 let entry = entry?;
                 let path = entry.path();
                 if entry.file_type()?.is_dir() {
                     waiting.push(path);
-                } else if let Some(name) = path.file_name().and_then(|name| name.to_str()?.strip_suffix(".ko")) {
+                } else if let Some(name) =
+                    path.file_name().and_then(|name| name.to_str()?.strip_suffix(".ko"))
+                {
                     files.insert(name.replace('-', "_"), path.clone());
                 }
             }
@@ -86,7 +89,8 @@ mod tests {
     fn a_module_comes_after_what_it_needs() {
         let directory = std::env::temp_dir().join(format!("ab-modules-{}", std::process::id()));
         fs::create_dir_all(directory.join("kernel/net")).unwrap();
-        let write = |name: &str, text: &[u8]| fs::write(directory.join("kernel/net").join(name), text).unwrap();
+        let write =
+            |name: &str, text: &[u8]| fs::write(directory.join("kernel/net").join(name), text).unwrap();
         write("top.ko", b"\x7fELF\0license=GPL\0depends=middle-one,built_in\0\xff\xfe\0");
         write("middle-one.ko", b"\0depends=\0softdep=pre: bottom post: later\0");
         write("bottom.ko", b"\0depends=\0");

@@ -45,11 +45,16 @@ fn run_in(directory: &Path, machine: &Machine, job: &Job, initramfs: &[u8]) -> R
         return Err(no_report(format!("ended with {status}")));
     }
     let report = fs::read(directory.join("report")).context("reading the guest's report")?;
-    let report = archive::read_files(&report).map_err(|error| no_report(format!("left no whole report ({error})")))?;
+    let report =
+        archive::read_files(&report).map_err(|error| no_report(format!("left no whole report ({error})")))?;
     outcome(job, report, wall_time)
 }
 
-fn outcome(job: &Job, mut report: BTreeMap<String, Vec<u8>>, wall_time: Duration) -> Result<Outcome, MachineError> {
+fn outcome(
+    job: &Job,
+    mut report: BTreeMap<String, Vec<u8>>,
+    wall_time: Duration,
+) -> Result<Outcome, MachineError> {
     let mut text = |name: &str| {
         let bytes = report.remove(name).unwrap_or_default();
         String::from_utf8_lossy(&bytes).into_owned()
@@ -59,7 +64,10 @@ fn outcome(job: &Job, mut report: BTreeMap<String, Vec<u8>>, wall_time: Duration
     let uptime: f64 = text("report/uptime").trim().parse().context("the guest reported no time")?;
     let guest_time = Duration::from_secs_f64(uptime);
     if exit == KILLED && guest_time >= job.timeout {
-        return Err(MachineError::GuestTimeout { limit: job.timeout, output: last_characters(&output, 2_000) });
+        return Err(MachineError::GuestTimeout {
+            limit: job.timeout,
+            output: last_characters(&output, 2_000),
+        });
     }
     let files = report
         .into_iter()

@@ -1,0 +1,153 @@
+//! The lab's own traffic: bulk senders and receivers over TCP, MPTCP and QUIC, a UDP ping and a pacer of commands.
+//!
+//! One program does both ends, so the virtual machine needs nothing else: `serve` waits in the server's namespace,
+//! `fetch` asks it for bytes (or offers them) from the device's and reports what arrived, as JSON.
+
+mod pace;
+mod pattern;
+mod ping;
+mod quic;
+mod record;
+mod request;
+mod tcp;
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+
+pub use ping::PingReport;
+pub use record::{FlowReport, Gap, Report};
+pub use request::{Congestion, Request, Transport};
+
+/// `anabranch-lab traffic ...`
+#[derive(Clone, Debug, clap::Subcommand)]
+pub enum TrafficCommand {
+    /// Serve bulk flows until ended.
+    Serve {
+        /// Address and port to wait on.
+        listen: SocketAddr,
+        /// What to speak.
+        #[arg(long, value_enum, default_value_t = Transport::Tcp)]
+        transport: Transport,
+        /// Where to write the certificate that `fetch --transport quic` is to trust.
+        #[arg(long)]
+        certificate: Option<PathBuf>,
+    },
+    /// Run bulk flows against a server and report what arrived.
+    Fetch(FetchArguments),
+    /// Answer UDP pings until ended.
+    Echo {
+        /// Address and port to wait on.
+        listen: SocketAddr,
+    },
+    /// Send UDP pings and report round-trip times.
+    Ping {
+        /// The address of an `echo`.
+        server: SocketAddr,
+        /// Time between two pings.
+        #[arg(long, default_value_t = 20)]
+        interval_ms: u64,
+        /// How long to go on.
+        #[arg(long, default_value_t = 10.0)]
+        seconds: f64,
+        /// Network interface to send through.
+        #[arg(long)]
+        interface: Option<String>,
+        /// File for the report; standard output without it.
+        #[arg(long)]
+        json: Option<PathBuf>,
+    },
+    /// Print each line of a file, which starts with a time in milliseconds, when that time has come.
+    Pace {
+        /// Lines of `MILLISECONDS TEXT`, in order of time.
+        file: PathBuf,
+        /// Begin again after this many milliseconds.
+        #[arg(long)]
+        period_ms: Option<u64>,
+    },
+}
+
+/// What `traffic fetch` takes.
+#[derive(Clone, Debug, clap::Args)]
+pub struct FetchArguments {
+    /// The address of a `serve`.
+    pub server: SocketAddr,
+    /// What to speak; as the server does.
+    #[arg(long, value_enum, default_value_t = Transport::Tcp)]
+    pub transport: Transport,
+    /// Congestion control of the sending side.
+    #[arg(long, value_enum, default_value_t = Congestion::Cubic)]
+    pub congestion: Congestion,
+    /// Number of flows, all at once.
+    #[arg(long, default_value_t = 1)]
+    pub flows: u32,
+    /// Stop after this long; goodput is what arrived until then.
+    #[arg(long, default_value_t = 10.0)]
+    pub seconds: f64,
+    /// Stop after this many bytes a flow, if sooner.
+    #[arg(long)]
+    pub bytes: Option<u64>,
+    /// Send to the server instead of receiving from it.
+    #[arg(long)]
+    pub upload: bool,
+    /// Network interface to send through.
+    #[arg(long)]
+    pub interface: Option<String>,
+    /// The file that the QUIC server wrote its certificate to.
+    #[arg(long)]
+    pub certificate: Option<PathBuf>,
+    /// File for the report; standard output without it.
+    #[arg(long)]
+    pub json: Option<PathBuf>,
+}
+
+/// Runs one command; `serve` and `echo` return only on error.
+///
+/// # Errors
+/// If a socket, a file or the other side fails.
+pub fn run(command: TrafficCommand) -> Result<()> {
+    match command {
+        TrafficCommand::Serve { listen, transport: Transport::Quic, certificate } => {
+            quic::serve(listen, certificate.as_deref())
+        }
+        TrafficCommand::Serve { listen, transport, .. } => tcp::serve(listen, transport),
+        TrafficCommand::Fetch(arguments) => {
+            let report = fetch(&arguments)?;
+            write_report(arguments.json.as_ref(), &report)
+        }
+        TrafficCommand::Echo { listen } => ping::echo(listen),
+        TrafficCommand::Ping { server, interval_ms, seconds, interface, json } => {
+            let interval = Duration::from_millis(interval_ms.max(1));
+            let length = Duration::try_from_secs_f64(seconds).context("--seconds is not a time")?;
+            let report = ping::ping(server, interval, length, interface.as_deref())?;
+            write_report(json.as_ref(), &report)
+        }
+        TrafficCommand::Pace { file, period_ms } => pace::pace(&file, period_ms.map(Duration::from_millis)),
+    }
+}
+
+/// Runs the flows that `arguments` ask for and reports what the receiving side saw.
+///
+/// # Errors
+/// If the server cannot be reached or breaks the protocol.
+pub fn fetch(arguments: &FetchArguments) -> Result<Report> {
+    let flows = match arguments.transport {
+        Transport::Quic => quic::fetch(arguments)?,
+        Transport::Tcp | Transport::Mptcp => tcp::fetch(arguments)?,
+    };
+    Ok(Report::of_flows(arguments.transport, arguments.congestion, arguments.upload, flows))
+}
+
+fn write_report(file: Option<&PathBuf>, report: &impl serde::Serialize) -> Result<()> {
+    let text = serde_json::to_string(report).context("writing the report")?;
+    match file {
+        Some(file) => fs::write(file, text + "\n").with_context(|| format!("writing {}", file.display())),
+        None => {
+            println!("{text}");
+            Ok(())
+        }
+    }
+}

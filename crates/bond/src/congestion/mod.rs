@@ -1,5 +1,6 @@
 //! Congestion control of a path behind one trait, with a home for state that coupled controllers share.
 
+mod bottleneck;
 mod choice;
 mod coupled;
 mod cubic;
@@ -14,6 +15,7 @@ mod slow_start;
 #[cfg(test)]
 mod test_link;
 
+pub use bottleneck::BottleneckDetector;
 pub use choice::{Algorithm, AnyController, UnknownAlgorithm};
 pub use coupled::{CoupledController, Coupling};
 pub use cubic::CubicController;

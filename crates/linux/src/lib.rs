@@ -5,9 +5,17 @@
 
 mod bind;
 pub mod clock;
+pub mod dns;
+pub mod journal;
+pub mod monitor;
+pub mod nat;
 pub mod netlink;
 pub mod netns;
+mod nft;
+pub mod packet_socket;
 pub mod prefix;
+pub mod privileges;
+pub mod routing;
 mod system_call;
 pub mod tcp_carrier;
 pub mod tun;

@@ -93,11 +93,7 @@ impl Netlink {
         for family in [libc::AF_INET, libc::AF_INET6] {
             let mut body = [0; 12];
             body[0] = family as u8;
-            let found = self.dump(
-                "list routes",
-                || Request::new(libc::RTM_GETROUTE, DUMP, &body),
-                |message| parse(message),
-            )?;
+            let found = self.dump("list routes", || Request::new(libc::RTM_GETROUTE, DUMP, &body), parse)?;
             routes.extend(found.into_iter().flatten());
         }
         Ok(routes)

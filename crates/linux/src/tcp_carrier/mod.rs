@@ -103,9 +103,8 @@ impl TcpCarrier {
             if let Some(error) = self.socket.take_error()? {
                 return Err(error);
             }
-            match self.socket.peer_addr() {
-                Err(error) if errno(&error) == libc::ENOTCONN => return Ok(()),
-                other => drop(other?),
+            if let Err(error) = self.socket.peer_addr() {
+                return if errno(&error) == libc::ENOTCONN { Ok(()) } else { Err(error) };
             }
             self.connected = true;
         }

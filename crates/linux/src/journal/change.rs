@@ -1,0 +1,145 @@
+//! The kinds of change.
+
+use std::fmt;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use thiserror::Error;
+
+use super::Undo;
+use crate::dns;
+use crate::netlink::{NetlinkError, Route, Rule};
+use crate::nft::{self, NftError};
+
+/// One change to the machine, described completely.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Change {
+    /// A policy rule.
+    Rule(Rule),
+    /// A route; the name is that of its interface, for people.
+    Route {
+        /// The route.
+        route: Route,
+        /// Its interface's name.
+        interface: String,
+    },
+    /// A kernel setting, by its file in `/proc/sys`.
+    Setting {
+        /// The file.
+        path: PathBuf,
+        /// The new value.
+        value: String,
+    },
+    /// A table of nftables, with all that is in it.
+    NftTable {
+        /// Name of the table, of family inet.
+        name: String,
+        /// The script that makes it.
+        script: String,
+    },
+    /// Name servers for one interface, by systemd-resolved.
+    Resolved {
+        /// The interface.
+        interface: String,
+        /// The servers.
+        servers: Vec<std::net::IpAddr>,
+    },
+    /// Another `/etc/resolv.conf`.
+    ResolvConf {
+        /// The file.
+        path: PathBuf,
+        /// Its new content.
+        content: String,
+    },
+}
+
+/// Why a change was not made or not taken back.
+#[derive(Debug, Error)]
+pub enum ChangeError {
+    /// The kernel's routing refused.
+    #[error(transparent)]
+    Netlink(#[from] NetlinkError),
+    /// nftables refused.
+    #[error(transparent)]
+    Nft(#[from] NftError),
+    /// A file could not be read or written.
+    #[error("cannot {operation} {path}: {error}")]
+    File {
+        /// What was tried.
+        operation: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// The file system's error.
+        error: io::Error,
+    },
+    /// systemd-resolved refused.
+    #[error("resolvectl: {0}")]
+    Resolved(String),
+}
+
+impl ChangeError {
+    pub(crate) fn file(operation: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
+        let path = path.to_owned();
+        move |error| Self::File { operation, path, error }
+    }
+}
+
+impl Change {
+    /// How to take it back, as things are now; `None` if nothing would change.
+    pub(super) fn undo(&self) -> Result<Option<Undo>, ChangeError> {
+        Ok(Some(match self {
+            Self::Rule(rule) => Undo::Rule(rule.clone()),
+            Self::Route { route, interface } => {
+                Undo::Route { route: route.clone(), interface: interface.clone() }
+            }
+            Self::Setting { path, value } => {
+                let before = fs::read_to_string(path).map_err(ChangeError::file("read", path))?;
+                let before = before.trim().to_owned();
+                if before == *value {
+                    return Ok(None);
+                }
+                Undo::Setting { path: path.clone(), before, ours: value.clone() }
+            }
+            Self::NftTable { name, .. } => Undo::NftTable { name: name.clone() },
+            Self::Resolved { interface, .. } => Undo::Resolved { interface: interface.clone() },
+            Self::ResolvConf { path, .. } => {
+                Undo::ResolvConf { path: path.clone(), before: dns::Original::read(path)? }
+            }
+        }))
+    }
+
+    /// Makes the change. What is there already is no failure.
+    pub(super) fn make(&self) -> Result<(), ChangeError> {
+        match self {
+            Self::Rule(rule) => match super::open_netlink()?.add_rule(rule) {
+                Err(error) if !error.is_exists() => Err(error.into()),
+                _ => Ok(()),
+            },
+            Self::Route { route, .. } => Ok(super::open_netlink()?.add_route(route)?),
+            Self::Setting { path, value } => fs::write(path, value).map_err(ChangeError::file("write", path)),
+            Self::NftTable { name, script } => Ok(nft::load(&(nft::removal(name) + script))?),
+            Self::Resolved { interface, servers } => dns::set_resolved(interface, servers),
+            Self::ResolvConf { path, content } => dns::write_resolv_conf(path, content),
+        }
+    }
+}
+
+impl fmt::Display for Change {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Rule(rule) => write!(formatter, "rule {rule}"),
+            Self::Route { route, interface } => {
+                let route = Route { interface: None, ..route.clone() };
+                write!(formatter, "route {route} dev {interface}")
+            }
+            Self::Setting { path, value } => write!(formatter, "file {} = {value}", path.display()),
+            Self::NftTable { name, .. } => write!(formatter, "nftables table inet {name}"),
+            Self::Resolved { interface, servers } => {
+                let servers: Vec<_> = servers.iter().map(ToString::to_string).collect();
+                write!(formatter, "systemd-resolved name servers of {interface}: {}", servers.join(" "))
+            }
+            Self::ResolvConf { path, .. } => write!(formatter, "file {}", path.display()),
+        }
+    }
+}

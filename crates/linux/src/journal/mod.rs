@@ -1,0 +1,166 @@
+//! Changes to the machine that are always taken back.
+//!
+//! Whatever the daemon changes outside its own process is a [`Change`]. Before one is made, how to undo it is
+//! written to `undo.json` and forced to disk; so `down`, the next start after a crash and the next start after
+//! a loss of power find what must be taken back. What vanishes by itself with the interface any0 (its
+//! addresses and routes) is listed too, since a plan should name all.
+
+mod change;
+mod undo;
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use thiserror::Error;
+use tracing::{info, warn};
+
+pub use change::{Change, ChangeError};
+pub use undo::Undo;
+
+use crate::netlink::Netlink;
+
+/// Why the journal could not be read or written.
+#[derive(Debug, Error)]
+pub enum JournalError {
+    /// The file system refused.
+    #[error("cannot {operation} the undo journal {path}: {error}")]
+    File {
+        /// What was tried.
+        operation: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// The file system's error.
+        error: io::Error,
+    },
+    /// The file holds something else.
+    #[error(
+        "the undo journal {path} cannot be understood: {error}; if the machine's routes and DNS are as they should be, remove the file"
+    )]
+    Content {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        error: serde_json::Error,
+    },
+}
+
+/// Why a plan was not carried out.
+#[derive(Debug, Error)]
+pub enum ApplyError {
+    /// The journal could not be written, so nothing was changed.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// The machine refused a change.
+    #[error("cannot change the machine ({change}): {error}")]
+    Change {
+        /// The change in words.
+        change: String,
+        /// Why not.
+        error: ChangeError,
+    },
+}
+
+/// One thing that was taken back, or could not be.
+#[derive(Debug)]
+pub struct Undone {
+    /// What it was, in words.
+    pub what: String,
+    /// Why it could not be taken back.
+    pub failure: Option<ChangeError>,
+}
+
+/// The list of what must be undone, on disk before the machine is touched.
+pub struct Journal {
+    path: PathBuf,
+    entries: Vec<Undo>,
+}
+
+impl Journal {
+    /// Opens the journal in the state directory; it may hold what an earlier run left.
+    pub fn open(state_directory: &Path) -> Result<Self, JournalError> {
+        let path = state_directory.join(FILE);
+        let entries = match fs::read(&path) {
+            Ok(bytes) => serde_json::from_slice(&bytes)
+                .map_err(|error| JournalError::Content { path: path.clone(), error })?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+            Err(error) => return Err(JournalError::File { operation: "read", path, error }),
+        };
+        Ok(Self { path, entries })
+    }
+
+    /// What would be undone now, last change first, in words.
+    pub fn pending(&self) -> impl Iterator<Item = String> {
+        self.entries.iter().rev().map(Undo::to_string)
+    }
+
+    /// Makes `changes` in order, each only after its undoing is on disk.
+    ///
+    /// Stops at the first failure; what was made stays until [`Journal::restore`].
+    pub fn apply(&mut self, changes: &[Change]) -> Result<(), ApplyError> {
+        for change in changes {
+            let fail = |error| ApplyError::Change { change: change.to_string(), error };
+            let Some(undo) = change.undo().map_err(fail)? else { continue };
+            if !self.entries.contains(&undo) {
+                self.entries.push(undo);
+                self.save()?;
+            }
+            change.make().map_err(fail)?;
+            info!("set {change}");
+        }
+        Ok(())
+    }
+
+    /// Takes everything back, last change first, and empties the journal.
+    ///
+    /// What cannot be taken back is reported and dropped: an entry that can never succeed must not block
+    /// every later start.
+    pub fn restore(&mut self) -> Result<Vec<Undone>, JournalError> {
+        let mut undone = Vec::new();
+        while let Some(entry) = self.entries.last() {
+            let what = entry.to_string();
+            let failure = entry.carry_out().err();
+            match &failure {
+                None => info!("undone: {what}"),
+                Some(error) => warn!("cannot undo {what}: {error}"),
+            }
+            undone.push(Undone { what, failure });
+            self.entries.pop();
+            self.save()?;
+        }
+        Ok(undone)
+    }
+
+    /// Writes the entries so that a crash at any point leaves either the old or the new list.
+    fn save(&self) -> Result<(), JournalError> {
+        let fail = |operation| move |error| JournalError::File { operation, path: self.path.clone(), error };
+        if self.entries.is_empty() {
+            return match fs::remove_file(&self.path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => Err(fail("remove")(error)),
+                _ => Ok(()),
+            };
+        }
+        let bytes = serde_json::to_vec_pretty(&self.entries)
+            .map_err(|error| fail("write")(io::Error::other(error)))?;
+        write_durably(&self.path, &bytes).map_err(fail("write"))
+    }
+}
+
+/// Replaces `path` by a file with `bytes`, on disk before this returns.
+pub(crate) fn write_durably(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let temporary = path.with_extension("new");
+    let mut file = File::create(&temporary)?;
+    file.write_all(bytes)?;
+    file.sync_all()?;
+    fs::rename(&temporary, path)?;
+    match path.parent() {
+        Some(directory) => File::open(directory)?.sync_all(),
+        None => Ok(()),
+    }
+}
+
+fn open_netlink() -> Result<Netlink, ChangeError> {
+    Ok(Netlink::open().map_err(crate::netlink::NetlinkError::from)?)
+}
+
+const FILE: &str = "undo.json";

@@ -1,0 +1,97 @@
+//! How each change is taken back.
+
+use std::fmt;
+use std::fs;
+use std::io;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use super::ChangeError;
+use crate::dns::{self, Original};
+use crate::netlink::{NetlinkError, Route, Rule};
+use crate::nft;
+
+/// One entry of the journal.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(tag = "undo", rename_all = "snake_case")]
+pub enum Undo {
+    /// Remove a policy rule.
+    Rule(Rule),
+    /// Remove a route.
+    Route {
+        /// The route.
+        route: Route,
+        /// Its interface's name, for people.
+        interface: String,
+    },
+    /// Write the old value of a kernel setting, unless somebody else has changed it since.
+    Setting {
+        /// The file in `/proc/sys`.
+        path: PathBuf,
+        /// The value it had.
+        before: String,
+        /// The value we wrote.
+        ours: String,
+    },
+    /// Remove a table of nftables.
+    NftTable {
+        /// Its name.
+        name: String,
+    },
+    /// Let systemd-resolved forget the interface's name servers.
+    Resolved {
+        /// The interface.
+        interface: String,
+    },
+    /// Put the old resolv.conf back, unless somebody else has replaced ours since.
+    ResolvConf {
+        /// The file.
+        path: PathBuf,
+        /// What it was.
+        before: Original,
+    },
+}
+
+impl Undo {
+    /// Takes the change back. What is gone already is no failure.
+    pub(super) fn carry_out(&self) -> Result<(), ChangeError> {
+        match self {
+            Self::Rule(rule) => unless_missing(super::open_netlink()?.delete_rule(rule)),
+            Self::Route { route, .. } => unless_missing(super::open_netlink()?.delete_route(route)),
+            Self::Setting { path, before, ours } => match fs::read_to_string(path) {
+                // The setting went with its interface.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+                Err(error) => Err(ChangeError::file("read", path)(error)),
+                Ok(now) if now.trim() != ours => Ok(()),
+                Ok(_) => fs::write(path, before).map_err(ChangeError::file("write", path)),
+            },
+            Self::NftTable { name } => Ok(nft::load(&nft::removal(name))?),
+            Self::Resolved { interface } => dns::revert_resolved(interface),
+            Self::ResolvConf { path, before } => before.put_back(path),
+        }
+    }
+}
+
+fn unless_missing(result: Result<(), NetlinkError>) -> Result<(), ChangeError> {
+    match result {
+        Err(error) if !error.is_missing() => Err(error.into()),
+        _ => Ok(()),
+    }
+}
+
+impl fmt::Display for Undo {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Rule(rule) => write!(formatter, "remove rule {rule}"),
+            Self::Route { route, interface } => {
+                let route = Route { interface: None, ..route.clone() };
+                write!(formatter, "remove route {route} dev {interface}")
+            }
+            Self::Setting { path, before, .. } => write!(formatter, "restore {} = {before}", path.display()),
+            Self::NftTable { name } => write!(formatter, "remove nftables table inet {name}"),
+            Self::Resolved { interface } => write!(formatter, "forget the name servers of {interface}"),
+            Self::ResolvConf { path, .. } => write!(formatter, "restore {}", path.display()),
+        }
+    }
+}

@@ -1,18 +1,193 @@
-//! The lab program behind `anabranch lab`.
+//! The lab program behind `anabranch lab` and `anabranch demo`.
 
-use clap::Parser;
+use anyhow::Context;
+use clap::{Parser, Subcommand};
+use lab::experiment::{
+    Bed, Experiment, ExperimentId, Record, Verdict, experiments_directory, find, read_record, registry,
+    write_record,
+};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 
-/// Runs the experiments of Anabranch, and what they need inside their test beds.
-#[derive(Debug, Parser)]
-#[command(name = "anabranch-lab", version)]
-enum Command {
-    /// Bulk flows, pings and paced commands, for use inside a test bed.
-    #[command(subcommand, hide = true)]
-    Traffic(lab::traffic::TrafficCommand),
+/// Experiments and the demo of Anabranch.
+#[derive(Parser)]
+#[command(name = "anabranch-lab", version, about)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
 }
 
-fn main() -> anyhow::Result<()> {
-    match Command::parse() {
-        Command::Traffic(command) => lab::traffic::run(command),
+#[derive(Subcommand)]
+enum Command {
+    /// Shows all experiments, where they run and how the last run did.
+    List {
+        /// As JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Runs an experiment (KEY/NAME), a family (KEY) or everything (all) and keeps the results.
+    Run {
+        /// KEY/NAME, KEY or all.
+        what: String,
+        /// Where to run; by default each experiment's usual bed.
+        #[arg(long)]
+        bed: Option<Bed>,
+        /// Decides all chance.
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+        /// Writes the result here as well (one experiment only); "-" is the terminal.
+        #[arg(long, value_name = "FILE")]
+        json: Option<PathBuf>,
+        /// Runs without touching the results that are kept.
+        #[arg(long)]
+        dry: bool,
+        /// Compares with the result that is kept and fails where the verdict differs.
+        #[arg(long)]
+        check: bool,
+    },
+    /// Draws the plots of kept results anew.
+    Plot {
+        /// KEY/NAME, KEY or all.
+        what: String,
+    },
+}
+
+fn main() -> ExitCode {
+    match run(Arguments::parse().command) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("anabranch-lab: {error:#}");
+            ExitCode::from(2)
+        }
     }
+}
+
+fn run(command: Command) -> anyhow::Result<ExitCode> {
+    match command {
+        Command::List { json } => list(json),
+        Command::Run { what, bed, seed, json, dry, check } => {
+            run_experiments(&select(&what)?, &RunOptions { bed, seed, json, dry, check })
+        }
+        Command::Plot { what } => redraw(&select(&what)?),
+    }
+}
+
+/// The experiments that `what` names.
+fn select(what: &str) -> anyhow::Result<Vec<Experiment>> {
+    if what.contains('/') {
+        return Ok(vec![find(&what.parse::<ExperimentId>()?)?]);
+    }
+    let chosen: Vec<Experiment> =
+        registry().into_iter().filter(|experiment| what == "all" || experiment.id.key == what).collect();
+    anyhow::ensure!(
+        !chosen.is_empty(),
+        "there is no experiment or family {what:?}; \"anabranch lab list\" shows all"
+    );
+    Ok(chosen)
+}
+
+fn list(json: bool) -> anyhow::Result<ExitCode> {
+    let directory = experiments_directory()?;
+    let mut rows = Vec::new();
+    for experiment in registry() {
+        let kept = read_record(&directory, &experiment.id).ok().map(|(record, _)| record);
+        let beds: Vec<String> = experiment.beds.iter().map(Bed::to_string).collect();
+        if json {
+            rows.push(serde_json::json!({
+                "experiment": experiment.id,
+                "title": experiment.title,
+                "beds": beds,
+                "verdict": kept.as_ref().map(|record| record.verdict),
+            }));
+        } else {
+            let verdict = kept.map_or("not run".to_owned(), |record| record.verdict.to_string());
+            println!(
+                "{:<26} {:<12} {:<15} {}",
+                experiment.id.to_string(),
+                beds.join(","),
+                verdict,
+                experiment.title
+            );
+        }
+    }
+    if json {
+        println!("{}", serde_json::to_string_pretty(&rows)?);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+struct RunOptions {
+    bed: Option<Bed>,
+    seed: u64,
+    json: Option<PathBuf>,
+    dry: bool,
+    check: bool,
+}
+
+fn run_experiments(experiments: &[Experiment], options: &RunOptions) -> anyhow::Result<ExitCode> {
+    anyhow::ensure!(
+        options.json.is_none() || experiments.len() == 1,
+        "--json takes the result of one experiment; name one as KEY/NAME"
+    );
+    let directory = experiments_directory()?;
+    let mut differs = false;
+    for experiment in experiments {
+        let record = run_one(experiment, options, &directory)?;
+        println!("{:<26} {:<15} {}", experiment.id.to_string(), record.verdict.to_string(), record.reason);
+        if options.check {
+            let kept = read_record(&directory, &experiment.id)?.0;
+            differs |= report_difference(&kept, &record);
+        }
+    }
+    Ok(if differs { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+fn run_one(experiment: &Experiment, options: &RunOptions, directory: &Path) -> anyhow::Result<Record> {
+    let usual = experiment.beds.first().copied().context("the experiment has no bed")?;
+    let bed = options.bed.unwrap_or(usual);
+    anyhow::ensure!(
+        experiment.beds.contains(&bed),
+        "{} does not run on bed {bed}, only on {}",
+        experiment.id,
+        experiment.beds.iter().map(Bed::to_string).collect::<Vec<_>>().join(", ")
+    );
+    let report = (experiment.runner)(bed, options.seed).with_context(|| format!("run {}", experiment.id))?;
+    let record = Record::new(experiment, bed, options.seed, &report);
+    match options.json.as_deref() {
+        Some(path) if path == Path::new("-") => print!("{}", record.to_json()?),
+        Some(path) => {
+            std::fs::write(path, record.to_json()?).with_context(|| format!("write {}", path.display()))?
+        }
+        None => {}
+    }
+    if !options.dry && !options.check {
+        write_record(directory, experiment, &record, &report)?;
+    }
+    Ok(record)
+}
+
+/// Whether a rerun gave another verdict than the one that is kept; prints what changed.
+fn report_difference(kept: &Record, record: &Record) -> bool {
+    for (metric, before) in &kept.metrics {
+        match record.metrics.get(metric) {
+            Some(now) if now == before => {}
+            Some(now) => println!("  {metric}: {before} kept, {now} now"),
+            None => println!("  {metric}: {before} kept, not measured now"),
+        }
+    }
+    let differs = kept.verdict != record.verdict;
+    if differs {
+        println!("  verdict: {} kept, {} now", kept.verdict, record.verdict);
+    }
+    differs && kept.verdict != Verdict::NotReproduced
+}
+
+fn redraw(experiments: &[Experiment]) -> anyhow::Result<ExitCode> {
+    let directory = experiments_directory()?;
+    for experiment in experiments {
+        let (record, report) = read_record(&directory, &experiment.id)?;
+        let place = write_record(&directory, experiment, &record, &report)?;
+        println!("{}", place.join("plot.svg").display());
+    }
+    Ok(ExitCode::SUCCESS)
 }

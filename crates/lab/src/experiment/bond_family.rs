@@ -1,0 +1,307 @@
+//! The BOND family: downloads over each named pair of networks, plain, through the tunnel over one
+//! network, and bonded.
+
+use super::{BarGroup, Bed, Experiment, ExperimentId, Goal, Metrics, Report};
+use crate::simbed::{Algorithm, Outcome, Traffic, Trial, Way, quantile};
+use sim::{Capacity, Loss, NetworkSpec, Scenario};
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+use units::Bytes;
+
+/// Length of the long downloads.
+const DURATION: Duration = Duration::from_secs(30);
+/// Size of the short one.
+const SHORT_DOWNLOAD: Bytes = Bytes(20 << 20);
+/// Payload of a full packet on a plain network, over its size.
+const PAYLOAD_PART: f64 = 1_448.0 / 1_500.0;
+/// The traces of the generated networks are part of what the experiment is.
+const TRACE_SEED: u64 = 1;
+/// One-way delays within which the goal for the sum is high, and within which there is one.
+const NEAR_DELAYS: Duration = Duration::from_millis(30);
+const FAR_DELAYS: Duration = Duration::from_millis(100);
+/// Delay of a paced flow's ping beside bulk over idle that is allowed, milliseconds.
+const PING_ALLOWANCE_MS: f64 = 20.0;
+
+/// The experiments of the family.
+pub(super) fn experiments() -> Vec<Experiment> {
+    sim::scenario::scenarios(TRACE_SEED).into_iter().map(experiment).collect()
+}
+
+fn experiment(scenario: Scenario) -> Experiment {
+    Experiment {
+        id: ExperimentId { key: "BOND".to_owned(), name: scenario.name.to_owned() },
+        title: scenario.title.to_owned(),
+        spec: spec(&scenario),
+        paper: None,
+        goals: goals(&scenario),
+        beds: vec![Bed::Sim],
+        bars: bars(&scenario),
+        runner: Box::new(move |_bed, seed| run_simulated(&scenario, seed)),
+    }
+}
+
+/// Downloads by name.
+fn kinds_of_traffic() -> [(&'static str, Traffic); 4] {
+    [
+        ("tcp-cubic", Traffic::Tcp { algorithm: Algorithm::Cubic, flows: 1 }),
+        ("tcp-bbr", Traffic::Tcp { algorithm: Algorithm::Bbr, flows: 1 }),
+        ("tcp-cubic-8", Traffic::Tcp { algorithm: Algorithm::Cubic, flows: 8 }),
+        ("quic-cubic", Traffic::Quic { algorithm: Algorithm::Cubic }),
+    ]
+}
+
+fn spec(scenario: &Scenario) -> toml::Table {
+    let network = |network: &NetworkSpec| {
+        let mut table = toml::Table::new();
+        table.insert("name".into(), network.name.into());
+        table.insert("down".into(), format!("{:?}", Summary(&network.down)).into());
+        table.insert("up".into(), format!("{:?}", Summary(&network.up)).into());
+        toml::Value::Table(table)
+    };
+    let mut table = toml::Table::new();
+    table.insert("title".into(), scenario.title.into());
+    table.insert("duration_s".into(), (DURATION.as_secs() as i64).into());
+    table.insert("short_download_bytes".into(), (SHORT_DOWNLOAD.0 as i64).into());
+    let kinds = kinds_of_traffic().map(|(name, _)| toml::Value::from(name));
+    table.insert("traffic".into(), kinds.to_vec().into());
+    table.insert("trace_seed".into(), (TRACE_SEED as i64).into());
+    table.insert("networks".into(), scenario.networks.iter().map(network).collect::<Vec<_>>().into());
+    table
+}
+
+/// A link in one line.
+struct Summary<'a>(&'a sim::LinkSpec);
+
+impl std::fmt::Debug for Summary<'_> {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let link = self.0;
+        match &link.capacity {
+            Capacity::Unlimited => write!(formatter, "unlimited")?,
+            Capacity::Rate(rate) => write!(formatter, "{rate}")?,
+            Capacity::Trace(trace) => write!(
+                formatter,
+                "trace of {:.2} Mbit/s over {} s",
+                trace.mean_bits_per_second() as f64 / 1e6,
+                trace.period_ms() / 1_000
+            )?,
+        }
+        write!(
+            formatter,
+            ", delay {:?}, jitter {:?}, loss {:?}, queue {:?}",
+            link.delay, link.jitter, link.loss, link.queue
+        )?;
+        if !link.schedule.is_empty() {
+            write!(formatter, ", schedule {:?} every {:?}", link.schedule, link.schedule_period)?;
+        }
+        Ok(())
+    }
+}
+
+fn goals(scenario: &Scenario) -> Vec<Goal> {
+    let networks = &scenario.networks;
+    let delays = || networks.iter().map(|network| network.down.delay);
+    let delay_difference = delays().max().unwrap_or_default() - delays().min().unwrap_or_default();
+    let round_trips_differ_twice =
+        delays().max().unwrap_or_default() > 2 * delays().min().unwrap_or_default();
+    let rates = || networks.iter().map(|network| mean_mbps(network));
+    let rates_are_near = rates().fold(0.0, f64::max) <= 4.0 * rates().fold(f64::INFINITY, f64::min);
+    let is_lossy = networks.iter().all(|network| matches!(network.down.loss, Loss::Random(p) if p >= 0.005));
+    let mut goals = vec![Goal::at_least("tcp-cubic.short_download_over_best_plain", 0.95)];
+    for (traffic, kind) in kinds_of_traffic() {
+        goals.push(Goal::at_least(format!("{traffic}.over_best_plain"), 0.95));
+        goals.push(Goal::at_least(format!("{traffic}.over_best_tunnelled"), 0.98));
+        let is_bbr = matches!(kind, Traffic::Tcp { algorithm: Algorithm::Bbr, .. });
+        let sum = format!("{traffic}.of_tunnelled_sum");
+        if is_lossy {
+            goals.push(Goal::at_least(format!("{traffic}.of_capacity"), 0.75));
+        } else if !rates_are_near || (is_bbr && round_trips_differ_twice) {
+            continue;
+        } else if delay_difference <= NEAR_DELAYS {
+            goals.push(Goal::at_least(sum, 0.90));
+        } else if delay_difference <= FAR_DELAYS {
+            goals.push(Goal::at_least(sum, 0.80));
+        }
+    }
+    if is_lossy {
+        goals.push(Goal::at_least("tcp-cubic.over_best_plain", 10.0));
+    }
+    let is_steady = |network: &NetworkSpec| {
+        matches!(network.down.capacity, Capacity::Rate(_)) && network.down.schedule.is_empty()
+    };
+    if networks.iter().all(is_steady) {
+        goals.push(Goal::at_most("tcp-cubic.ping_p99_over_idle_ms", PING_ALLOWANCE_MS));
+    }
+    goals
+}
+
+fn bars(scenario: &Scenario) -> Vec<BarGroup> {
+    let group = |(traffic, _): (&str, Traffic)| {
+        let mut bars: Vec<(String, String)> = Vec::new();
+        for way in ["plain", "tunnelled"] {
+            for network in &scenario.networks {
+                bars.push((
+                    format!("{} {way}", network.name),
+                    format!("{traffic}.{way}_{}_mbps", network.name),
+                ));
+            }
+        }
+        bars.push(("bonded".to_owned(), format!("{traffic}.bonded_mbps")));
+        BarGroup { label: traffic.to_owned(), bars }
+    };
+    kinds_of_traffic().into_iter().map(group).collect()
+}
+
+/// A trial and the name under which its outcome is filed.
+type NamedTrial = (String, Trial);
+
+fn run_simulated(scenario: &Scenario, seed: u64) -> anyhow::Result<Report> {
+    let outcomes = run_all(&trials(scenario, seed))?;
+    let mut report = Report { metrics: Metrics::new(), series: Vec::new(), void: None };
+    for (traffic, _) in kinds_of_traffic() {
+        add_goodputs(&mut report.metrics, scenario, traffic, &outcomes);
+    }
+    add_short_download(&mut report.metrics, scenario, &outcomes);
+    add_pings(&mut report.metrics, &outcomes);
+    for network in &scenario.networks {
+        let name = format!("tcp-cubic plain {}", network.name);
+        report.series.extend(outcomes.get(&name).map(|outcome| (name, outcome.series.clone())));
+    }
+    let bonded = "tcp-cubic bonded".to_owned();
+    report.series.extend(outcomes.get(&bonded).map(|outcome| (bonded, outcome.series.clone())));
+    Ok(report)
+}
+
+fn trials(scenario: &Scenario, seed: u64) -> Vec<NamedTrial> {
+    let trial = |traffic, way, bytes: Option<Bytes>| Trial {
+        networks: scenario.networks.clone(),
+        traffic,
+        way,
+        duration: if bytes.is_some() { DURATION * 10 } else { DURATION },
+        bytes: bytes.map(|bytes| bytes.0),
+        seed,
+    };
+    let all: Vec<usize> = (0..scenario.networks.len()).collect();
+    let mut trials = Vec::new();
+    for (name, traffic) in kinds_of_traffic() {
+        for (index, network) in scenario.networks.iter().enumerate() {
+            trials.push((format!("{name} plain {}", network.name), trial(traffic, Way::Plain(index), None)));
+            let alone = Way::Bonded(vec![index]);
+            trials.push((format!("{name} tunnelled {}", network.name), trial(traffic, alone, None)));
+        }
+        trials.push((format!("{name} bonded"), trial(traffic, Way::Bonded(all.clone()), None)));
+    }
+    let cubic = Traffic::Tcp { algorithm: Algorithm::Cubic, flows: 1 };
+    for (index, network) in scenario.networks.iter().enumerate() {
+        trials.push((
+            format!("short plain {}", network.name),
+            trial(cubic, Way::Plain(index), Some(SHORT_DOWNLOAD)),
+        ));
+    }
+    trials.push(("short bonded".to_owned(), trial(cubic, Way::Bonded(all.clone()), Some(SHORT_DOWNLOAD))));
+    trials.push(("idle bonded".to_owned(), trial(Traffic::Idle, Way::Bonded(all), None)));
+    trials
+}
+
+/// Runs the trials on all cores; each by itself is one thread's work.
+fn run_all(trials: &[NamedTrial]) -> anyhow::Result<BTreeMap<String, Outcome>> {
+    let next = AtomicUsize::new(0);
+    let outcomes = Mutex::new(BTreeMap::new());
+    let work = || -> anyhow::Result<()> {
+        while let Some((name, trial)) = trials.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let outcome = trial.run()?;
+            if let Ok(mut outcomes) = outcomes.lock() {
+                outcomes.insert(name.clone(), outcome);
+            }
+        }
+        Ok(())
+    };
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        workers
+            .into_iter()
+            .try_for_each(|worker| worker.join().map_err(|_| anyhow::anyhow!("a simulation panicked"))?)
+    })?;
+    Ok(outcomes.into_inner().unwrap_or_default())
+}
+
+fn add_goodputs(
+    metrics: &mut Metrics,
+    scenario: &Scenario,
+    traffic: &str,
+    outcomes: &BTreeMap<String, Outcome>,
+) {
+    let goodput = |name: String| outcomes.get(&name).map(|outcome| outcome.goodput_mbps);
+    let mut put = |name: &str, value: Option<f64>| {
+        if let Some(value) = value {
+            metrics.insert(format!("{traffic}.{name}"), rounded(value));
+        }
+    };
+    let bonded = goodput(format!("{traffic} bonded"));
+    put("bonded_mbps", bonded);
+    let mut ways = BTreeMap::new();
+    for way in ["plain", "tunnelled"] {
+        let mut values = Vec::new();
+        for network in &scenario.networks {
+            let value = goodput(format!("{traffic} {way} {}", network.name));
+            put(&format!("{way}_{}_mbps", network.name), value);
+            values.extend(value);
+        }
+        ways.insert(way, values);
+    }
+    let best = |way| ways.get(way).and_then(|values: &Vec<f64>| values.iter().copied().reduce(f64::max));
+    let sum = |way| ways.get(way).map(|values| values.iter().sum::<f64>());
+    let capacity: f64 = scenario.networks.iter().map(mean_mbps).sum::<f64>() * PAYLOAD_PART;
+    let over = |base: Option<f64>| {
+        bonded.zip(base).filter(|(_, base)| *base > 0.0).map(|(bonded, base)| bonded / base)
+    };
+    put("over_best_plain", over(best("plain")));
+    put("over_best_tunnelled", over(best("tunnelled")));
+    put("of_tunnelled_sum", over(sum("tunnelled")));
+    put("of_plain_sum", over(sum("plain")));
+    put("of_capacity", over(Some(capacity)));
+    let gap =
+        outcomes.get(&format!("{traffic} bonded")).map(|outcome| outcome.longest_gap.as_secs_f64() * 1e3);
+    put("longest_gap_ms", gap);
+}
+
+fn add_short_download(metrics: &mut Metrics, scenario: &Scenario, outcomes: &BTreeMap<String, Outcome>) {
+    let seconds = |name: &str| outcomes.get(name)?.completed_after.map(|time| time.as_secs_f64());
+    let plain =
+        scenario.networks.iter().filter_map(|network| seconds(&format!("short plain {}", network.name)));
+    let (best, bonded) = (plain.reduce(f64::min), seconds("short bonded"));
+    if let Some(bonded) = bonded {
+        metrics.insert("tcp-cubic.short_download_s".to_owned(), rounded(bonded));
+    }
+    if let Some((best, bonded)) = best.zip(bonded) {
+        metrics.insert("tcp-cubic.short_download_over_best_plain".to_owned(), rounded(best / bonded));
+    }
+}
+
+fn add_pings(metrics: &mut Metrics, outcomes: &BTreeMap<String, Outcome>) {
+    let p99 = |name: &str| outcomes.get(name).and_then(Outcome::ping_p99_ms);
+    let median = outcomes.get("tcp-cubic bonded").and_then(|outcome| quantile(&outcome.ping_ms, 0.5));
+    let (idle, beside) = (p99("idle bonded"), p99("tcp-cubic bonded"));
+    let difference = idle.zip(beside).map(|(idle, beside)| beside - idle);
+    for (name, value) in [
+        ("idle.ping_p99_ms", idle),
+        ("tcp-cubic.ping_p50_ms", median),
+        ("tcp-cubic.ping_p99_ms", beside),
+        ("tcp-cubic.ping_p99_over_idle_ms", difference),
+    ] {
+        if let Some(value) = value {
+            metrics.insert(name.to_owned(), rounded(value));
+        }
+    }
+}
+
+fn mean_mbps(network: &NetworkSpec) -> f64 {
+    network.down.mean_rate().map_or(f64::INFINITY, |rate| rate.as_mbps())
+}
+
+/// Four significant digits after the point are more than the simulation is good for.
+fn rounded(value: f64) -> f64 {
+    (value * 1e4).round() / 1e4
+}

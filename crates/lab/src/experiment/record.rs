@@ -1,0 +1,188 @@
+//! What is kept of a run: `experiments/KEY/NAME/` with `spec.toml`, `result.json`, `series.csv`,
+//! `plot.svg` and `README.md`.
+
+use super::{Bed, Experiment, ExperimentId, Goal, Metrics, Report, Verdict, verdict};
+use crate::plot;
+use anyhow::Context;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// A run's figures and the verdict on them.
+#[derive(Clone, PartialEq, Debug, serde::Serialize, serde::Deserialize)]
+pub struct Record {
+    /// Which experiment.
+    pub experiment: ExperimentId,
+    /// Where it ran.
+    pub bed: Bed,
+    /// What decided chance.
+    pub seed: u64,
+    /// The figures.
+    pub metrics: Metrics,
+    /// The figure of the paper that it repeats.
+    pub paper: Option<String>,
+    /// What it should show.
+    pub goal: Vec<Goal>,
+    /// How it did.
+    pub verdict: Verdict,
+    /// Why.
+    pub reason: String,
+}
+
+impl Record {
+    /// The record of a run of `experiment`.
+    pub fn new(experiment: &Experiment, bed: Bed, seed: u64, report: &Report) -> Self {
+        let (verdict, reason) = verdict(&report.metrics, &experiment.goals, report.void.as_deref());
+        Self {
+            experiment: experiment.id.clone(),
+            bed,
+            seed,
+            metrics: report.metrics.clone(),
+            paper: experiment.paper.clone(),
+            goal: experiment.goals.clone(),
+            verdict,
+            reason,
+        }
+    }
+
+    /// The record as a file's text.
+    ///
+    /// # Errors
+    /// If a figure is not a number.
+    pub fn to_json(&self) -> anyhow::Result<String> {
+        let mut text = serde_json::to_string_pretty(self).context("write the result as JSON")?;
+        text.push('\n');
+        Ok(text)
+    }
+}
+
+/// `experiments` of the source tree around the current directory, or in the current directory.
+pub fn experiments_directory() -> anyhow::Result<PathBuf> {
+    let here = std::env::current_dir().context("find the current directory")?;
+    let found = here.ancestors().map(|directory| directory.join("experiments")).find(|path| path.is_dir());
+    Ok(found.unwrap_or_else(|| here.join("experiments")))
+}
+
+/// Writes everything about a run below `directory`.
+///
+/// # Errors
+/// Names the file that cannot be written.
+pub fn write_record(
+    directory: &Path,
+    experiment: &Experiment,
+    record: &Record,
+    report: &Report,
+) -> anyhow::Result<PathBuf> {
+    let place = directory.join(&record.experiment.key).join(&record.experiment.name);
+    fs::create_dir_all(&place).with_context(|| format!("make the directory {}", place.display()))?;
+    let write = |name: &str, text: String| {
+        let path = place.join(name);
+        fs::write(&path, text).with_context(|| format!("write {}", path.display()))
+    };
+    let spec = toml::to_string_pretty(&experiment.spec).context("write the spec as TOML")?;
+    write("spec.toml", spec)?;
+    write("result.json", record.to_json()?)?;
+    write("series.csv", series_text(&report.series))?;
+    write("plot.svg", plot::experiment_plot(experiment, record, &report.series))?;
+    write("README.md", readme(experiment, record))?;
+    Ok(place)
+}
+
+/// The committed record and series of `id` below `directory`.
+///
+/// # Errors
+/// Names the file that is missing or damaged.
+pub fn read_record(directory: &Path, id: &ExperimentId) -> anyhow::Result<(Record, Report)> {
+    let place = directory.join(&id.key).join(&id.name);
+    let read = |name: &str| {
+        let path = place.join(name);
+        fs::read_to_string(&path)
+            .with_context(|| format!("read {}; \"anabranch lab run {id}\" makes it", path.display()))
+    };
+    let record: Record = serde_json::from_str(&read("result.json")?)
+        .with_context(|| format!("{}/result.json is damaged", place.display()))?;
+    let series = parse_series(&read("series.csv")?)
+        .with_context(|| format!("{}/series.csv is damaged", place.display()))?;
+    let report = Report { metrics: record.metrics.clone(), series, void: None };
+    Ok((record, report))
+}
+
+type Series = Vec<(String, Vec<(f64, f64)>)>;
+
+/// Seconds between the points that are kept.
+const SERIES_STEP: f64 = 0.5;
+
+/// One line per point: line's name, seconds, value; points within half a second are averaged.
+fn series_text(series: &Series) -> String {
+    let mut text = String::from("line,seconds,value\n");
+    for (name, points) in series {
+        let mut start = 0;
+        while let Some((first, _)) = points.get(start) {
+            let step = (first / SERIES_STEP + 1e-6).floor();
+            let same = points[start..]
+                .iter()
+                .take_while(|(at, _)| (at / SERIES_STEP + 1e-6).floor() <= step)
+                .count();
+            let mean = points[start..start + same].iter().map(|(_, value)| value).sum::<f64>() / same as f64;
+            let _ = writeln!(text, "{name},{:.1},{mean:.2}", step * SERIES_STEP);
+            start += same;
+        }
+    }
+    text
+}
+
+fn parse_series(text: &str) -> anyhow::Result<Series> {
+    let mut series: Series = Vec::new();
+    for (number, line) in text.lines().enumerate().skip(1) {
+        let fields: Vec<&str> = line.split(',').collect();
+        let [name, seconds, value] = fields[..] else {
+            anyhow::bail!("line {} has {} fields, not 3", number + 1, fields.len());
+        };
+        let point = (seconds.parse()?, value.parse()?);
+        match series.last_mut().filter(|(last, _)| last == name) {
+            Some((_, points)) => points.push(point),
+            None => series.push((name.to_owned(), vec![point])),
+        }
+    }
+    Ok(series)
+}
+
+fn readme(experiment: &Experiment, record: &Record) -> String {
+    let mut text = format!("# {}\n\n{}.\n\n", experiment.id, capitalised(&experiment.title));
+    let _ = writeln!(text, "**{}**: {}.\n", capitalised(&record.verdict.to_string()), record.reason);
+    let _ = writeln!(text, "![plot](plot.svg)\n");
+    if let Some(paper) = &experiment.paper {
+        let _ = writeln!(text, "The paper: {paper}.\n");
+    }
+    let _ = writeln!(
+        text,
+        "Bed {}, seed {}. Again: `anabranch lab run {} --bed {} --seed {}`.\n\n| goal | measured |\n|---|---|",
+        record.bed, record.seed, experiment.id, record.bed, record.seed
+    );
+    for goal in &record.goal {
+        let value = record.metrics.get(&goal.metric).map_or("not measured".to_owned(), f64::to_string);
+        let _ = writeln!(text, "| {goal} | {value} |");
+    }
+    text
+}
+
+fn capitalised(text: &str) -> String {
+    let mut characters = text.chars();
+    characters.next().map_or(String::new(), |first| first.to_uppercase().chain(characters).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn series_survive_the_file() {
+        let points = |offset: f64| (0..20).map(|n| (f64::from(n) * 0.1, offset + f64::from(n / 5))).collect();
+        let series: Series = vec![("one".to_owned(), points(0.0)), ("two".to_owned(), points(5.0))];
+        let text = series_text(&series);
+        let read = parse_series(&text).unwrap();
+        assert_eq!(read[0], ("one".to_owned(), vec![(0.0, 0.0), (0.5, 1.0), (1.0, 2.0), (1.5, 3.0)]));
+        assert_eq!(series_text(&read), text);
+        assert!(parse_series("line,seconds,value\none,2\n").is_err());
+    }
+}

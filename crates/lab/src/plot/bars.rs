@@ -1,0 +1,55 @@
+//! Grouped bars.
+
+use super::canvas::{Area, COLOURS, Canvas, draw_axis, short_number};
+use crate::experiment::{BarGroup, Metrics};
+
+/// Draws `groups` of bars with the values that `metrics` has; a legend on top names the bars of the
+/// first group, which all groups share.
+pub(super) fn draw_bars(canvas: &mut Canvas, area: Area, groups: &[BarGroup], metrics: &Metrics) {
+    let value = |metric: &String| metrics.get(metric).copied().filter(|value| value.is_finite());
+    let all = groups.iter().flat_map(|group| &group.bars).filter_map(|(_, metric)| value(metric));
+    let inner = Area {
+        left: area.left + 36.0,
+        top: area.top + 30.0,
+        width: area.width - 36.0,
+        height: area.height - 60.0,
+    };
+    let top = draw_axis(canvas, inner, all.fold(0.0, f64::max));
+    draw_legend(canvas, area, groups);
+    let group_width = inner.width / groups.len().max(1) as f64;
+    for (index, group) in groups.iter().enumerate() {
+        let left = inner.left + index as f64 * group_width;
+        let bar_width = group_width * 0.8 / group.bars.len().max(1) as f64;
+        for (bar, (_, metric)) in group.bars.iter().enumerate() {
+            let x = left + group_width * 0.1 + bar as f64 * bar_width;
+            let Some(value) = value(metric) else {
+                canvas.centred_text(x + bar_width / 2.0, inner.bottom() - 4.0, 10.0, "?");
+                continue;
+            };
+            let height = value / top * inner.height;
+            let shape = Area { left: x, top: inner.bottom() - height, width: bar_width * 0.92, height };
+            canvas.rectangle(shape, COLOURS[bar % COLOURS.len()]);
+            canvas.centred_text(
+                x + bar_width / 2.0,
+                shape.top - 3.0,
+                9.0,
+                &short_number((value * 10.0).round() / 10.0),
+            );
+        }
+        canvas.centred_text(left + group_width / 2.0, inner.bottom() + 16.0, 12.0, &group.label);
+    }
+    canvas.line((inner.left, inner.bottom()), (inner.right(), inner.bottom()), "#222222");
+    canvas.faint_text(area.left, area.top + 24.0, 10.0, "Mbit/s");
+}
+
+fn draw_legend(canvas: &mut Canvas, area: Area, groups: &[BarGroup]) {
+    let mut x = area.left + 60.0;
+    for (index, (label, _)) in
+        groups.first().map(|group| group.bars.as_slice()).unwrap_or_default().iter().enumerate()
+    {
+        let swatch = Area { left: x, top: area.top + 5.0, width: 10.0, height: 10.0 };
+        canvas.rectangle(swatch, COLOURS[index % COLOURS.len()]);
+        canvas.text(x + 14.0, area.top + 14.0, 11.0, label);
+        x += 28.0 + 6.4 * label.chars().count() as f64;
+    }
+}

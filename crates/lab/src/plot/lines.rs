@@ -1,0 +1,38 @@
+//! Lines over time.
+
+use super::Series;
+use super::canvas::{Area, COLOURS, Canvas, axis, draw_axis, short_number};
+
+/// Draws `series` over seconds.
+pub(super) fn draw_lines(canvas: &mut Canvas, area: Area, series: &Series) {
+    let points = || series.iter().flat_map(|(_, points)| points);
+    let inner = Area {
+        left: area.left + 36.0,
+        top: area.top + 30.0,
+        width: area.width - 36.0,
+        height: area.height - 60.0,
+    };
+    let top = draw_axis(canvas, inner, points().map(|(_, value)| *value).fold(0.0, f64::max));
+    let end = points().map(|(seconds, _)| *seconds).fold(0.0, f64::max).max(1e-9);
+    let (_, step) = axis(end);
+    for mark in 0..=(end / step).floor() as u32 {
+        let seconds = f64::from(mark) * step;
+        let x = inner.left + seconds / end * inner.width;
+        canvas.centred_text(x, inner.bottom() + 14.0, 10.0, &format!("{} s", short_number(seconds)));
+    }
+    // The last line is the one to look at: drawn last, in the strongest colour.
+    let mut legend = area.left + 60.0;
+    for (index, (name, points)) in series.iter().enumerate() {
+        let is_last = index + 1 == series.len();
+        let colour = if is_last { COLOURS[4] } else { COLOURS[2 + index % 2] };
+        let place = |(seconds, value): &(f64, f64)| {
+            (inner.left + seconds / end * inner.width, inner.bottom() - value / top * inner.height)
+        };
+        let placed: Vec<(f64, f64)> = points.iter().map(place).collect();
+        canvas.polyline(&placed, colour, if is_last { 2.0 } else { 1.2 });
+        canvas.line((legend, area.top + 10.0), (legend + 14.0, area.top + 10.0), colour);
+        canvas.text(legend + 18.0, area.top + 14.0, 11.0, name);
+        legend += 34.0 + 6.4 * name.chars().count() as f64;
+    }
+    canvas.faint_text(area.left, area.top + 24.0, 10.0, "Mbit/s");
+}

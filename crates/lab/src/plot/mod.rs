@@ -1,0 +1,66 @@
+//! Plots as SVG files, drawn by this crate: bars of metrics, lines over time.
+
+mod bars;
+mod canvas;
+mod lines;
+
+use crate::experiment::{Experiment, Record};
+use bars::draw_bars;
+use canvas::{Area, Canvas};
+use lines::draw_lines;
+
+const WIDTH: f64 = 860.0;
+const BARS_HEIGHT: f64 = 300.0;
+const LINES_HEIGHT: f64 = 240.0;
+const TITLE_HEIGHT: f64 = 46.0;
+const MARGIN: f64 = 20.0;
+
+/// Lines over time: name, then (seconds, value).
+type Series = [(String, Vec<(f64, f64)>)];
+
+/// The plot of a run: its bars, and below them its lines over time.
+pub fn experiment_plot(experiment: &Experiment, record: &Record, series: &Series) -> String {
+    let lines_height = if series.is_empty() { 0.0 } else { LINES_HEIGHT };
+    let mut canvas = Canvas::new(WIDTH, TITLE_HEIGHT + BARS_HEIGHT + lines_height + MARGIN);
+    canvas.text(MARGIN, 24.0, 15.0, &format!("{}: {}", experiment.id, experiment.title));
+    canvas.faint_text(
+        MARGIN,
+        42.0,
+        11.0,
+        &format!("{} on bed {}, seed {}", record.verdict, record.bed, record.seed),
+    );
+    let area = |top, height| Area { left: MARGIN, top, width: WIDTH - 2.0 * MARGIN, height };
+    draw_bars(&mut canvas, area(TITLE_HEIGHT, BARS_HEIGHT), &experiment.bars, &record.metrics);
+    if !series.is_empty() {
+        draw_lines(&mut canvas, area(TITLE_HEIGHT + BARS_HEIGHT, LINES_HEIGHT), series);
+    }
+    canvas.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiment::{Bed, Report, registry};
+
+    #[test]
+    fn a_plot_is_well_formed_and_shows_its_bars() {
+        let experiment = registry().into_iter().next().unwrap();
+        let metrics = experiment.goals.iter().map(|goal| (goal.metric.clone(), 1.0));
+        let bars = experiment
+            .bars
+            .iter()
+            .flat_map(|group| group.bars.iter().map(|(_, metric)| (metric.clone(), 7.0)));
+        let report = Report { metrics: metrics.chain(bars).collect(), ..Report::default() };
+        let record = Record::new(&experiment, Bed::Sim, 1, &report);
+        let series = [("a <b>".to_owned(), vec![(0.0, 1.0), (1.0, 2.0)])];
+        let svg = experiment_plot(&experiment, &record, &series);
+        assert!(svg.starts_with("<svg ") && svg.ends_with("</svg>\n"));
+        assert!(svg.contains("a &lt;b&gt;"));
+        let bars: usize = experiment.bars.iter().map(|group| group.bars.len()).sum();
+        assert!(svg.matches("<rect ").count() >= bars);
+        for tag in ["text", "g"] {
+            let open = svg.matches(&format!("<{tag} ")).count();
+            assert_eq!(open, svg.matches(&format!("</{tag}>")).count(), "{tag}");
+        }
+    }
+}

@@ -1,0 +1,235 @@
+//! The fuzz targets' properties on random bytes, on mutated real messages, and on the committed corpus.
+#![expect(clippy::unwrap_used, reason = "a test may fail by panicking")]
+
+use proptest::prelude::*;
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::num::NonZeroU16;
+use std::path::Path;
+use wire::datagram::{Initiation, MAC_LEN, Reset, Retry, VERSION};
+use wire::frame::{Ack, Data, Frame, GaveUp, Part, PathStatus, Rekey, Repair};
+use wire::hello::{Features, Hello, Name, Prefixed, Refusal, Reply, Welcome};
+use wire::join_link::{Host, HostName, HostPort, InvitationKind, InvitationSecret, JoinLink, UnixSeconds};
+
+#[path = "../../../fuzz/properties/wire.rs"]
+mod properties;
+
+type Property = fn(&[u8]);
+
+const ALL: [(&str, Property); 5] = [
+    ("datagram", properties::datagram),
+    ("frames", properties::frames),
+    ("hello", properties::hello),
+    ("join_link", properties::join_link),
+    ("inner", properties::inner),
+];
+
+/// One valid message of each kind: (target, bytes).
+fn samples() -> Vec<(&'static str, Vec<u8>)> {
+    let mut samples = Vec::new();
+    samples.extend(datagrams().into_iter().map(|bytes| ("datagram", bytes)));
+    samples.extend(frames().into_iter().map(|bytes| ("frames", bytes)));
+    samples.extend(hellos().into_iter().map(|bytes| ("hello", bytes)));
+    samples.extend(links().into_iter().map(|text| ("join_link", text.into_bytes())));
+    samples.extend(packets().into_iter().map(|bytes| ("inner", bytes)));
+    samples
+}
+
+fn datagrams() -> Vec<Vec<u8>> {
+    let mut initiation = Vec::new();
+    let message = Initiation {
+        version: VERSION,
+        features: 1,
+        sender_index: 7,
+        noise: &[3; 96],
+        retry_token: &[4; 24],
+        mac: [5; MAC_LEN],
+    };
+    message.put_without_mac(&mut initiation);
+    initiation.extend_from_slice(&message.mac);
+    let mut retry = Vec::new();
+    Retry { receiver_index: 1, token: [2; 24], mac: [3; MAC_LEN] }.put(&mut retry);
+    let mut reset = Vec::new();
+    Reset { unknown_index: 9, token: [1; 16] }.put(&mut reset);
+    let response = [&[2, VERSION, 0, 0, 0, 7, 0, 0, 0, 8][..], &[6; 48]].concat();
+    let data = [&[0x88, 0, 0, 0, 7, 2, 0x12, 0x34][..], &[9; 40]].concat();
+    vec![initiation, retry, reset, response, data]
+}
+
+fn frames() -> Vec<Vec<u8>> {
+    let ack = Ack {
+        ranges: [1_000..=1_005, 990..=990, 3..=70].into_iter().collect(),
+        delay_micros: 70,
+        receive_time: 99,
+        received_bytes: 123,
+        reordering_micros: 2_000,
+        ce_count: 3,
+    };
+    let part = Some(Part { offset: 1_200, more: true });
+    let data = Data { flow: 300, sequence: 70_000, long: true, ordered: true, part, payload: b"some bytes" };
+    let repair = Repair { flow: 3, first: 9, count: 8, length_xor: 2, payload_xor: b"xor" };
+    let path = units::PathId(2);
+    let frames = [
+        Frame::Ping,
+        Frame::Ack(ack),
+        Frame::Challenge([1; 8]),
+        Frame::Response([2; 8]),
+        Frame::PathStatus(PathStatus { path, sequence: 5, status: 1, priority: 3 }),
+        Frame::PathAbandon(path),
+        Frame::GaveUp(GaveUp { flow: 7, first: u32::MAX, count: 2 }),
+        Frame::Hold { sequence: 1, micros: 250_000 },
+        Frame::Rekey(Rekey { step: 1, epoch: 2, noise: &[9; 48] }),
+        Frame::Close { reason: 0 },
+        Frame::Message(b"hello"),
+        Frame::Data(data),
+        Frame::Repair(repair),
+    ];
+    let mut samples: Vec<Vec<u8>> = Vec::new();
+    let mut all = Vec::new();
+    for frame in &frames {
+        let mut one = Vec::new();
+        frame.put(&mut one);
+        all.extend_from_slice(&one);
+        samples.push(one);
+    }
+    samples.push(all);
+    samples
+}
+
+fn hellos() -> Vec<Vec<u8>> {
+    let name = Name::new("van").unwrap();
+    let hello = Hello { name: name.clone(), secret: Some(InvitationSecret([7; 16])), features: Features(3) };
+    let welcome = Welcome {
+        name,
+        features: Features(1),
+        v4: Some(Prefixed { address: Ipv4Addr::new(10, 99, 0, 2), prefix: 16 }),
+        v6: Some(Prefixed { address: Ipv6Addr::LOCALHOST, prefix: 64 }),
+        dns: [Ipv4Addr::new(9, 9, 9, 9).into(), Ipv6Addr::LOCALHOST.into()].into_iter().collect(),
+        mtu: 1_400,
+    };
+    vec![hello.encode(), Reply::Welcome(welcome).encode(), Reply::Refusal(Refusal::InvitationUsed).encode()]
+}
+
+fn links() -> Vec<String> {
+    let port = NonZeroU16::new(4_433).unwrap();
+    let host = |host| HostPort { host, port };
+    let link = JoinLink {
+        kind: InvitationKind::Gateway,
+        public_key: [8; 32],
+        addresses: vec![
+            host(Host::Address(Ipv4Addr::new(192, 0, 2, 1).into())),
+            host(Host::Address(Ipv6Addr::LOCALHOST.into())),
+            host(Host::Name(HostName::new("gateway.example").unwrap())),
+        ],
+        tcp_port: NonZeroU16::new(443),
+        secret: InvitationSecret([6; 16]),
+        expires: UnixSeconds(1_900_000_000),
+    };
+    vec![link.encode().unwrap(), "gateway.example:443".into(), "[::1]:9".into(), "192.0.2.1".into()]
+}
+
+fn packets() -> Vec<Vec<u8>> {
+    let tcp_syn = [
+        &[0x45, 2, 0, 44, 0, 1, 0x40, 0, 64, 6, 0x12, 0x34, 10, 0, 0, 1, 192, 0, 2, 1][..],
+        &[0x9c, 0x40, 1, 0xbb, 0, 0, 0, 1, 0, 0, 0, 0, 0x60, 2, 0xff, 0xff, 0xab, 0xcd, 0, 0],
+        &[2, 4, 5, 0xb4],
+    ]
+    .concat();
+    let mut udp = vec![0x60, 0x20, 0, 0, 0, 12, 17, 64];
+    udp.extend_from_slice(&[0x20; 32]);
+    udp.extend_from_slice(&[0x9c, 0x40, 0, 53, 0, 12, 0, 0, 1, 2, 3, 4]);
+    let mut extended = vec![0x60, 0, 0, 0, 0, 16, 0, 64];
+    extended.extend_from_slice(&[0x20; 32]);
+    extended.extend_from_slice(&[17, 0, 1, 4, 0, 0, 0, 0, 0x9c, 0x40, 0, 53, 0, 8, 0, 0]);
+    vec![tcp_syn, udp, extended]
+}
+
+fn property(name: &str) -> Property {
+    ALL.iter().find(|(target, _)| *target == name).map(|(_, property)| *property).unwrap()
+}
+
+#[test]
+fn every_sample_is_accepted_by_its_parser() {
+    for (target, bytes) in samples() {
+        property(target)(&bytes);
+        let accepted = match target {
+            "datagram" => wire::datagram::Datagram::parse(&bytes).is_ok(),
+            "frames" => wire::frame::Frames::new(&bytes).all(|frame| frame.is_ok()),
+            "hello" => Hello::parse(&bytes).is_ok() || Reply::parse(&bytes).is_ok(),
+            "inner" => wire::inner::parse(&bytes).is_ok(),
+            _ => std::str::from_utf8(&bytes).is_ok_and(|text| {
+                JoinLink::parse(text).is_ok() || HostPort::parse_with_default(text, NonZeroU16::MIN).is_ok()
+            }),
+        };
+        assert!(accepted, "{target}: {bytes:02x?}");
+    }
+}
+
+#[test]
+fn the_corpus_holds() {
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus");
+    for (target, property) in ALL {
+        let files = std::fs::read_dir(corpus.join(target)).unwrap();
+        let mut count = 0;
+        for file in files {
+            property(&std::fs::read(file.unwrap().path()).unwrap());
+            count += 1;
+        }
+        assert!(count > 0, "no corpus for {target}");
+    }
+}
+
+/// Writes the samples into the corpus: `cargo test -p anabranch-wire --test parsers -- --ignored`.
+#[test]
+#[ignore = "writes to the source tree"]
+fn write_the_corpus() {
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus");
+    for (index, (target, bytes)) in samples().into_iter().enumerate() {
+        let folder = corpus.join(target);
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(folder.join(format!("sample-{index:02}")), bytes).unwrap();
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(512))]
+
+    #[test]
+    fn random_bytes(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
+        for (_, property) in ALL {
+            property(&bytes);
+        }
+    }
+
+    #[test]
+    fn mutated_messages(
+        which in any::<prop::sample::Index>(),
+        edits in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..6),
+        cut in any::<prop::sample::Index>(),
+        cuts in any::<bool>(),
+        tail in proptest::collection::vec(any::<u8>(), 0..20),
+    ) {
+        let samples = samples();
+        let (target, mut bytes) = samples[which.index(samples.len())].clone();
+        for (at, value) in edits {
+            let at = at.index(bytes.len());
+            bytes[at] = value;
+        }
+        if cuts {
+            bytes.truncate(cut.index(bytes.len() + 1));
+            bytes.extend_from_slice(&tail);
+        }
+        property(target)(&bytes);
+        properties::inner(&bytes);
+    }
+
+    #[test]
+    fn packet_numbers_survive(acked in proptest::option::of(0u64..1 << 40), ahead in 1u64..(1 << 22), seen in 0u64..1 << 22) {
+        let number = acked.map_or(0, |largest| largest + 1) + ahead - 1;
+        let length = wire::datagram::packet_number_len(number, acked);
+        // The receiver has seen at least what was acknowledged and at most what was sent before.
+        let low = acked.map_or(0, |largest| largest + 1);
+        let seen = (low + seen).min(number).checked_sub(1);
+        let truncated = (number & ((1 << (8 * u32::from(length))) - 1)) as u32;
+        prop_assert_eq!(wire::datagram::expand_packet_number(truncated, length, seen), number);
+    }
+}

@@ -1,0 +1,119 @@
+//! What must hold for any bytes given to the parsers of `wire`; shared by the fuzz targets and the property tests.
+#![allow(dead_code, reason = "each fuzz target uses one of these")]
+
+use std::num::NonZeroU16;
+use wire::cursor::Malformed;
+use wire::datagram::{Datagram, TAG_LEN};
+use wire::frame::{Frame, Frames};
+use wire::hello::{Hello, Reply};
+use wire::inner::{self, Ecn};
+use wire::join_link::{HostPort, JoinLink};
+
+/// An outer datagram that is accepted is written back as the same bytes.
+pub fn datagram(bytes: &[u8]) {
+    let Ok(parsed) = Datagram::parse(bytes) else { return };
+    let mut written = Vec::new();
+    match parsed {
+        Datagram::Data(header) => {
+            header.put(&mut written);
+            assert_eq!(written.len(), header.len());
+            assert!(bytes.len() > header.len() + TAG_LEN, "no room for a frame");
+            assert_eq!(bytes.get(..header.len()), Some(&written[..]));
+            return;
+        }
+        Datagram::Initiation(initiation) => {
+            initiation.put_without_mac(&mut written);
+            written.extend_from_slice(&initiation.mac);
+        }
+        Datagram::Response(response) => response.put(&mut written),
+        Datagram::Retry(retry) => retry.put(&mut written),
+        Datagram::Reset(reset) => reset.put(&mut written),
+    }
+    assert_eq!(bytes, written);
+}
+
+/// Frames that are accepted mean the same after they were written and read again; nothing follows an error.
+pub fn frames(bytes: &[u8]) {
+    let bytes = bytes.get(..60_000).unwrap_or(bytes);
+    let mut frames = Frames::new(bytes);
+    let mut count = 0;
+    while let Some(item) = frames.next() {
+        count += 1;
+        assert!(count <= bytes.len(), "more frames than bytes");
+        match item {
+            Ok(frame) => frame_round_trip(&frame),
+            Err(Malformed::Truncated | Malformed::Field(_) | Malformed::UnknownType(_)) => {
+                assert!(frames.next().is_none(), "read on after an error");
+            }
+        }
+    }
+}
+
+fn frame_round_trip(frame: &Frame<'_>) {
+    if let Frame::Ack(ack) = frame {
+        assert!(!ack.ranges.is_empty());
+        for pair in ack.ranges.windows(2) {
+            assert!(pair[0].start() > &(pair[1].end() + 1), "ranges touch, overlap or rise: {ack:?}");
+        }
+        assert!(ack.ranges.iter().all(|range| range.start() <= range.end()));
+    }
+    let mut written = Vec::new();
+    frame.put(&mut written);
+    let mut again = Frames::new(&written);
+    assert_eq!(again.next(), Some(Ok(frame.clone())));
+    assert_eq!(again.next(), None);
+}
+
+/// Handshake payloads that are accepted mean the same after they were written and read again.
+pub fn hello(bytes: &[u8]) {
+    if let Ok(hello) = Hello::parse(bytes) {
+        assert_eq!(Hello::parse(&hello.encode()), Ok(hello));
+    }
+    if let Ok(reply) = Reply::parse(bytes) {
+        assert_eq!(Reply::parse(&reply.encode()), Ok(reply));
+    }
+}
+
+/// A join link that is accepted means the same after it was written and read again; so does an address.
+pub fn join_link(bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes);
+    match JoinLink::parse(&text) {
+        Ok(link) => {
+            let written = link.encode();
+            assert_eq!(written.and_then(|text| JoinLink::parse(&text)), Ok(link));
+        }
+        Err(error) => assert!(!error.to_string().is_empty()),
+    }
+    if let Ok(address) = HostPort::parse_with_default(&text, NonZeroU16::MIN) {
+        assert_eq!(HostPort::parse_with_default(&address.to_string(), NonZeroU16::MAX), Ok(address));
+    }
+}
+
+/// Headers stay inside the packet; marking and clamping change what they say and nothing else.
+pub fn inner(bytes: &[u8]) {
+    let mut clamped = bytes.to_vec();
+    let parsed = inner::parse(bytes);
+    let Ok(headers) = parsed else {
+        // Must not panic even on what is no packet.
+        inner::mark_ce(&mut clamped);
+        return;
+    };
+    assert!(headers.payload_len <= bytes.len());
+    if let Some(offset) = headers.transport_offset {
+        assert!(offset + headers.payload_len <= bytes.len());
+    }
+    inner::clamp_segment_size(&mut clamped, &headers, 1_200);
+    assert_eq!(clamped.len(), bytes.len());
+    assert_eq!(inner::parse(&clamped), parsed, "clamping changed a header");
+    assert!(!inner::clamp_segment_size(&mut clamped, &headers, 1_200), "clamped twice");
+
+    let mut marked = bytes.to_vec();
+    let was_marked = inner::mark_ce(&mut marked);
+    assert_eq!(was_marked, headers.ecn != Ecn::NotEct);
+    let ecn = if was_marked { Ecn::Ce } else { headers.ecn };
+    assert_eq!(
+        inner::parse(&marked),
+        Ok(inner::Headers { ecn, ..headers }),
+        "marking changed more than the mark"
+    );
+}

@@ -1,2 +1,7 @@
 //! I/O. Event loops that join the pure crates to Linux; the control API.
 #![forbid(unsafe_code)]
+
+pub mod config;
+pub mod control;
+pub mod device;
+pub mod gateway;

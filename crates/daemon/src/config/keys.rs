@@ -1,0 +1,285 @@
+//! The definition of every key: its meaning, what it accepts, its default, and how it is set.
+
+use policy::{Priority, Treatment};
+use std::num::NonZeroU16;
+use wire::hello::{MAX_DNS_SERVERS, MIN_MTU, Name};
+use wire::join_link::MAX_ADDRESSES;
+
+use super::value::{self, Value};
+use super::{
+    CarrierChoice, CongestionChoice, DaemonConfig, DeviceConfig, GatewayConfig, NetworkConfig,
+    SchedulerChoice,
+};
+
+/// One key of a table that is read into a `T`.
+pub(super) struct Key<T: 'static> {
+    pub(super) name: &'static str,
+    /// Lines of meaning for the example.
+    pub(super) meaning: &'static str,
+    /// What a value must be, to follow "expected".
+    pub(super) accepts: &'static str,
+    /// The default in TOML, or how it could look if it stands for something that is found out.
+    pub(super) default: &'static str,
+    /// What holds when the key is not set, if `default` is only an example.
+    pub(super) otherwise: Option<&'static str>,
+    /// Sets the key, or returns `None` if the value is not acceptable.
+    pub(super) set: fn(&mut T, &Value<'_>) -> Option<()>,
+}
+
+const MTU_RANGE: std::ops::RangeInclusive<i64> = MIN_MTU as i64..=65_535;
+
+const SCHEDULERS: &[(&str, SchedulerChoice)] = &[
+    ("earliest-arrival", SchedulerChoice::EarliestArrival),
+    ("minimum-rtt", SchedulerChoice::MinimumRtt),
+    ("inverse-rtt", SchedulerChoice::InverseRtt),
+    ("duplicated", SchedulerChoice::Duplicated),
+];
+
+const CONGESTION: &[(&str, CongestionChoice)] = &[
+    ("model", CongestionChoice::Model),
+    ("cubic", CongestionChoice::Cubic),
+    ("lia", CongestionChoice::Lia),
+    ("olia", CongestionChoice::Olia),
+    ("balia", CongestionChoice::Balia),
+];
+
+const TREATMENTS: &[(&str, Treatment)] = &[
+    ("bonded", Treatment::Bonded),
+    ("duplicated", Treatment::Duplicated),
+    ("protected", Treatment::Protected),
+    ("direct", Treatment::Direct),
+    ("mptcp", Treatment::Mptcp),
+];
+
+const CARRIERS: &[(&str, CarrierChoice)] =
+    &[("auto", CarrierChoice::Auto), ("udp", CarrierChoice::Udp), ("tcp", CarrierChoice::Tcp)];
+
+pub(super) const DAEMON: &[Key<DaemonConfig>] = &[
+    Key {
+        name: "name",
+        meaning: "What this machine calls itself to the far end.",
+        accepts: "a text of 1 to 64 characters",
+        default: "\"van\"",
+        otherwise: Some("its host name"),
+        set: |config, value| Name::new(value::text(value)?).ok().map(|name| config.name = Some(name)),
+    },
+    Key {
+        name: "user",
+        meaning: "User that the daemon becomes once it is set up, if it was started as root.\nIf there is no such user, nobody.",
+        accepts: "the name of a user",
+        default: "\"anabranch\"",
+        otherwise: None,
+        set: |config, value| value::user(value).map(|user| config.user = user),
+    },
+];
+
+pub(super) const DEVICE: &[Key<DeviceConfig>] = &[
+    Key {
+        name: "interface",
+        meaning: "Name of the interface that applications see.",
+        accepts: "a text of 1 to 15 characters without slash, colon or space",
+        default: "\"any0\"",
+        otherwise: None,
+        set: |config, value| value::interface(value).map(|name| config.interface = name),
+    },
+    Key {
+        name: "mtu",
+        meaning: "Its MTU in bytes. What a path cannot carry in one piece is split inside the bond.",
+        accepts: "a whole number from 1280 to 65535",
+        default: "1400",
+        otherwise: Some("what the gateway says"),
+        set: |config, value| value::number(value, MTU_RANGE).map(|mtu| config.mtu = Some(mtu as u16)),
+    },
+    Key {
+        name: "gateway",
+        meaning: "Which gateway to use, by the name that `join` gave it.",
+        accepts: "a text of 1 to 64 characters",
+        default: "\"gateway\"",
+        otherwise: Some("the only one"),
+        set: |config, value| {
+            Name::new(value::text(value)?).ok().map(|name| config.gateway = Some(name.to_string()))
+        },
+    },
+    Key {
+        name: "scheduler",
+        meaning: "Which path takes which packet: the one on which it arrives first, the one with the smallest\nround-trip time, each in proportion to 1/RTT, or two at once.",
+        accepts: "\"earliest-arrival\", \"minimum-rtt\", \"inverse-rtt\" or \"duplicated\"",
+        default: "\"earliest-arrival\"",
+        otherwise: None,
+        set: |config, value| value::one_of(value, SCHEDULERS).map(|choice| config.scheduler = choice),
+    },
+    Key {
+        name: "congestion",
+        meaning: "How each path finds its rate. The last three are coupled: paths that share a bottleneck take no\nmore of it than one flow would.",
+        accepts: "\"model\", \"cubic\", \"lia\", \"olia\" or \"balia\"",
+        default: "\"model\"",
+        otherwise: None,
+        set: |config, value| value::one_of(value, CONGESTION).map(|choice| config.congestion = choice),
+    },
+    Key {
+        name: "default_treatment",
+        meaning: "How flows are carried: over all networks, every packet twice, with forward error correction, over\none network without the gateway, or over the kernel's MPTCP.",
+        accepts: "\"bonded\", \"duplicated\", \"protected\", \"direct\" or \"mptcp\"",
+        default: "\"bonded\"",
+        otherwise: None,
+        set: |config, value| value::one_of(value, TREATMENTS).map(|choice| config.default_treatment = choice),
+    },
+    Key {
+        name: "kill_switch",
+        meaning: "Let nothing out beside the interface, also while the gateway cannot be reached.",
+        accepts: "true or false",
+        default: "false",
+        otherwise: None,
+        set: |config, value| value::boolean(value).map(|on| config.kill_switch = on),
+    },
+    Key {
+        name: "dns",
+        meaning: "Use the DNS servers that the gateway names.",
+        accepts: "\"on\" or \"off\"",
+        default: "\"on\"",
+        otherwise: None,
+        set: |config, value| value::on_off(value).map(|on| config.dns = on),
+    },
+    Key {
+        name: "keep_alive",
+        meaning: "Keep idle paths open: only where something on the way would forget them, never, or every so often.",
+        accepts: "\"auto\", \"off\", or seconds from \"1s\" to \"3600s\"",
+        default: "\"auto\"",
+        otherwise: None,
+        set: |config, value| value::keep_alive(value).map(|choice| config.keep_alive = choice),
+    },
+];
+
+pub(super) const NETWORK: &[Key<NetworkConfig>] = &[
+    Key {
+        name: "priority",
+        meaning: "Order of preference: networks with 0 are used first.",
+        accepts: "a whole number from 0 to 255",
+        default: "0",
+        otherwise: None,
+        set: |config, value| {
+            value::number(value, 0..=255).map(|number| config.priority = Priority(number as u8))
+        },
+    },
+    Key {
+        name: "backup",
+        meaning: "Use it only while no other network is left.",
+        accepts: "true or false",
+        default: "false",
+        otherwise: None,
+        set: |config, value| value::boolean(value).map(|on| config.backup = on),
+    },
+    Key {
+        name: "metered",
+        meaning: "It costs by the byte: send no probes and no repairs over it that can be spared.",
+        accepts: "true or false",
+        default: "false",
+        otherwise: None,
+        set: |config, value| value::boolean(value).map(|on| config.metered = on),
+    },
+    Key {
+        name: "off",
+        meaning: "Do not use it at all.",
+        accepts: "true or false",
+        default: "false",
+        otherwise: None,
+        set: |config, value| value::boolean(value).map(|on| config.off = on),
+    },
+    Key {
+        name: "carrier",
+        meaning: "What its paths ride on: UDP and, where that does not get through, framed TCP; or one of them only.",
+        accepts: "\"auto\", \"udp\" or \"tcp\"",
+        default: "\"auto\"",
+        otherwise: None,
+        set: |config, value| value::one_of(value, CARRIERS).map(|choice| config.carrier = choice),
+    },
+];
+
+pub(super) const GATEWAY: &[Key<GatewayConfig>] = &[
+    Key {
+        name: "interface",
+        meaning: "Name of the interface towards the clients.",
+        accepts: "a text of 1 to 15 characters without slash, colon or space",
+        default: "\"any0\"",
+        otherwise: None,
+        set: |config, value| value::interface(value).map(|name| config.interface = name),
+    },
+    Key {
+        name: "mtu",
+        meaning: "MTU of it and of the clients' interfaces, in bytes.",
+        accepts: "a whole number from 1280 to 65535",
+        default: "1400",
+        otherwise: None,
+        set: |config, value| value::number(value, MTU_RANGE).map(|mtu| config.mtu = mtu as u16),
+    },
+    Key {
+        name: "listen",
+        meaning: "Where UDP datagrams are taken.",
+        accepts: "1 to 8 addresses such as \"0.0.0.0:4600\" or \"[::]:4600\"",
+        default: "[\"0.0.0.0:4600\", \"[::]:4600\"]",
+        otherwise: None,
+        set: |config, value| {
+            let listen = value::list(value, MAX_ADDRESSES, value::socket_address)?;
+            (!listen.is_empty()).then(|| config.listen = listen)
+        },
+    },
+    Key {
+        name: "tcp",
+        meaning: "Port of the framed-TCP carrier, for networks that block UDP; 443 gets through most of them.",
+        accepts: "a port from 1 to 65535, or \"off\"",
+        default: "4600",
+        otherwise: None,
+        set: |config, value| {
+            if value::text(value) == Some("off") {
+                config.tcp = None;
+                return Some(());
+            }
+            let port = value::number(value, 1..=65_535)?;
+            NonZeroU16::new(port as u16).map(|port| config.tcp = Some(port))
+        },
+    },
+    Key {
+        name: "public_addresses",
+        meaning: "Where devices find this gateway; join links carry them. Set by `gateway init --address`.",
+        accepts: "up to 8 addresses or DNS names such as \"gw.example.org\" or \"203.0.113.7:4600\"",
+        default: "[]",
+        otherwise: None,
+        set: |config, value| {
+            value::list(value, MAX_ADDRESSES, value::host_port).map(|list| config.public_addresses = list)
+        },
+    },
+    Key {
+        name: "pool_v4",
+        meaning: "IPv4 network that the clients' addresses are leased from; its first address is the gateway's.",
+        accepts: "a network such as \"10.86.0.0/16\", with a prefix from 8 to 30",
+        default: "\"10.86.0.0/16\"",
+        otherwise: None,
+        set: |config, value| value::parsed(value).map(|pool| config.pool_v4 = pool),
+    },
+    Key {
+        name: "pool_v6",
+        meaning: "IPv6 network that the clients' addresses are leased from.",
+        accepts: "a network such as \"fd12:3456:789a::/64\", with prefix 64",
+        default: "\"fd12:3456:789a::/64\"",
+        otherwise: Some("the unique local one that `gateway init` drew"),
+        set: |config, value| value::parsed(value).map(|pool| config.pool_v6 = Some(pool)),
+    },
+    Key {
+        name: "dns",
+        meaning: "DNS servers that the clients are told; [] tells none.",
+        accepts: "up to 4 IP addresses such as \"9.9.9.9\"",
+        default: "[\"9.9.9.9\", \"2620:fe::9\"]",
+        otherwise: Some("those of this machine"),
+        set: |config, value| {
+            value::list(value, MAX_DNS_SERVERS, value::parsed).map(|servers| config.dns = Some(servers))
+        },
+    },
+    Key {
+        name: "client_to_client",
+        meaning: "Let clients reach each other.",
+        accepts: "true or false",
+        default: "false",
+        otherwise: None,
+        set: |config, value| value::boolean(value).map(|on| config.client_to_client = on),
+    },
+];

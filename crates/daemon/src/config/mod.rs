@@ -1,0 +1,219 @@
+//! The configuration: one TOML file in which every key is optional.
+//!
+//! One table of definitions ([`mod@keys`]) feeds reading, the messages about wrong values and the commented example
+//! (`config.example.toml`), so that they cannot drift apart.
+
+mod example;
+mod keys;
+mod read;
+#[cfg(test)]
+mod tests;
+mod value;
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::num::NonZeroU16;
+use std::time::Duration;
+
+use identity::{Ipv4Pool, Ipv6Pool};
+use policy::{Priority, Treatment};
+use wire::hello::Name;
+use wire::join_link::HostPort;
+
+pub use example::example;
+pub use read::{ConfigError, SYSTEM_PATH, Source};
+
+/// UDP and TCP port of a gateway unless another is set.
+pub const DEFAULT_PORT: NonZeroU16 = match NonZeroU16::new(4600) {
+    Some(port) => port,
+    None => NonZeroU16::MIN,
+};
+/// MTU of any0 unless another is set: what fits one datagram over IPv6 on a 1500-byte network, headers included.
+pub const DEFAULT_MTU: u16 = 1_400;
+/// All addresses of the machine.
+const DEFAULT_LISTEN: [SocketAddr; 2] = [
+    SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), DEFAULT_PORT.get()),
+    SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), DEFAULT_PORT.get()),
+];
+
+/// The whole configuration.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Config {
+    /// Keys of both roles, before any table.
+    pub daemon: DaemonConfig,
+    /// `[device]`.
+    pub device: DeviceConfig,
+    /// `[network.NAME]`, by interface name.
+    pub networks: BTreeMap<String, NetworkConfig>,
+    /// `[gateway]`.
+    pub gateway: GatewayConfig,
+}
+
+/// Keys of both roles.
+#[derive(Clone, PartialEq, Debug)]
+pub struct DaemonConfig {
+    /// What this machine calls itself; its host name if `None`.
+    pub name: Option<Name>,
+    /// User that the daemon becomes once it is set up, if it was started as root.
+    pub user: String,
+}
+
+/// `[device]`.
+#[derive(Clone, PartialEq, Debug)]
+pub struct DeviceConfig {
+    /// Name of the interface that applications see.
+    pub interface: String,
+    /// Its MTU; what the gateway says if `None`.
+    pub mtu: Option<u16>,
+    /// Which gateway, by its name on this machine; the only one if `None`.
+    pub gateway: Option<String>,
+    /// Which path takes which packet.
+    pub scheduler: SchedulerChoice,
+    /// Which controller each path has.
+    pub congestion: CongestionChoice,
+    /// How flows are carried unless a rule says otherwise.
+    pub default_treatment: Treatment,
+    /// Let nothing out beside any0, also while the session is down.
+    pub kill_switch: bool,
+    /// Use the gateway's DNS servers.
+    pub dns: bool,
+    /// Whether idle paths are kept open.
+    pub keep_alive: KeepAlive,
+}
+
+/// `[network.NAME]`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct NetworkConfig {
+    /// Order of preference, 0 first.
+    pub priority: Priority,
+    /// Used only while no other network is left.
+    pub backup: bool,
+    /// Costs by the byte.
+    pub metered: bool,
+    /// Not used at all.
+    pub off: bool,
+    /// What its paths ride on.
+    pub carrier: CarrierChoice,
+}
+
+/// `[gateway]`.
+#[derive(Clone, PartialEq, Debug)]
+pub struct GatewayConfig {
+    /// Name of the interface towards the clients.
+    pub interface: String,
+    /// MTU of it and of the clients' any0.
+    pub mtu: u16,
+    /// Where UDP datagrams are taken.
+    pub listen: Vec<SocketAddr>,
+    /// Port of the framed-TCP carrier, `None` for none.
+    pub tcp: Option<NonZeroU16>,
+    /// What join links say about where this gateway is.
+    pub public_addresses: Vec<HostPort>,
+    /// IPv4 network of the clients.
+    pub pool_v4: Ipv4Pool,
+    /// IPv6 network of the clients; the one drawn by `gateway init` if `None`.
+    pub pool_v6: Option<Ipv6Pool>,
+    /// DNS servers for the clients; those of this machine if `None`.
+    pub dns: Option<Vec<IpAddr>>,
+    /// Clients may talk to each other.
+    pub client_to_client: bool,
+}
+
+/// Which path takes which packet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum SchedulerChoice {
+    /// The one on which it arrives first.
+    #[default]
+    EarliestArrival,
+    /// The one with the smallest round-trip time that has room.
+    MinimumRtt,
+    /// Each in proportion to 1/RTT.
+    InverseRtt,
+    /// Two at once.
+    Duplicated,
+}
+
+/// Which congestion controller each path has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum CongestionChoice {
+    /// A model of rate and delay.
+    #[default]
+    Model,
+    /// CUBIC.
+    Cubic,
+    /// Coupled: LIA (RFC 6356).
+    Lia,
+    /// Coupled: OLIA.
+    Olia,
+    /// Coupled: BALIA.
+    Balia,
+}
+
+/// What paths ride on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum CarrierChoice {
+    /// UDP, and framed TCP where UDP does not get through.
+    #[default]
+    Auto,
+    /// UDP only.
+    Udp,
+    /// Framed TCP only.
+    Tcp,
+}
+
+/// Whether idle paths are kept open.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum KeepAlive {
+    /// Only where something between the ends would forget them.
+    #[default]
+    Auto,
+    /// Never.
+    Off,
+    /// At this interval.
+    Every(Duration),
+}
+
+impl Default for DaemonConfig {
+    fn default() -> Self {
+        Self { name: None, user: "anabranch".to_owned() }
+    }
+}
+
+impl Default for DeviceConfig {
+    fn default() -> Self {
+        Self {
+            interface: "any0".to_owned(),
+            mtu: None,
+            gateway: None,
+            scheduler: SchedulerChoice::default(),
+            congestion: CongestionChoice::default(),
+            default_treatment: Treatment::default(),
+            kill_switch: false,
+            dns: true,
+            keep_alive: KeepAlive::default(),
+        }
+    }
+}
+
+impl Default for GatewayConfig {
+    fn default() -> Self {
+        Self {
+            interface: "any0".to_owned(),
+            mtu: DEFAULT_MTU,
+            listen: DEFAULT_LISTEN.to_vec(),
+            tcp: Some(DEFAULT_PORT),
+            public_addresses: Vec::new(),
+            pool_v4: Ipv4Pool::default(),
+            pool_v6: None,
+            dns: None,
+            client_to_client: false,
+        }
+    }
+}
+
+impl Config {
+    /// The settings of a network; the defaults if it has no table.
+    pub fn network(&self, name: &str) -> NetworkConfig {
+        self.networks.get(name).copied().unwrap_or_default()
+    }
+}

@@ -1,0 +1,117 @@
+//! What the control server asks of the device's and the gateway's loops.
+
+use anabranch::control::{
+    DownReport, FailureCode, ForwardReport, ForwardRequest, GatewayClients, InviteRequest, Invited,
+    NetworkChange, NetworkReport, Revoked, Status,
+};
+use thiserror::Error;
+
+use super::EventLog;
+
+/// A daemon as seen by its control server.
+///
+/// Each call may wait (for the loop's answer, for the disk): the server makes it from a thread that may block. What a role
+/// does not have is answered with [`BackendError::WrongRole`], as the default methods do.
+pub trait Backend: Send + Sync + 'static {
+    /// The whole daemon at a glance.
+    ///
+    /// # Errors
+    /// [`BackendError::Unavailable`] if the loop does not answer.
+    fn status(&self) -> Result<Status, BackendError>;
+
+    /// Takes back what was changed on the machine and makes the loop end after the answer.
+    ///
+    /// # Errors
+    /// If the loop cannot be told to.
+    fn down(&self) -> Result<DownReport, BackendError>;
+
+    /// What happened so far.
+    fn events(&self) -> &EventLog;
+
+    /// Changes a network until the daemon ends, and returns it as it is then.
+    ///
+    /// # Errors
+    /// [`BackendError::NotFound`] if there is no network of that name.
+    fn set_network(&self, _name: &str, _change: NetworkChange) -> Result<NetworkReport, BackendError> {
+        Err(BackendError::WrongRole("only a device has networks"))
+    }
+
+    /// Clients and invitations.
+    ///
+    /// # Errors
+    /// If the registry fails.
+    fn clients(&self) -> Result<GatewayClients, BackendError> {
+        Err(BackendError::WrongRole(NOT_A_GATEWAY))
+    }
+
+    /// Makes an invitation.
+    ///
+    /// # Errors
+    /// [`BackendError::Conflict`] if a client has the name.
+    fn invite(&self, _request: &InviteRequest) -> Result<Invited, BackendError> {
+        Err(BackendError::WrongRole(NOT_A_GATEWAY))
+    }
+
+    /// Removes a client and ends its session.
+    ///
+    /// # Errors
+    /// [`BackendError::NotFound`] if nobody has the name.
+    fn revoke(&self, _name: &str) -> Result<Revoked, BackendError> {
+        Err(BackendError::WrongRole(NOT_A_GATEWAY))
+    }
+
+    /// Makes a port lead to a client.
+    ///
+    /// # Errors
+    /// [`BackendError::Conflict`] if the port leads elsewhere.
+    fn forward(&self, _request: &ForwardRequest) -> Result<ForwardReport, BackendError> {
+        Err(BackendError::WrongRole(NOT_A_GATEWAY))
+    }
+
+    /// Takes a forwarded port back.
+    ///
+    /// # Errors
+    /// [`BackendError::NotFound`] if the port is not forwarded.
+    fn stop_forward(&self, _request: &ForwardRequest) -> Result<ForwardReport, BackendError> {
+        Err(BackendError::WrongRole(NOT_A_GATEWAY))
+    }
+}
+
+/// Why a request cannot be granted. The text is for the user: what, where, how to mend it.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+pub enum BackendError {
+    /// There is no such thing.
+    #[error("{0}")]
+    NotFound(String),
+    /// The request makes no sense.
+    #[error("{0}")]
+    BadRequest(String),
+    /// It clashes with what is there.
+    #[error("{0}")]
+    Conflict(String),
+    /// This daemon is the other role.
+    #[error("{0}")]
+    WrongRole(&'static str),
+    /// It cannot be done now.
+    #[error("{0}")]
+    Unavailable(String),
+    /// The daemon failed.
+    #[error("{0}")]
+    Internal(String),
+}
+
+impl BackendError {
+    /// The code for programs.
+    pub fn code(&self) -> FailureCode {
+        match self {
+            Self::NotFound(_) => FailureCode::NotFound,
+            Self::BadRequest(_) => FailureCode::BadRequest,
+            Self::Conflict(_) => FailureCode::Conflict,
+            Self::WrongRole(_) => FailureCode::WrongRole,
+            Self::Unavailable(_) => FailureCode::Unavailable,
+            Self::Internal(_) => FailureCode::Internal,
+        }
+    }
+}
+
+const NOT_A_GATEWAY: &str = "this daemon is a device; ask the gateway's";

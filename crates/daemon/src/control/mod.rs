@@ -1,0 +1,25 @@
+//! The control API's server: HTTP and JSON on `control.sock` in the state directory.
+//!
+//! The requests and answers are drawn in [`anabranch::control`]. A loop that wants to be controlled implements
+//! [`Backend`], keeps an [`EventLog`] and starts a [`ControlServer`]:
+//!
+//! ```text
+//! cli, applications --> control.sock --> ControlServer (own thread) --> Backend --> channel --> the loop's thread
+//!                                              ^-- EventLog <-- any thread
+//! ```
+
+mod backend;
+mod caller;
+pub mod clients;
+mod event_log;
+mod restore;
+mod routes;
+mod server;
+#[cfg(test)]
+mod tests;
+
+pub use backend::{Backend, BackendError};
+pub use caller::{Caller, Callers};
+pub use event_log::EventLog;
+pub use restore::{RestoreError, restore};
+pub use server::{ControlServer, ServeError};

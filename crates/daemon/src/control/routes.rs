@@ -1,0 +1,239 @@
+//! Requests to backend calls, and back.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anabranch::control::{
+    Event, EventSequence, Failure, FailureCode, ForwardRequest, InviteRequest, MAX_BODY, NetworkChange,
+};
+use axum::body::{Body, Bytes};
+use axum::extract::{ConnectInfo, DefaultBodyLimit, Path, Query, Request, State};
+use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{delete, get, post, put};
+use axum::{Json, Router};
+use serde::Deserialize;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::{broadcast, watch};
+
+use super::{Backend, BackendError, Caller, Callers};
+
+/// How long answers under way may take once the server stops.
+pub(super) const GRACE: Duration = Duration::from_secs(2);
+
+#[derive(Clone)]
+struct Shared {
+    backend: Arc<dyn Backend>,
+    stopped: watch::Receiver<bool>,
+}
+
+/// All routes, behind the check of the caller.
+pub(super) fn router(callers: Callers, backend: Arc<dyn Backend>, stopped: watch::Receiver<bool>) -> Router {
+    Router::new()
+        .route("/v1/status", get(status))
+        .route("/v1/networks", get(networks))
+        .route("/v1/networks/{name}", put(set_network))
+        .route("/v1/events", get(events))
+        .route("/v1/down", post(down))
+        .route("/v1/gateway/clients", get(clients))
+        .route("/v1/gateway/clients/{name}", delete(revoke))
+        .route("/v1/gateway/invitations", post(invite))
+        .route("/v1/gateway/forwards", put(forward).delete(stop_forward))
+        .fallback(unknown)
+        .method_not_allowed_fallback(unknown)
+        .layer(DefaultBodyLimit::max(MAX_BODY))
+        .layer(middleware::from_fn_with_state(callers, check_caller))
+        .with_state(Shared { backend, stopped })
+}
+
+/// A failure as an HTTP answer.
+struct Refused(Failure);
+
+impl From<BackendError> for Refused {
+    fn from(error: BackendError) -> Self {
+        Self(Failure { code: error.code(), message: error.to_string() })
+    }
+}
+
+impl IntoResponse for Refused {
+    fn into_response(self) -> Response {
+        let status = match self.0.code {
+            FailureCode::NotAllowed => StatusCode::FORBIDDEN,
+            FailureCode::NotFound => StatusCode::NOT_FOUND,
+            FailureCode::BadRequest => StatusCode::BAD_REQUEST,
+            FailureCode::Conflict | FailureCode::WrongRole => StatusCode::CONFLICT,
+            FailureCode::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+            FailureCode::Internal => StatusCode::INTERNAL_SERVER_ERROR,
+        };
+        (status, Json(self.0)).into_response()
+    }
+}
+
+async fn check_caller(
+    State(callers): State<Callers>,
+    ConnectInfo(caller): ConnectInfo<Caller>,
+    request: Request,
+    next: Next,
+) -> Response {
+    if callers.allow(caller) {
+        return next.run(request).await;
+    }
+    let who = caller.user.map_or_else(|| "an unknown user".to_owned(), |user| format!("user {user}"));
+    tracing::warn!("refused a request of {who} on the control socket");
+    Refused(Failure {
+        code: FailureCode::NotAllowed,
+        message: format!(
+            "{who} may not control this daemon; run this as root or as the owner of its state directory"
+        ),
+    })
+    .into_response()
+}
+
+/// Runs a call where it may block.
+async fn ask<T: Serialize + Send + 'static>(
+    shared: Shared,
+    call: impl FnOnce(&dyn Backend) -> Result<T, BackendError> + Send + 'static,
+) -> Result<Json<T>, Refused> {
+    let answer = tokio::task::spawn_blocking(move || call(&*shared.backend)).await;
+    let answer =
+        answer.map_err(|error| BackendError::Internal(format!("the daemon failed to answer: {error}")))?;
+    Ok(Json(answer?))
+}
+
+/// Reads a body as JSON, with a message that says what is wrong with it.
+fn read<T: DeserializeOwned>(body: &Bytes) -> Result<T, Refused> {
+    serde_json::from_slice(body).map_err(|error| {
+        BackendError::BadRequest(format!("the request's body makes no sense: {error}")).into()
+    })
+}
+
+async fn status(State(shared): State<Shared>) -> impl IntoResponse {
+    ask(shared, |backend| backend.status()).await
+}
+
+async fn networks(State(shared): State<Shared>) -> impl IntoResponse {
+    ask(shared, |backend| {
+        let status = backend.status()?;
+        match status.role {
+            anabranch::control::Role::Device => Ok(status.networks),
+            anabranch::control::Role::Gateway => Err(BackendError::WrongRole("only a device has networks")),
+        }
+    })
+    .await
+}
+
+async fn set_network(
+    State(shared): State<Shared>,
+    Path(name): Path<String>,
+    body: Bytes,
+) -> Result<Response, Refused> {
+    let change: NetworkChange = read(&body)?;
+    Ok(ask(shared, move |backend| backend.set_network(&name, change)).await?.into_response())
+}
+
+async fn down(State(shared): State<Shared>) -> impl IntoResponse {
+    ask(shared, |backend| backend.down()).await
+}
+
+async fn clients(State(shared): State<Shared>) -> impl IntoResponse {
+    ask(shared, |backend| backend.clients()).await
+}
+
+async fn revoke(State(shared): State<Shared>, Path(name): Path<String>) -> impl IntoResponse {
+    ask(shared, move |backend| backend.revoke(&name)).await
+}
+
+async fn invite(State(shared): State<Shared>, body: Bytes) -> Result<Response, Refused> {
+    let request: InviteRequest = read(&body)?;
+    Ok(ask(shared, move |backend| backend.invite(&request)).await?.into_response())
+}
+
+async fn forward(State(shared): State<Shared>, body: Bytes) -> Result<Response, Refused> {
+    let request: ForwardRequest = read(&body)?;
+    Ok(ask(shared, move |backend| backend.forward(&request)).await?.into_response())
+}
+
+async fn stop_forward(State(shared): State<Shared>, body: Bytes) -> Result<Response, Refused> {
+    let request: ForwardRequest = read(&body)?;
+    Ok(ask(shared, move |backend| backend.stop_forward(&request)).await?.into_response())
+}
+
+async fn unknown() -> impl IntoResponse {
+    let message = "no such request; are daemon and command of the same version?".to_owned();
+    Refused(Failure { code: FailureCode::NotFound, message })
+}
+
+#[derive(Deserialize)]
+struct EventsQuery {
+    #[serde(default)]
+    since: u64,
+    #[serde(default)]
+    follow: u8,
+}
+
+async fn events(State(shared): State<Shared>, Query(query): Query<EventsQuery>) -> Response {
+    let since = EventSequence(query.since);
+    if query.follow == 0 {
+        return Json(shared.backend.events().since(since)).into_response();
+    }
+    let (past, receiver) = shared.backend.events().follow(since);
+    let follower = Follower {
+        backend: shared.backend,
+        past: past.into(),
+        receiver,
+        stopped: shared.stopped,
+        last: since,
+    };
+    let lines = futures_util::stream::unfold(follower, |mut follower| async move {
+        let line = follower.next_line().await?;
+        Some((Ok::<_, Infallible>(line), follower))
+    });
+    ([(CONTENT_TYPE, "application/x-ndjson")], Body::from_stream(lines)).into_response()
+}
+
+/// Hands events on, one line each, until the server stops.
+struct Follower {
+    backend: Arc<dyn Backend>,
+    past: std::collections::VecDeque<Event>,
+    receiver: broadcast::Receiver<Event>,
+    stopped: watch::Receiver<bool>,
+    last: EventSequence,
+}
+
+impl Follower {
+    async fn next_line(&mut self) -> Option<Bytes> {
+        let event = self.next_event().await?;
+        self.last = event.sequence;
+        let mut line = serde_json::to_vec(&event).ok()?;
+        line.push(b'\n');
+        Some(Bytes::from(line))
+    }
+
+    async fn next_event(&mut self) -> Option<Event> {
+        loop {
+            if let Some(event) = self.past.pop_front() {
+                return Some(event);
+            }
+            let received = tokio::select! {
+                // What has happened is told before the stop.
+                biased;
+                received = self.receiver.recv() => received,
+                _ = self.stopped.wait_for(|stop| *stop) => return None,
+            };
+            match received {
+                Ok(event) => return Some(event),
+                Err(RecvError::Lagged(_)) => {
+                    let (past, receiver) = self.backend.events().follow(self.last);
+                    self.past = past.into();
+                    self.receiver = receiver;
+                }
+                Err(RecvError::Closed) => return None,
+            }
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! The server: one thread with an event loop of its own.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixListener as StdListener;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use anabranch::control::SOCKET_NAME;
+use identity::StateDirectory;
+use thiserror::Error;
+use tokio::net::UnixListener;
+use tokio::sync::watch;
+
+use super::{Backend, Caller, Callers, routes};
+
+/// Owner and group; the directory around it is the owner's only.
+const MODE: u32 = 0o660;
+/// How long a path of a Unix socket may be, without the closing zero (unix(7)).
+const MAX_PATH: usize = 107;
+
+/// A control server that runs until it is dropped; then its socket is removed.
+#[derive(Debug)]
+pub struct ControlServer {
+    socket: PathBuf,
+    stop: watch::Sender<bool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// Why a control server cannot be started.
+#[derive(Debug, Error)]
+pub enum ServeError {
+    /// The path does not fit.
+    #[error("the path {} is too long for a socket ({MAX_PATH} characters); choose a shorter one with --state DIR", .0.display())]
+    PathTooLong(PathBuf),
+    /// The socket cannot be made.
+    #[error("cannot make the control socket {}: {source}", path.display())]
+    Socket {
+        /// The socket.
+        path: PathBuf,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// The system gives no event queue or no thread.
+    #[error("cannot start the control server: {0}")]
+    Start(#[source] io::Error),
+}
+
+impl ControlServer {
+    /// Starts to serve `control.sock` of a state directory. The caller holds its [`identity::DaemonLock`], so a socket
+    /// that is there already is a dead daemon's.
+    ///
+    /// # Errors
+    /// Any [`ServeError`].
+    pub fn start(
+        state: &StateDirectory,
+        callers: Callers,
+        backend: Arc<dyn Backend>,
+    ) -> Result<Self, ServeError> {
+        let socket = state.file(SOCKET_NAME);
+        let listener = bind(&socket)?;
+        let (stop, stopped) = watch::channel(false);
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(ServeError::Start)?;
+        let thread = std::thread::Builder::new()
+            .name("control".to_owned())
+            .spawn(move || {
+                if let Err(error) = runtime.block_on(serve(listener, callers, backend, stopped)) {
+                    tracing::error!("the control socket is lost: {error}");
+                }
+                // A call that still waits for the loop must not keep the process from ending.
+                runtime.shutdown_background();
+            })
+            .map_err(ServeError::Start)?;
+        Ok(Self { socket, stop, thread: Some(thread) })
+    }
+
+    /// The socket.
+    pub fn socket(&self) -> &Path {
+        &self.socket
+    }
+}
+
+impl Drop for ControlServer {
+    /// Lets answers that are under way be sent, for at most [`routes::GRACE`].
+    fn drop(&mut self) {
+        // The thread may have ended by itself.
+        let _ = self.stop.send(true);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+        let _ = fs::remove_file(&self.socket);
+    }
+}
+
+fn bind(socket: &Path) -> Result<StdListener, ServeError> {
+    if socket.as_os_str().len() > MAX_PATH {
+        return Err(ServeError::PathTooLong(socket.to_owned()));
+    }
+    let failed = |source| ServeError::Socket { path: socket.to_owned(), source };
+    match fs::remove_file(socket) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
+        _ => {}
+    }
+    let listener = StdListener::bind(socket).map_err(failed)?;
+    fs::set_permissions(socket, fs::Permissions::from_mode(MODE)).map_err(failed)?;
+    listener.set_nonblocking(true).map_err(failed)?;
+    Ok(listener)
+}
+
+async fn serve(
+    listener: StdListener,
+    callers: Callers,
+    backend: Arc<dyn Backend>,
+    stopped: watch::Receiver<bool>,
+) -> io::Result<()> {
+    let listener = UnixListener::from_std(listener)?;
+    let service =
+        routes::router(callers, backend, stopped.clone()).into_make_service_with_connect_info::<Caller>();
+    let mut told = stopped.clone();
+    let server = axum::serve(listener, service).with_graceful_shutdown(async move {
+        // An error means that the sender is gone, which is the same word.
+        let _ = told.wait_for(|stop| *stop).await;
+    });
+    let mut told = stopped;
+    let too_long = async move {
+        let _ = told.wait_for(|stop| *stop).await;
+        tokio::time::sleep(routes::GRACE).await;
+    };
+    tokio::select! {
+        outcome = server => outcome,
+        () = too_long => Ok(()),
+    }
+}

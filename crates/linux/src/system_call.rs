@@ -38,3 +38,10 @@ pub(crate) fn set_integer_option(
     })
     .map(drop)
 }
+
+/// The user whose rights this process has.
+#[expect(unsafe_code, reason = "the standard library does not tell")]
+pub(crate) fn effective_user() -> u32 {
+    // SAFETY: cannot fail and has no pointers.
+    unsafe { libc::geteuid() }
+}

@@ -9,7 +9,8 @@ mod change;
 mod undo;
 
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use thiserror::Error;
@@ -19,6 +20,7 @@ pub use change::{Change, ChangeError};
 pub use undo::Undo;
 
 use crate::netlink::Netlink;
+use crate::system_call::effective_user;
 
 /// Why the journal could not be read or written.
 #[derive(Debug, Error)]
@@ -32,6 +34,18 @@ pub enum JournalError {
         path: PathBuf,
         /// The file system's error.
         error: io::Error,
+    },
+    /// The file belongs to another user, who must not decide what this one does to the machine.
+    #[error(
+        "the undo journal {path} belongs to user {owner}, not to user {own}; if you trust its content run \"chown {own} {path}\", else remove it"
+    )]
+    Foreign {
+        /// The file.
+        path: PathBuf,
+        /// Its owner.
+        owner: u32,
+        /// Who this process is.
+        own: u32,
     },
     /// The file holds something else.
     #[error(
@@ -80,11 +94,10 @@ impl Journal {
     /// Opens the journal in the state directory; it may hold what an earlier run left.
     pub fn open(state_directory: &Path) -> Result<Self, JournalError> {
         let path = state_directory.join(FILE);
-        let entries = match fs::read(&path) {
-            Ok(bytes) => serde_json::from_slice(&bytes)
+        let entries = match read_own(&path)? {
+            Some(bytes) => serde_json::from_slice(&bytes)
                 .map_err(|error| JournalError::Content { path: path.clone(), error })?,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
-            Err(error) => return Err(JournalError::File { operation: "read", path, error }),
+            None => Vec::new(),
         };
         Ok(Self { path, entries })
     }
@@ -144,6 +157,22 @@ impl Journal {
             .map_err(|error| fail("write")(io::Error::other(error)))?;
         write_durably(&self.path, &bytes).map_err(fail("write"))
     }
+}
+
+/// The content of a file of this process's own user; `None` if there is no file.
+fn read_own(path: &Path) -> Result<Option<Vec<u8>>, JournalError> {
+    let fail = |error| JournalError::File { operation: "read", path: path.to_owned(), error };
+    let mut file = match File::open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        other => other.map_err(fail)?,
+    };
+    let (owner, own) = (file.metadata().map_err(fail)?.uid(), effective_user());
+    if owner != own {
+        return Err(JournalError::Foreign { path: path.to_owned(), owner, own });
+    }
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes).map_err(fail)?;
+    Ok(Some(bytes))
 }
 
 /// Replaces `path` by a file with `bytes`, on disk before this returns.

@@ -142,6 +142,9 @@ fn a_journal_of_the_whole_plan_is_on_disk_before_a_failure() {
     fs::write(state.join("undo.json"), b"[{").unwrap();
     let error = Journal::open(&state).err().unwrap().to_string();
     assert!(error.contains("undo.json cannot be understood"), "{error}");
+    std::os::unix::fs::chown(state.join("undo.json"), Some(65_534), None).unwrap();
+    let error = Journal::open(&state).err().unwrap().to_string();
+    assert!(error.contains("belongs to user 65534"), "{error}");
     fs::remove_dir_all(state).unwrap();
 }
 

@@ -156,6 +156,23 @@ impl Tun {
     }
 }
 
+/// Gives the interface with number `index` this MTU (bytes) and exactly these addresses beside link-local ones.
+///
+/// For a lease that comes, or changes, while the interface is in use.
+pub fn configure(index: u32, mtu: u32, addresses: &[IpPrefix]) -> Result<(), NetlinkError> {
+    let mut netlink = Netlink::open()?;
+    netlink.set_link_mtu(index, mtu)?;
+    let known = netlink.addresses()?;
+    let known = known.iter().filter(|known| known.index == index && !known.link_local);
+    for stale in known.filter(|known| !addresses.contains(&known.address)) {
+        netlink.delete_address(index, stale.address)?;
+    }
+    for address in addresses {
+        netlink.add_address(index, *address)?;
+    }
+    Ok(())
+}
+
 impl AsFd for Tun {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.file.as_fd()

@@ -241,3 +241,23 @@ fn refusals_name_the_cause() {
         assert!(error.to_string().contains("is anabranch running already?"), "{error}");
     });
 }
+
+#[test]
+fn a_new_lease_replaces_the_old_one() {
+    in_namespace(|| {
+        let old = ["10.78.0.2/24".parse().unwrap(), "fd78::2/64".parse().unwrap()];
+        let tun = Tun::create("any0", 1_400, &old).unwrap();
+        let new = ["10.78.0.3/24".parse().unwrap(), "fd78::2/64".parse().unwrap()];
+        configure(tun.index(), 1_380, &new).unwrap();
+        let mut netlink = Netlink::open().unwrap();
+        let addresses = netlink
+            .addresses()
+            .unwrap()
+            .into_iter()
+            .filter(|address| address.index == tun.index() && !address.link_local);
+        let mut addresses: Vec<IpPrefix> = addresses.map(|address| address.address).collect();
+        addresses.sort();
+        assert_eq!(addresses, new);
+        assert_eq!(netlink.link("any0").unwrap().unwrap().mtu, 1_380);
+    });
+}

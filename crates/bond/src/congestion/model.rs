@@ -39,8 +39,9 @@ pub struct ModelController {
     queue: Queue,
     /// Since when the round-trip time has shown a queue without a break.
     queue_since: Option<Timestamp>,
-    /// In flight and round-trip time when the path was first found swamped.
-    swamped: Option<Flight>,
+    /// Rounds of start-up that have overrun a shallow buffer; from the first on it is paced.
+    overrun_rounds: u8,
+    last_probe: Timestamp,
     /// Rounds in a row with heavy loss.
     heavy_rounds: u8,
     /// Rounds for which little is kept in flight, after heavy loss.
@@ -53,12 +54,12 @@ pub struct ModelController {
 enum Phase {
     /// Looking for the rate: what is in flight doubles every round.
     StartUp { best: BitRate, flat_rounds: u8 },
-    /// Sending away the queue that was built.
-    Drain { rounds: u8 },
+    /// Keeping little in flight, to send away a queue or to see that there is none.
+    Drain { before: Flight, low_rounds: u8, rounds: u8 },
     /// Sending at the estimate.
     Cruise { rounds: u8 },
     /// Sending a little faster for one round, then looking whether the rate followed.
-    Probe { before: BitRate, gain: f64, level: u8, measuring: bool },
+    Probe { before: BitRate, rtt_before: Duration, gain: f64, level: u8, measuring: bool },
 }
 
 /// What the smoothed round-trip time says about the queue.
@@ -103,7 +104,8 @@ impl ModelController {
             raised_base: None,
             queue: Queue::Empty,
             queue_since: None,
-            swamped: None,
+            overrun_rounds: 0,
+            last_probe: now,
             heavy_rounds: 0,
             cautious_rounds: 0,
             was_settled: false,
@@ -132,9 +134,6 @@ impl ModelController {
         } else {
             self.queue_since.get_or_insert(sample.now);
         }
-        if self.queue != Queue::Swamped {
-            self.swamped = None;
-        }
     }
 
     fn take_rate(&mut self, sample: &AckSample) {
@@ -152,23 +151,26 @@ impl ModelController {
         }
     }
 
-    fn end_round(&mut self, now: Timestamp) {
+    fn end_round(&mut self, sample: &AckSample) {
         let round = std::mem::take(&mut self.round);
         self.round.marked_before = round.ce_marks > 0;
-        self.rates.end_round(now);
+        self.rates.end_round(sample.now);
         self.judge_loss(&round);
-        self.judge_base(&round);
         self.cautious_rounds = self.cautious_rounds.saturating_sub(1);
-        self.phase = self.next_phase(&round, now);
+        self.phase = self.next_phase(&round, sample);
         self.was_settled |= !matches!(self.phase, Phase::StartUp { .. });
     }
 
     /// Loss says something only when it is heavy and lasts: then the fastest rates were a policer's or a shallow
     /// buffer's bursts.
     fn judge_loss(&mut self, round: &Round) {
-        let total = round.acked + round.lost;
-        let heavy = round.lost >= 2 * self.datagram && round.lost as f64 > HEAVY_LOSS * total as f64;
-        self.heavy_rounds = if heavy { self.heavy_rounds + 1 } else { 0 };
+        // Losses right after start-up or a drain were caused before it.
+        let steady = match self.phase {
+            Phase::Cruise { rounds } => rounds >= 2,
+            Phase::Probe { level, .. } => level == 0,
+            Phase::StartUp { .. } | Phase::Drain { .. } => false,
+        };
+        self.heavy_rounds = if steady && self.is_heavy(round) { self.heavy_rounds + 1 } else { 0 };
         if self.heavy_rounds < 2 {
             return;
         }
@@ -177,102 +179,117 @@ impl ModelController {
         self.rates.cap(scale(self.rates.recent(), HEAVY_LOSS_FACTOR));
     }
 
-    /// Less in flight but the same round-trip time: the path's own delay has grown, and there is no queue.
-    fn judge_base(&mut self, round: &Round) {
-        if self.queue != Queue::Swamped {
-            return;
-        }
-        let Some(rtt) = round.flight.least_rtt else { return };
-        let Some(before) = self.swamped else {
-            self.swamped = Some(round.flight);
-            return;
-        };
-        let Some(rtt_before) = before.least_rtt else { return };
-        if round.flight.bytes * 10 <= before.bytes * 6 && rtt * 10 >= rtt_before * 8 {
-            self.raised_base = Some(rtt);
-            self.base_rtt = rtt;
-            self.swamped = None;
-            self.queue = Queue::Empty;
-            self.queue_since = None;
-        } else if round.flight.bytes > before.bytes {
-            self.swamped = Some(round.flight);
-        }
+    fn is_heavy(&self, round: &Round) -> bool {
+        let total = round.acked + round.lost;
+        round.lost >= 2 * self.datagram && round.lost as f64 > HEAVY_LOSS * total as f64
     }
 
-    fn next_phase(&mut self, round: &Round, now: Timestamp) -> Phase {
-        let rate = self.rates.maximum();
-        let queueing = self.queue > Queue::Empty || round.ce_marks > 0;
+    fn next_phase(&mut self, round: &Round, sample: &AckSample) -> Phase {
         match self.phase {
             Phase::StartUp { best, flat_rounds } => self.next_in_start_up(round, best, flat_rounds),
-            Phase::Drain { rounds } if rounds + 1 >= LONGEST_DRAIN => Phase::Cruise { rounds: 0 },
-            Phase::Drain { rounds } => Phase::Drain { rounds: rounds + 1 },
-            Phase::Cruise { rounds } => {
-                let limited = round.full_samples == 0;
-                let due = rounds >= PROBE_EVERY && !queueing || rounds >= PROBE_AT_LATEST;
-                if self.queue_since.is_some_and(|since| now.since(since) > LONGEST_QUEUE) {
-                    self.queue_since = None;
-                    Phase::Drain { rounds: 0 }
-                } else if due && !limited && self.cautious_rounds == 0 {
-                    Phase::Probe { before: rate, gain: probe_gain(self.base_rtt), level: 0, measuring: false }
-                } else {
-                    Phase::Cruise { rounds: rounds.saturating_add(1) }
-                }
+            Phase::Drain { before, low_rounds, rounds } => {
+                self.next_in_drain(round, before, low_rounds, rounds)
             }
-            Phase::Probe { before, gain, level, measuring: false } => {
-                Phase::Probe { before, gain, level, measuring: true }
+            Phase::Cruise { rounds } => self.next_in_cruise(round, rounds, sample),
+            Phase::Probe { before, rtt_before, gain, level, measuring: false } => {
+                Phase::Probe { before, rtt_before, gain, level, measuring: true }
             }
-            Phase::Probe { before, gain, level, measuring: true } => {
-                let followed = rate >= scale(before, 1.0 + PROBE_SUCCESS * (gain - 1.0)) && !queueing;
-                match (followed, level) {
-                    (true, 0) => {
-                        Phase::Probe { before: rate, gain: SECOND_PROBE_GAIN, level: 1, measuring: false }
-                    }
+            Phase::Probe { before, rtt_before, gain, level, measuring: true } => {
+                let rate = self.rates.maximum();
+                let steady =
+                    sample.smoothed_rtt <= rtt_before * 11 / 10 + STANDING_MARGIN && round.ce_marks == 0;
+                match (steady && rate >= scale(before, 1.0 + PROBE_SUCCESS * (gain - 1.0)), level) {
+                    (true, 0) => self.probe(SECOND_PROBE_GAIN, 1, sample),
                     (true, _) => {
                         self.start_up_window = self.steady_window();
                         Phase::StartUp { best: rate, flat_rounds: 0 }
                     }
-                    (false, _) => Phase::Drain { rounds: 0 },
+                    (false, _) => Phase::drain(round),
                 }
             }
         }
     }
 
-    fn next_in_start_up(&self, round: &Round, best: BitRate, flat_rounds: u8) -> Phase {
+    fn next_in_start_up(&mut self, round: &Round, best: BitRate, flat_rounds: u8) -> Phase {
         let rate = self.rates.maximum();
         let here = Phase::StartUp { best, flat_rounds };
+        let losing = self.is_heavy(round);
         if rate.0 == 0 {
             return here;
         }
+        self.overrun_rounds = self.overrun_rounds.saturating_add(u8::from(losing));
         if rate >= scale(best, START_UP_GROWTH) {
             return Phase::StartUp { best: rate, flat_rounds: 0 };
         }
-        if round.full_samples == 0 {
+        if round.full_samples == 0 || losing && self.overrun_rounds < OVERRUN_ROUNDS {
             return here;
         }
-        let losing = round.lost as f64 > HEAVY_LOSS * (round.acked + round.lost) as f64;
-        let queueing = self.queue >= Queue::Standing || round.ce_marks > 0;
+        let queueing = self.queue > Queue::Empty || round.ce_marks > 0;
         if flat_rounds + 1 >= START_UP_FLAT_ROUNDS || queueing || losing {
-            Phase::Drain { rounds: 0 }
+            Phase::drain(round)
         } else {
             Phase::StartUp { best, flat_rounds: flat_rounds + 1 }
         }
     }
 
-    fn leave_early(&mut self, sample: &AckSample) {
-        match self.phase {
-            Phase::StartUp { .. } if self.queue >= Queue::Deep && !sample.application_limited => {
-                self.phase = Phase::Drain { rounds: 0 };
-                self.was_settled = true;
+    fn next_in_cruise(&mut self, round: &Round, rounds: u8, sample: &AckSample) -> Phase {
+        let queue_is_old = self.queue_since.is_some_and(|since| sample.now.since(since) > LONGEST_QUEUE);
+        if queue_is_old || self.queue == Queue::Swamped {
+            self.queue_since = None;
+            return Phase::drain(round);
+        }
+        let long_ago = rounds >= 2 && sample.now.since(self.last_probe) > PROBE_INTERVAL;
+        let due = (rounds >= PROBE_EVERY || long_ago) && self.queue == Queue::Empty && round.ce_marks == 0
+            || rounds >= PROBE_AT_LATEST;
+        if due && round.full_samples > 0 && self.cautious_rounds == 0 {
+            self.probe(probe_gain(self.base_rtt), 0, sample)
+        } else {
+            Phase::Cruise { rounds: rounds.saturating_add(1) }
+        }
+    }
+
+    /// With little in flight a queue of our own is gone after two rounds. If the round-trip time is not, it is the way
+    /// that takes so long (it has changed, or its jitter keeps the order of packets), and the base was too small.
+    fn next_in_drain(&mut self, round: &Round, before: Flight, low_rounds: u8, rounds: u8) -> Phase {
+        let is_low =
+            round.flight.bytes * 10 <= before.bytes * 6 || before.bytes <= FEWEST_TO_JUDGE * self.datagram;
+        let low_rounds = if is_low { low_rounds + 1 } else { 0 };
+        if self.queue <= Queue::Standing && low_rounds > 0 || rounds + 1 >= LONGEST_DRAIN {
+            return Phase::Cruise { rounds: 0 };
+        }
+        if low_rounds < 2 {
+            return Phase::Drain { before, low_rounds, rounds: rounds + 1 };
+        }
+        if let (Some(rtt), Some(rtt_before)) = (round.flight.least_rtt, before.least_rtt)
+            && rtt * 10 >= rtt_before * 8
+            && rtt > self.base_rtt
+        {
+            self.raised_base = Some(rtt);
+            self.base_rtt = rtt;
+            self.queue = Queue::Empty;
+            self.queue_since = None;
+        }
+        Phase::Cruise { rounds: PROBE_EVERY }
+    }
+
+    fn probe(&mut self, gain: f64, level: u8, sample: &AckSample) -> Phase {
+        self.last_probe = sample.now;
+        Phase::Probe {
+            before: self.rates.maximum(),
+            rtt_before: sample.smoothed_rtt,
+            gain,
+            level,
+            measuring: false,
+        }
+    }
+
+    /// A drain after which there is clearly no queue needs no further look.
+    fn leave_drain_early(&mut self, sample: &AckSample) {
+        if matches!(self.phase, Phase::Drain { .. }) && self.queue <= Queue::Standing {
+            let in_flight = sample.prior_in_flight.saturating_sub(sample.acked_bytes);
+            if in_flight <= self.drained_window() {
+                self.phase = Phase::Cruise { rounds: 0 };
             }
-            Phase::Drain { .. } => {
-                let in_flight = sample.prior_in_flight.saturating_sub(sample.acked_bytes);
-                if in_flight as f64 <= DRAINED * self.bandwidth_delay_product() as f64
-                    && self.queue <= Queue::Standing
-                {
-                    self.phase = Phase::Cruise { rounds: 0 };
-                }
-            }
-            Phase::StartUp { .. } | Phase::Cruise { .. } | Phase::Probe { .. } => {}
         }
     }
 
@@ -293,6 +310,11 @@ impl ModelController {
         ((gain * product) as u64 + 3 * self.datagram).max(LEAST_WINDOW_PACKETS * self.datagram)
     }
 
+    /// So little that no queue can stand, and a little less, so that a base that has crept up comes down again.
+    fn drained_window(&self) -> u64 {
+        ((DRAINED * self.bandwidth_delay_product() as f64) as u64).max(LEAST_WINDOW_PACKETS * self.datagram)
+    }
+
     fn pacing_gain(&self) -> f64 {
         let by_queue = match self.queue {
             Queue::Empty if self.round.marked_before => STANDING_GAIN,
@@ -302,9 +324,8 @@ impl ModelController {
         };
         match self.phase {
             Phase::StartUp { .. } => START_UP_GAIN,
-            Phase::Drain { .. } => DRAIN_GAIN,
-            Phase::Probe { gain, measuring: false, .. } if self.queue <= Queue::Standing => gain,
-            Phase::Probe { .. } | Phase::Cruise { .. } => by_queue,
+            Phase::Probe { gain, measuring: false, .. } => gain,
+            Phase::Drain { .. } | Phase::Probe { .. } | Phase::Cruise { .. } => by_queue,
         }
     }
 }
@@ -326,9 +347,9 @@ impl Controller for ModelController {
         self.slices.on_ack(sample.now, sample.acked_bytes, self.base_rtt, SLICE_PACKETS * self.datagram);
         self.take_rate(sample);
         if sample.round_ended {
-            self.end_round(sample.now);
+            self.end_round(sample);
         }
-        self.leave_early(sample);
+        self.leave_drain_early(sample);
         self.grow_in_start_up(sample);
     }
 
@@ -345,12 +366,13 @@ impl Controller for ModelController {
     fn window(&self) -> u64 {
         match self.phase {
             Phase::StartUp { .. } => self.start_up_window,
-            Phase::Drain { .. } | Phase::Cruise { .. } | Phase::Probe { .. } => self.steady_window(),
+            Phase::Drain { .. } => self.drained_window(),
+            Phase::Cruise { .. } | Phase::Probe { .. } => self.steady_window(),
         }
     }
 
     fn pacing_rate(&self) -> Option<BitRate> {
-        if !self.was_settled {
+        if !self.was_settled && self.overrun_rounds == 0 {
             return None;
         }
         let floor = BitRate::from_bytes_over(
@@ -370,13 +392,19 @@ impl Controller for ModelController {
     }
 }
 
+impl Phase {
+    fn drain(round: &Round) -> Self {
+        Self::Drain { before: round.flight, low_rounds: 0, rounds: 0 }
+    }
+}
+
 /// What a smoothed round-trip time says about the queue on a path whose base it is measured against.
 fn queue_seen(smoothed: Duration, base: Duration) -> Queue {
     if smoothed > base * 2 + Duration::from_millis(10) {
         Queue::Swamped
     } else if smoothed > base * 3 / 2 + Duration::from_millis(8) {
         Queue::Deep
-    } else if smoothed > base * 11 / 10 + Duration::from_millis(4) {
+    } else if smoothed > base * 11 / 10 + STANDING_MARGIN {
         Queue::Standing
     } else {
         Queue::Empty
@@ -391,7 +419,7 @@ fn probe_gain(base_rtt: Duration) -> f64 {
 
 /// No more than twice what was in flight can have arrived per base round-trip time; more is a clock's coarseness.
 fn plausible_rate(in_flight: u64, base_rtt: Duration) -> BitRate {
-    BitRate::from_bytes_over(Bytes(in_flight.saturating_mul(2)), base_rtt)
+    BitRate::from_bytes_over(Bytes(in_flight.saturating_add(in_flight / 4)), base_rtt)
 }
 
 fn scale(rate: BitRate, factor: f64) -> BitRate {
@@ -408,13 +436,14 @@ const START_UP_GAIN: f64 = 2.89;
 const START_UP_GROWTH: f64 = 1.25;
 /// Flat rounds that end start-up where no queue shows.
 const START_UP_FLAT_ROUNDS: u8 = 3;
-/// Pace of draining.
-const DRAIN_GAIN: f64 = 0.5;
-/// A path with so little in flight, in bandwidth-delay products, has no queue; a little less than one, so that a base
-/// that has crept up comes down again.
+/// In flight while draining, in bandwidth-delay products.
 const DRAINED: f64 = 0.95;
+/// Rounds with heavy loss that start-up survives: the first come from before it was paced.
+const OVERRUN_ROUNDS: u8 = 3;
 /// Draining longer would not help.
-const LONGEST_DRAIN: u8 = 4;
+const LONGEST_DRAIN: u8 = 6;
+/// Packets in flight that build no queue worth the name.
+const FEWEST_TO_JUDGE: u64 = 5;
 /// Pace with a small standing queue.
 const STANDING_GAIN: f64 = 0.9;
 /// Pace with a deep queue.
@@ -432,7 +461,9 @@ const HEAVY_LOSS_FACTOR: f64 = 0.85;
 /// Rounds from one probe to the next.
 const PROBE_EVERY: u8 = 5;
 /// Probing is not put off for longer, even with a queue (which may be someone else's).
-const PROBE_AT_LATEST: u8 = 24;
+const PROBE_AT_LATEST: u8 = 10;
+/// Time from one probe to the next where rounds are long.
+const PROBE_INTERVAL: Duration = Duration::from_millis(1_500);
 /// Extra gain of a first probe.
 const PROBE: f64 = 0.25;
 /// Least extra gain of a probe that can be told from noise.
@@ -445,6 +476,8 @@ const SECOND_PROBE_GAIN: f64 = 1.5;
 const PROBE_SUCCESS: f64 = 0.6;
 /// A queue that lasted for so long is drained, so that the base stays known.
 const LONGEST_QUEUE: Duration = Duration::from_secs(3);
+/// Smoothed round-trip time over 1.1 bases from which on a queue is seen.
+const STANDING_MARGIN: Duration = Duration::from_millis(4);
 /// Time by which acknowledgements may be grouped beyond their declared delay.
 const ACK_GRAIN: Duration = Duration::from_millis(1);
 /// The floor of the pace is four packets per base round-trip time or per this, if longer.

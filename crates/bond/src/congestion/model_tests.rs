@@ -44,7 +44,7 @@ fn keeps_the_queue_small() {
         world.run(seconds(20));
         let (p99, mean) = (world.queue_p99(40_000), world.mean_queue(40_000));
         assert!(p99 < 16.0 + 0.05 * delay as f64, "{p99:.1} ms of queue at {mbps} Mbit/s, {delay} ms");
-        assert!(mean < 7.0, "mean {mean:.1} ms of queue at {mbps} Mbit/s, {delay} ms");
+        assert!(mean < 6.0 + 0.01 * delay as f64, "mean {mean:.1} ms of queue at {mbps} Mbit/s, {delay} ms");
     }
 }
 
@@ -59,12 +59,30 @@ fn ignores_random_loss() {
 
 #[test]
 fn jitter_does_not_collapse_it() {
-    for (jitter, reorders, seed) in [(5, true, 3), (20, true, 4), (20, false, 5)] {
-        let mut world = world(Link { jitter: millis(jitter), reorders, ..Link::new(20.0, 40) }, seed);
-        world.run(seconds(3));
-        at_least(world.run(seconds(15)), 0.93, 20.0);
+    // Jitter that keeps the order holds every packet back by nearly its maximum and looks like a queue.
+    for (mbps, delay, jitter, reorders) in [
+        (20.0, 40, 5, true),
+        (20.0, 40, 20, true),
+        (20.0, 40, 20, false),
+        (40.0, 20, 20, false),
+        (20.0, 20, 50, false),
+        (40.0, 120, 50, false),
+    ] {
+        let link = Link { jitter: millis(jitter), reorders, ..Link::new(mbps, delay) };
+        let mut world = world(link, 7);
+        world.run(seconds(5));
+        at_least(world.run(seconds(20)), 0.95, mbps);
         let p99 = world.queue_p99(20_000);
-        assert!(p99 < 60.0, "{p99:.1} ms of queue with {jitter} ms jitter");
+        assert!(p99 < 60.0, "{p99:.1} ms of queue at {mbps} Mbit/s with {jitter} ms jitter");
+    }
+}
+
+#[test]
+fn a_satellite_with_a_shallow_buffer_is_filled() {
+    for loss in [0.0, 0.02] {
+        let mut world = world(Link { loss, buffer: 62_500, ..Link::new(10.0, 600) }, 7);
+        world.run(seconds(8));
+        at_least(world.run(seconds(20)), 0.93, 10.0);
     }
 }
 
@@ -129,6 +147,22 @@ fn little_traffic_keeps_the_estimate() {
     world.run(seconds(30));
     let estimate = world.controller.rate_estimate().unwrap();
     at_least(estimate, 0.9, 20.0);
+}
+
+#[test]
+fn a_link_that_returns_is_used_at_once() {
+    for mbps in [5.0, 40.0] {
+        let mut world = world(Link::new(mbps, 40), 12);
+        world.run(seconds(9));
+        for _ in 0..3 {
+            world.link.loss = 1.0;
+            world.run(seconds(1));
+            world.link.loss = 0.0;
+            world.run(millis(500));
+            at_least(world.run(millis(1_000)), 0.9, mbps);
+            world.run(millis(7_500));
+        }
+    }
 }
 
 #[test]

@@ -84,6 +84,9 @@ pub(super) struct World<C> {
     last_received: Timestamp,
     last_delivered_time: Timestamp,
     last_first_sent: Timestamp,
+    last_ack: Timestamp,
+    /// Silent for three probe timeouts: only probes are sent.
+    suspect: bool,
     limited_until: u64,
     /// Queueing delays met, in milliseconds.
     pub(super) queue_delays: Vec<f64>,
@@ -115,6 +118,8 @@ impl<C: Controller> World<C> {
             last_received: start,
             last_delivered_time: start,
             last_first_sent: start,
+            last_ack: start,
+            suspect: false,
             limited_until: 0,
             queue_delays: Vec::new(),
             rounds: 0,
@@ -126,7 +131,12 @@ impl<C: Controller> World<C> {
         let end = self.now + time;
         let before = self.delivered;
         while self.now < end {
-            self.send();
+            self.notice_silence();
+            if self.suspect {
+                self.probe();
+            } else {
+                self.send();
+            }
             while self.arrivals.peek().is_some_and(|next| next.0.acked_at <= self.now) {
                 if let Some(Reverse(arrival)) = self.arrivals.pop() {
                     self.acknowledge(arrival);
@@ -175,6 +185,32 @@ impl<C: Controller> World<C> {
         }
     }
 
+    /// What a path does when nothing is acknowledged for three probe timeouts: all in flight is given up.
+    fn notice_silence(&mut self) {
+        if self.in_flight == 0 {
+            self.last_ack = self.now;
+        }
+        let patience = (self.rtt.pto() + Duration::from_millis(10)) * 3;
+        if self.suspect || self.now.since(self.last_ack) < patience {
+            return;
+        }
+        self.suspect = true;
+        self.next_send = self.now;
+        let latest_sent = self.sent.values().map(|sent| sent.time).max().unwrap_or(self.now);
+        let lost_bytes = self.in_flight;
+        self.sent.clear();
+        self.in_flight = 0;
+        let sample = LossSample { now: self.now, lost_bytes, latest_sent, persistent: true };
+        self.controller.on_loss(&sample, PathId(0), &[self.sibling()]);
+    }
+
+    fn probe(&mut self) {
+        if self.next_send <= self.now {
+            self.transmit();
+            self.next_send = self.now + Duration::from_millis(100);
+        }
+    }
+
     fn transmit(&mut self) {
         let number = self.next_number;
         self.next_number += 1;
@@ -219,6 +255,8 @@ impl<C: Controller> World<C> {
 
     fn acknowledge(&mut self, arrival: Arrival) {
         let Some(sent) = self.sent.remove(&arrival.number) else { return };
+        self.last_ack = self.now;
+        self.suspect = false;
         let prior_in_flight = self.in_flight;
         self.in_flight -= sent.bytes;
         self.delivered += sent.bytes;

@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 
+use wire::join_link::HostPort;
+
 use super::keys::{self, Key};
 
 /// A configuration with every key in it, each commented out beside its meaning: `config.example.toml`.
@@ -22,6 +24,12 @@ pub fn example() -> String {
     text.truncate(text.trim_end().len());
     text.push('\n');
     text
+}
+
+/// The example with the public addresses of a new gateway set.
+pub fn example_with_addresses(addresses: &[HostPort]) -> String {
+    let list: Vec<String> = addresses.iter().map(|address| format!("\"{address}\"")).collect();
+    example().replace("#public_addresses = []", &format!("public_addresses = [{}]", list.join(", ")))
 }
 
 fn describe<T>(text: &mut String, keys: &[Key<T>]) {

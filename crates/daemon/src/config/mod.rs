@@ -20,7 +20,7 @@ use policy::{Priority, Treatment};
 use wire::hello::Name;
 use wire::join_link::HostPort;
 
-pub use example::example;
+pub use example::{example, example_with_addresses};
 pub use read::{ConfigError, SYSTEM_PATH, Source};
 
 /// UDP and TCP port of a gateway unless another is set.

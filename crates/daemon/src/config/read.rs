@@ -243,7 +243,8 @@ fn full_name(table_name: &str, name: &str) -> String {
 fn shown(text: &str, span: Range<usize>) -> String {
     let raw = text.get(span).unwrap_or_default();
     let line = raw.lines().next().unwrap_or_default();
-    let cut = &line[..line.floor_char_boundary(MAX_SHOWN)];
+    let end = (0..=line.len().min(MAX_SHOWN)).rev().find(|end| line.is_char_boundary(*end)).unwrap_or(0);
+    let cut = &line[..end];
     if cut.len() < raw.len() { format!("{cut}...") } else { cut.to_owned() }
 }
 

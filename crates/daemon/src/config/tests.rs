@@ -54,6 +54,13 @@ fn every_default_in_the_example_is_the_real_one() {
 }
 
 #[test]
+fn a_new_gateway_starts_with_its_addresses() {
+    let address: HostPort = "[2001:db8::1]:99".parse().unwrap();
+    let text = example_with_addresses(std::slice::from_ref(&address));
+    assert_eq!(Config::parse(&text).unwrap().gateway.public_addresses, [address]);
+}
+
+#[test]
 fn reads_every_sort_of_value() {
     let config = Config::parse(
         r#"

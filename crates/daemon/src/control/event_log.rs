@@ -37,7 +37,8 @@ impl EventLog {
     /// Adds an event with the present wall time; `subject` is the network or client it is about.
     pub fn push(&self, kind: EventKind, subject: Option<&str>, text: impl Into<String>) {
         let mut text = text.into();
-        text.truncate(text.floor_char_boundary(MAX_TEXT));
+        let end = (0..=text.len().min(MAX_TEXT)).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
+        text.truncate(end);
         let mut inner = self.lock();
         inner.last.0 += 1;
         let event = Event {

@@ -16,6 +16,8 @@ mod schema;
 #[cfg(test)]
 mod tests;
 
+use std::fs::OpenOptions;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -28,6 +30,7 @@ pub use clients::{Client, Lease, Revoked};
 pub use forwards::{Forward, Protocol};
 pub use invitations::{Invitation, Invited, Redeemed};
 
+use crate::atomic_file::WriteError;
 use crate::pool::{Ipv4Pool, Ipv6Pool};
 use crate::state::StateDirectory;
 
@@ -101,6 +104,9 @@ pub enum OpenError {
         /// Newest version that is known here.
         known: u32,
     },
+    /// The file cannot be made.
+    #[error(transparent)]
+    Write(WriteError),
     /// It cannot be read or written.
     #[error(transparent)]
     Registry(#[from] RegistryError),
@@ -230,6 +236,9 @@ impl Registry {
         let mut random = [0; 5];
         OsRng.try_fill_bytes(&mut random).map_err(CreateError::Randomness)?;
         let path = state.file(FILE_NAME);
+        // SQLite would let everybody read it.
+        let file = OpenOptions::new().append(true).create(true).mode(0o600).open(&path);
+        file.map_err(|error| OpenError::Write(WriteError::new(&path, error)))?;
         let connection = Connection::open(&path).map_err(OpenError::from)?;
         Ok(Self::prepare(connection, v4, None, Some(Ipv6Pool::unique_local(random)))?)
     }

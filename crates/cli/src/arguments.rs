@@ -1,0 +1,307 @@
+//! What can be typed.
+
+use std::ffi::OsString;
+use std::num::NonZeroU16;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// One interface over all your networks, bonded through your own gateway.
+#[derive(Parser, Debug)]
+#[command(name = "anabranch", version, after_help = crate::exit::HELP, max_term_width = 100)]
+pub struct Arguments {
+    /// Keep keys, peers and the control socket in DIR [default: /var/lib/anabranch as root, else
+    /// ~/.local/state/anabranch]
+    #[arg(long, global = true, value_name = "DIR", env = "ANABRANCH_STATE")]
+    pub state: Option<PathBuf>,
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Subcommand, Debug)]
+pub enum Command {
+    /// Take an invitation: meet the gateway that made it
+    Join(Join),
+    /// Bring the interface up
+    Up(Up),
+    /// Bring it down and take back everything that was changed on this machine
+    Down(Down),
+    /// Show the session, the networks and their paths
+    Status(Status),
+    /// List the networks with their settings
+    Networks(Networks),
+    /// Change the settings of a network until the daemon ends
+    Network(Network),
+    /// Show what happened
+    Events(Events),
+    /// Run and look after a gateway
+    Gateway(Gateway),
+    /// Show bonding at work in network namespaces on this machine
+    Demo(Companion),
+    /// Run experiments
+    Lab(Companion),
+}
+
+#[derive(Args, Debug)]
+pub struct Join {
+    /// The join link, or - to read it from standard input, where other users cannot see it
+    #[arg(default_value = "-", value_name = "LINK|-")]
+    pub link: String,
+    /// Name for the gateway on this machine
+    #[arg(long)]
+    pub name: Option<String>,
+    /// Answer in JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct Up {
+    /// Stay in the foreground and log to the terminal
+    #[arg(long)]
+    pub foreground: bool,
+    /// Only print every route, rule and file that would be touched
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Configuration to use
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Answer in JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Leave the session of the terminal: how `up` starts its daemon.
+    #[arg(long, hide = true, requires = "foreground")]
+    pub detached: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct Down {
+    /// Answer in JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct Status {
+    /// Answer in JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct Networks {
+    /// Answer in JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct Network {
+    /// Name of the network: that of its interface
+    pub name: String,
+    /// Order of preference, 0 first
+    #[arg(long, value_name = "N")]
+    pub priority: Option<u8>,
+    /// Use it only while no other network is left
+    #[arg(long, value_name = "on|off", num_args = 0..=1, require_equals = true, default_missing_value = "on")]
+    pub backup: Option<Switch>,
+    /// It costs by the byte
+    #[arg(long, value_name = "on|off", num_args = 0..=1, require_equals = true, default_missing_value = "on")]
+    pub metered: Option<Switch>,
+    /// Do not use it at all
+    #[arg(long, value_name = "on|off", num_args = 0..=1, require_equals = true, default_missing_value = "on")]
+    pub off: Option<Switch>,
+    /// Answer in JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum Switch {
+    On,
+    Off,
+}
+
+impl Switch {
+    pub fn is_on(self) -> bool {
+        self == Self::On
+    }
+}
+
+#[derive(Args, Debug)]
+pub struct Events {
+    /// Go on as things happen
+    #[arg(long, short)]
+    pub follow: bool,
+    /// Only events after this number
+    #[arg(long, value_name = "NUMBER", default_value_t = 0)]
+    pub since: u64,
+    /// One JSON object a line
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct Gateway {
+    #[command(subcommand)]
+    pub command: GatewayCommand,
+}
+
+#[derive(Subcommand, Debug)]
+pub enum GatewayCommand {
+    /// Make this machine a gateway: its key, its list of clients, its configuration
+    Init(GatewayInit),
+    /// Run the gateway in the foreground
+    Run(GatewayRun),
+    /// Invite a device: prints a join link, which works once
+    Invite(GatewayInvite),
+    /// List clients and open invitations
+    Clients(GatewayClients),
+    /// Shut a client out, or withdraw its invitation
+    Revoke(GatewayRevoke),
+    /// Make a port of the gateway lead to a client
+    Forward(GatewayForward),
+}
+
+#[derive(Args, Debug)]
+pub struct GatewayInit {
+    /// Where devices find this gateway: address or DNS name, with :PORT unless 4600; may be repeated
+    #[arg(long, value_name = "HOST[:PORT]")]
+    pub address: Vec<String>,
+    /// Answer in JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct GatewayRun {
+    /// Only print every route, rule and file that would be touched
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Configuration to use
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+}
+
+#[derive(Args, Debug)]
+pub struct GatewayInvite {
+    /// Name that the device will have
+    pub name: String,
+    /// How long the link can be used: 30m, 24h, 7d
+    #[arg(long, value_name = "TIME", default_value = "24h", value_parser = lifetime)]
+    pub expires: Duration,
+    /// Show the link as a QR code too
+    #[arg(long, value_name = "WHEN", default_value = "auto")]
+    pub qr: ShowQr,
+    /// Configuration to use while no gateway runs
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Answer in JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum ShowQr {
+    /// If it goes to a terminal
+    Auto,
+    Always,
+    Never,
+}
+
+#[derive(Args, Debug)]
+pub struct GatewayClients {
+    /// Answer in JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct GatewayRevoke {
+    /// Name of the client or of the invitation
+    pub name: String,
+    /// Answer in JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct GatewayForward {
+    /// Port on the gateway
+    pub port: NonZeroU16,
+    /// The client, if there are several
+    #[arg(long, value_name = "NAME")]
+    pub client: Option<String>,
+    /// Port on the device, if another one
+    #[arg(long, value_name = "PORT")]
+    pub to: Option<NonZeroU16>,
+    /// UDP instead of TCP
+    #[arg(long)]
+    pub udp: bool,
+    /// Take the port back
+    #[arg(long, conflicts_with_all = ["client", "to"])]
+    pub remove: bool,
+    /// Answer in JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args, Debug)]
+#[command(disable_help_flag = true)]
+pub struct Companion {
+    /// Arguments of anabranch-lab
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    pub arguments: Vec<OsString>,
+}
+
+/// `90s`, `30m`, `24h` or `7d`.
+fn lifetime(text: &str) -> Result<Duration, String> {
+    const WRONG: &str = "expected a number and a unit: 90s, 30m, 24h or 7d";
+    let (number, seconds) = [("s", 1), ("m", 60), ("h", 3_600), ("d", 86_400)]
+        .iter()
+        .find_map(|(unit, seconds)| text.strip_suffix(unit).map(|number| (number, *seconds)))
+        .ok_or(WRONG)?;
+    let number: u64 = number.parse().map_err(|_| WRONG)?;
+    number
+        .checked_mul(seconds)
+        .filter(|total| *total > 0)
+        .map(Duration::from_secs)
+        .ok_or_else(|| WRONG.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_definitions_are_sound() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn lifetimes() {
+        assert_eq!(lifetime("24h"), Ok(Duration::from_secs(86_400)));
+        assert_eq!(lifetime("7d"), Ok(Duration::from_secs(604_800)));
+        for wrong in
+            ["", "24", "h", "0s", "-1h", "1.5h", "24 h", "99999999999999999999d", "18446744073709551615d"]
+        {
+            assert!(lifetime(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn switches_of_a_network() {
+        let network = |arguments: &[&str]| {
+            let all = ["anabranch", "network", "wlan0"].iter().chain(arguments);
+            match Arguments::try_parse_from(all).unwrap().command {
+                Command::Network(network) => (network.backup, network.off),
+                other => panic!("{other:?}"),
+            }
+        };
+        assert_eq!(network(&["--backup"]), (Some(Switch::On), None));
+        assert_eq!(network(&["--backup=off", "--off=on"]), (Some(Switch::Off), Some(Switch::On)));
+    }
+}

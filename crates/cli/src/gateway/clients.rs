@@ -1,0 +1,117 @@
+//! `anabranch gateway clients`, `revoke` and `forward`.
+
+use anabranch::control::{ClientReport, ForwardRequest, InvitationReport, PortNumber, TransportProtocol};
+use daemon::control::clients;
+use identity::wall_time;
+
+use super::offline;
+use crate::arguments::{GatewayClients, GatewayForward, GatewayRevoke};
+use crate::output;
+use crate::session::Session;
+use crate::table::{Table, bytes, yes};
+
+pub fn list(session: &Session, arguments: &GatewayClients) -> anyhow::Result<()> {
+    let answer = offline::ask(
+        session,
+        |client| client.gateway_clients(),
+        |registry| clients::list(registry, wall_time()),
+    )?;
+    if arguments.json {
+        return output::json(&answer);
+    }
+    if answer.clients.is_empty() && answer.invitations.is_empty() {
+        return output::line("No clients and no invitations yet: `anabranch gateway invite NAME` makes one.");
+    }
+    if !answer.clients.is_empty() {
+        output::line(&client_table(&answer.clients))?;
+    }
+    if !answer.invitations.is_empty() {
+        let gap = if answer.clients.is_empty() { "" } else { "\n" };
+        output::line(&format!("{gap}{}", invitation_table(&answer.invitations)))?;
+    }
+    Ok(())
+}
+
+pub fn revoke(session: &Session, arguments: &GatewayRevoke) -> anyhow::Result<()> {
+    let revoked = offline::ask(
+        session,
+        |client| client.revoke(&arguments.name),
+        |registry| clients::revoke(registry, &arguments.name).map(|(revoked, _)| revoked),
+    )?;
+    if arguments.json {
+        return output::json(&revoked);
+    }
+    let what = match (revoked.client, revoked.invitation) {
+        (true, true) => "The client was shut out and its invitation withdrawn",
+        (true, false) => "The client was shut out",
+        _ => "The invitation was withdrawn",
+    };
+    output::line(&format!("{what}: {}.", revoked.name))
+}
+
+pub fn forward(session: &Session, arguments: &GatewayForward) -> anyhow::Result<()> {
+    let request = ForwardRequest {
+        client: arguments.client.clone(),
+        port: PortNumber(arguments.port),
+        device_port: arguments.to.map(PortNumber),
+        protocol: if arguments.udp { TransportProtocol::Udp } else { TransportProtocol::Tcp },
+    };
+    let forward = if arguments.remove {
+        offline::ask(
+            session,
+            |client| client.stop_forward(&request),
+            |registry| clients::stop_forward(registry, &request),
+        )?
+    } else {
+        offline::ask(
+            session,
+            |client| client.forward(&request),
+            |registry| clients::forward(registry, &request),
+        )?
+    };
+    if arguments.json {
+        return output::json(&forward);
+    }
+    let (protocol, port) = (forward.protocol.as_str(), forward.port);
+    let (client, device_port) = (forward.client, forward.device_port);
+    output::line(&match arguments.remove {
+        true => format!("{protocol} port {port} of this gateway no longer leads to {client}."),
+        false => format!("{protocol} port {port} of this gateway leads to port {device_port} of {client}."),
+    })
+}
+
+fn client_table(clients: &[ClientReport]) -> String {
+    let mut table =
+        Table::new(&["CLIENT", "CONNECTED", "ADDRESSES", "LAST SEEN", "SENT", "RECEIVED", "FORWARDS", "KEY"]);
+    for client in clients {
+        let addresses: Vec<String> = client.addresses.iter().map(ToString::to_string).collect();
+        let forwards = client.forwards.iter().map(|forward| {
+            let (protocol, port, to) = (forward.protocol.as_str(), forward.port, forward.device_port);
+            if port == to { format!("{protocol}/{port}") } else { format!("{protocol}/{port}->{to}") }
+        });
+        table.row(vec![
+            client.name.clone(),
+            yes(client.connected),
+            addresses.join(" "),
+            client.last_seen.map_or_else(|| "never".to_owned(), |time| time.to_string()),
+            bytes(client.traffic.sent),
+            bytes(client.traffic.received),
+            forwards.collect::<Vec<_>>().join(" "),
+            client.public_key.chars().take(8).collect(),
+        ]);
+    }
+    table.render()
+}
+
+fn invitation_table(invitations: &[InvitationReport]) -> String {
+    let mut table = Table::new(&["INVITATION", "MADE", "ENDS", ""]);
+    for invitation in invitations {
+        table.row(vec![
+            invitation.name.clone(),
+            invitation.created.to_string(),
+            invitation.expires.to_string(),
+            if invitation.expired { "expired".to_owned() } else { "open".to_owned() },
+        ]);
+    }
+    table.render()
+}

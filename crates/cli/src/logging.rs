@@ -1,0 +1,17 @@
+//! Logs of a daemon in the foreground, on standard error.
+
+use std::io::{self, IsTerminal};
+
+use tracing_subscriber::EnvFilter;
+
+/// Turns logging on: `info` and above, or what ANABRANCH_LOG says (`debug`, `bond=trace`, ...).
+pub fn start() {
+    let filter = EnvFilter::try_from_env("ANABRANCH_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
+    let subscriber = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(io::stderr)
+        .with_ansi(io::stderr().is_terminal())
+        .with_target(false);
+    // Only fails if logging is on already, and then there is nothing to do.
+    let _ = subscriber.try_init();
+}

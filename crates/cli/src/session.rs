@@ -1,0 +1,54 @@
+//! What all commands start from: the state directory and the daemon on it.
+
+use std::path::PathBuf;
+
+use anabranch::control::{BlockingClient, ClientError};
+use anyhow::Context;
+use identity::{StateDirectory, StateError};
+
+/// Makes a device's state, for messages.
+const JOIN: &str = "anabranch join -";
+/// Makes a gateway's state, for messages.
+const INIT: &str = "anabranch gateway init";
+
+/// A state directory that may not exist yet.
+pub struct Session {
+    path: PathBuf,
+}
+
+impl Session {
+    pub fn new(state: Option<PathBuf>) -> anyhow::Result<Self> {
+        let path = state.map_or_else(StateDirectory::default_path, Ok)?;
+        let path = std::path::absolute(&path).with_context(|| format!("cannot use {}", path.display()))?;
+        Ok(Self { path })
+    }
+
+    pub fn path(&self) -> &std::path::Path {
+        &self.path
+    }
+
+    /// The directory, made if it is not there.
+    pub fn create(&self) -> Result<StateDirectory, StateError> {
+        StateDirectory::create(&self.path)
+    }
+
+    /// The directory of a device.
+    pub fn device(&self) -> Result<StateDirectory, StateError> {
+        StateDirectory::open(&self.path, JOIN)
+    }
+
+    /// The directory of a gateway.
+    pub fn gateway(&self) -> Result<StateDirectory, StateError> {
+        StateDirectory::open(&self.path, INIT)
+    }
+
+    /// The daemon on it.
+    pub fn client(&self) -> Result<BlockingClient, ClientError> {
+        Ok(BlockingClient::of_state(&self.path)?)
+    }
+}
+
+/// Whether nobody listens on the control socket.
+pub fn is_not_running<T>(answer: &Result<T, ClientError>) -> bool {
+    matches!(answer, Err(ClientError::NotRunning(_)))
+}

@@ -9,20 +9,20 @@
 //! 0x04 response      (8)
 //! 0x05 path status   path (1) | sequence v | status (1) | priority (1)
 //! 0x06 path abandon  path (1)
-//! 0x07 gave up       flow v | first sequence (4) | count v
+//! 0x07 gave up       flow (2) | first sequence (4) | count v
 //! 0x08 hold          sequence v | hold us v
 //! 0x09 rekey         step (1) | epoch (1) | length v | Noise message
 //! 0x0a close         reason (1)
-//! 0x0b repair        flow v | first sequence (4) | count (1) | length xor (2) | length (2) | payload xor
+//! 0x0b repair        flow (2) | first sequence, low half (2) | count (1) | length xor (2) | payload xor to the packet's end
 //! 0x0c message       length v | bytes for the owner of the session
 //! 0x10-0x1f          kept for streams
-//! 0x20-0x2f data     flow v | sequence (2 or 4) | [part (2)] | [length (2)] | bytes
+//! 0x20-0x2f data     flow (2) | sequence (2 or 4) | [part (2)] | [length (2)] | bytes
 //! ```
 //!
 //! `v` is a variable-length integer. A data frame's low bits: 1 ordered, 2 long sequence, 4 has a length (else it ends
 //! the packet), 8 is a part of a packet (part: bit 15 "more follow", low bits the offset).
 
-use crate::cursor::{Malformed, Reader, put_varint, varint_len};
+use crate::cursor::{Malformed, Reader, put_varint};
 use arrayvec::ArrayVec;
 use std::ops::RangeInclusive;
 use units::PathId;
@@ -160,8 +160,8 @@ pub struct Rekey<'a> {
 pub struct Repair<'a> {
     /// The flow.
     pub flow: u16,
-    /// First sequence number covered.
-    pub first: u32,
+    /// Low 16 bits of the first sequence number covered.
+    pub first: u16,
     /// How many are covered, 1 to [`MAX_REPAIR_COUNT`].
     pub count: u8,
     /// XOR of their lengths.
@@ -198,11 +198,8 @@ pub struct Part {
 
 impl Data<'_> {
     /// Bytes of the frame without the payload.
-    pub const fn overhead(flow: u16, long: bool, part: bool, has_length: bool) -> usize {
-        1 + varint_len(flow as u64)
-            + if long { 4 } else { 2 }
-            + if part { 2 } else { 0 }
-            + if has_length { 2 } else { 0 }
+    pub const fn overhead(long: bool, part: bool, has_length: bool) -> usize {
+        3 + if long { 4 } else { 2 } + if part { 2 } else { 0 } + if has_length { 2 } else { 0 }
     }
 
     /// Most that [`Data::overhead`] can be without a length.
@@ -216,7 +213,7 @@ impl Data<'_> {
         kind |= if has_length { DATA_LENGTH } else { 0 };
         kind |= if self.part.is_some() { DATA_PART } else { 0 };
         buffer.push(kind);
-        put_varint(buffer, u64::from(self.flow));
+        buffer.extend_from_slice(&self.flow.to_be_bytes());
         if self.long {
             buffer.extend_from_slice(&self.sequence.to_be_bytes());
         } else {
@@ -249,7 +246,7 @@ impl Frame<'_> {
             Self::PathAbandon(path) => buffer.extend_from_slice(&[PATH_ABANDON, path.0]),
             Self::GaveUp(gave_up) => {
                 buffer.push(GAVE_UP);
-                put_varint(buffer, u64::from(gave_up.flow));
+                buffer.extend_from_slice(&gave_up.flow.to_be_bytes());
                 buffer.extend_from_slice(&gave_up.first.to_be_bytes());
                 put_varint(buffer, u64::from(gave_up.count));
             }
@@ -275,16 +272,15 @@ impl Frame<'_> {
 
 impl Repair<'_> {
     /// Bytes of the frame without the payload, at most.
-    pub const MAX_OVERHEAD: usize = 12;
+    pub const MAX_OVERHEAD: usize = 8;
 
-    /// Appends the frame.
+    /// Appends the frame, which must be the last of its packet.
     pub fn put(&self, buffer: &mut Vec<u8>) {
         buffer.push(REPAIR);
-        put_varint(buffer, u64::from(self.flow));
+        buffer.extend_from_slice(&self.flow.to_be_bytes());
         buffer.extend_from_slice(&self.first.to_be_bytes());
         buffer.push(self.count);
         buffer.extend_from_slice(&self.length_xor.to_be_bytes());
-        buffer.extend_from_slice(&(self.payload_xor.len() as u16).to_be_bytes());
         buffer.extend_from_slice(self.payload_xor);
     }
 }
@@ -430,22 +426,22 @@ fn parse_data<'a>(kind: u8, reader: &mut Reader<'a>) -> Result<Data<'a>, Malform
 
 fn parse_repair<'a>(reader: &mut Reader<'a>) -> Result<Repair<'a>, Malformed> {
     let flow = flow_id(reader)?;
-    let first = reader.u32()?;
+    let first = reader.u16()?;
     let count = at_most(reader.u8()?, MAX_REPAIR_COUNT, "count")?;
     if count == 0 {
         return Err(Malformed::Field("count"));
     }
     let length_xor = reader.u16()?;
-    let length = usize::from(reader.u16()?);
-    Ok(Repair { flow, first, count, length_xor, payload_xor: reader.bytes(length)? })
+    let payload_xor = reader.bytes(reader.rest().len())?;
+    Ok(Repair { flow, first, count, length_xor, payload_xor })
 }
 
 fn flow_id(reader: &mut Reader<'_>) -> Result<u16, Malformed> {
-    let id = reader.varint()?;
-    if id >= u64::from(FLOW_ID_LIMIT) {
+    let id = reader.u16()?;
+    if id >= FLOW_ID_LIMIT {
         return Err(Malformed::Field("flow"));
     }
-    Ok(id as u16)
+    Ok(id)
 }
 
 fn at_most(value: u8, limit: u8, field: &'static str) -> Result<u8, Malformed> {
@@ -501,7 +497,6 @@ mod tests {
         assert!(bytes.len() <= Ack::max_len(3));
         let part = Some(Part { offset: 1_200, more: true });
         let data = Data { flow: 300, sequence: 70_000, long: true, ordered: true, part, payload: b"inner" };
-        let repair = Repair { flow: 1, first: 5, count: 8, length_xor: 3, payload_xor: b"xor" };
         let status = PathStatus { path: PathId(2), sequence: 5, status: 1, priority: 3 };
         for frame in [
             Frame::Ping,
@@ -514,7 +509,6 @@ mod tests {
             Frame::Hold { sequence: 1, micros: 250_000 },
             Frame::Rekey(Rekey { step: 1, epoch: 2, noise: &[9; 48] }),
             Frame::Close { reason: CLOSE_GOODBYE },
-            Frame::Repair(repair),
             Frame::Message(b"hello"),
             Frame::Data(data),
         ] {
@@ -528,9 +522,20 @@ mod tests {
         let mut bytes = Vec::new();
         Frame::Ping.put(&mut bytes);
         data.put(false, &mut bytes);
-        assert_eq!(bytes.len(), 1 + Data::overhead(1, false, false, false) + 3);
+        assert_eq!(bytes.len(), 1 + Data::overhead(false, false, false) + 3);
         let frames: Vec<_> = Frames::new(&bytes).collect();
         assert_eq!(frames, [Ok(Frame::Ping), Ok(Frame::Data(data))]);
+    }
+
+    #[test]
+    fn a_repair_ends_the_packet() {
+        let repair = Repair { flow: 300, first: 5, count: 8, length_xor: 3, payload_xor: b"xor" };
+        let mut bytes = Vec::new();
+        repair.put(&mut bytes);
+        assert_eq!(bytes.len(), Repair::MAX_OVERHEAD + 3);
+        assert_eq!(Frames::new(&bytes).collect::<Vec<_>>(), [Ok(Frame::Repair(repair))]);
+        bytes[5] = 0;
+        assert_eq!(Frames::new(&bytes).next(), Some(Err(Malformed::Field("count"))));
     }
 
     #[test]

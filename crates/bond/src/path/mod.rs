@@ -1,0 +1,521 @@
+//! One path of a bond: one network to one remote address, with its own packet numbers, acknowledgements, delay and rate model.
+//!
+//! ```text
+//!             challenge answered                 nothing acknowledged for a probe timeout
+//! Validating ---------------------> Usable ---------------------------------------------> Suspect
+//!                                     ^ <--------------- anything acknowledged ---------------|
+//!                                     |                                                        |
+//!                        network_up   +--- Down <------------- network_down --------------------+
+//! ```
+
+pub(crate) mod mtu;
+pub(crate) mod pacer;
+pub(crate) mod received;
+pub(crate) mod sent;
+
+use crate::address::Address;
+use crate::congestion::{AckSample, Algorithm, AnyController, Controller, LossSample, Sibling};
+use mtu::MtuSearch;
+use pacer::Pacer;
+use policy::{BaseRtt, PathStatus, RttEstimator};
+use received::Received;
+use sent::{Delivered, Losses, Sent};
+use std::time::Duration;
+use units::{BitRate, Bytes, PathId, Timestamp};
+use wire::frame::Ack;
+
+/// Added to the probe timeout: the longest that the peer may wait with an acknowledgement.
+const PEER_ACK_DELAY: Duration = Duration::from_millis(10);
+/// A suspect path is probed at least this often, so that one that returns is used within a second.
+const MAX_PROBE_INTERVAL: Duration = Duration::from_millis(500);
+/// Probe timeouts in a row after which everything in flight is given up (RFC 9002 section 7.6).
+const PERSISTENT_TIMEOUTS: u32 = 3;
+/// A challenge is repeated after this time, then less often.
+const CHALLENGE_INTERVAL: Duration = Duration::from_millis(250);
+/// Bytes that may go to an unvalidated address for each byte that came from it (RFC 9000 section 8).
+const AMPLIFICATION_LIMIT: u64 = 3;
+/// Weight of a new one-way delay sample.
+const DELAY_GAIN: f64 = 1.0 / 16.0;
+
+/// Whether a path can carry data.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PathState {
+    /// The peer has not yet shown that it is reached there.
+    Validating,
+    /// Works.
+    Usable,
+    /// Silent: its packets were moved to other paths, it is probed.
+    Suspect,
+    /// Its network is gone.
+    Down,
+}
+
+/// Proof that the peer receives at an address.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Challenge {
+    pub(crate) nonce: [u8; 8],
+    pub(crate) send_at: Timestamp,
+    pub(crate) tries: u32,
+}
+
+/// What happened to a path in one call.
+#[derive(Debug, Default)]
+pub(crate) struct Progress {
+    pub(crate) losses: Losses,
+    /// The path has answered after it was suspect.
+    pub(crate) recovered: bool,
+}
+
+/// Sums since the path began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PathCounters {
+    /// Datagrams and bytes sent.
+    pub sent_packets: u64,
+    /// Bytes sent.
+    pub sent_bytes: u64,
+    /// Datagrams received.
+    pub received_packets: u64,
+    /// Bytes received.
+    pub received_bytes: u64,
+    /// Packets found lost.
+    pub lost_packets: u64,
+    /// CE marks that the peer reported.
+    pub ce_marks: u64,
+    /// How often the path fell silent.
+    pub timeouts: u64,
+}
+
+pub(crate) struct Path {
+    pub(crate) id: PathId,
+    pub(crate) address: Address,
+    pub(crate) state: PathState,
+    pub(crate) own_status: PathStatus,
+    pub(crate) own_status_sequence: u64,
+    pub(crate) peer_status: PathStatus,
+    pub(crate) peer_status_sequence: Option<u64>,
+    pub(crate) priority: u8,
+    pub(crate) sent: Sent,
+    pub(crate) received: Received,
+    pub(crate) rtt: RttEstimator,
+    base_rtt: BaseRtt,
+    /// Relative one-way delay to the peer, microseconds plus the unknown difference of the clocks.
+    one_way_delay: Option<f64>,
+    pub(crate) controller: AnyController,
+    pacer: Pacer,
+    pub(crate) mtu: MtuSearch,
+    pub(crate) challenge: Option<Challenge>,
+    pub(crate) pending_response: Option<[u8; 8]>,
+    /// Bytes received from and sent to the address while it is not validated.
+    unvalidated: Option<(u64, u64)>,
+    /// Where to go back to if a new address is not confirmed.
+    pub(crate) previous_address: Option<Address>,
+    peer_reordering: Duration,
+    delivered: Delivered,
+    round_end: u64,
+    application_limited_until: Option<u64>,
+    last_ack_at: Timestamp,
+    eliciting_since: Timestamp,
+    pub(crate) last_sent_at: Timestamp,
+    pub(crate) last_received_at: Timestamp,
+    loss_at: Option<Timestamp>,
+    timeouts: u32,
+    probe_at: Option<Timestamp>,
+    pub(crate) ping_wanted: bool,
+    peer_ce: u64,
+    pub(crate) bottleneck: u32,
+    acked_since_loss: u64,
+    acked_between_losses: u64,
+    pub(crate) counters: PathCounters,
+    loss_rate: f64,
+}
+
+impl Path {
+    pub(crate) fn new(
+        now: Timestamp,
+        id: PathId,
+        address: Address,
+        algorithm: Algorithm,
+        mtu_limit: u16,
+    ) -> Self {
+        let properties = address.carrier.properties();
+        let mtu = MtuSearch::new(mtu_limit.min(properties.max_datagram), properties.reliable);
+        Self {
+            id,
+            address,
+            state: PathState::Validating,
+            own_status: PathStatus::Active,
+            own_status_sequence: 0,
+            peer_status: PathStatus::Active,
+            peer_status_sequence: None,
+            priority: 0,
+            sent: Sent::default(),
+            received: Received::default(),
+            rtt: RttEstimator::default(),
+            base_rtt: BaseRtt::default(),
+            one_way_delay: None,
+            controller: AnyController::new(algorithm, u64::from(mtu.current()), now),
+            pacer: Pacer::default(),
+            mtu,
+            challenge: None,
+            pending_response: None,
+            unvalidated: Some((0, 0)),
+            previous_address: None,
+            peer_reordering: Duration::from_millis(2),
+            delivered: Delivered::default(),
+            round_end: 0,
+            application_limited_until: None,
+            last_ack_at: now,
+            eliciting_since: now,
+            last_sent_at: now,
+            last_received_at: now,
+            loss_at: None,
+            timeouts: 0,
+            probe_at: None,
+            ping_wanted: false,
+            peer_ce: 0,
+            bottleneck: u32::from(id.0),
+            acked_since_loss: 0,
+            acked_between_losses: 0,
+            counters: PathCounters::default(),
+            loss_rate: 0.0,
+        }
+    }
+
+    /// How both ends together want the path to be used.
+    pub(crate) fn status(&self) -> PathStatus {
+        match (self.own_status, self.peer_status) {
+            (PathStatus::Off, _) | (_, PathStatus::Off) => PathStatus::Off,
+            (PathStatus::Backup, _) | (_, PathStatus::Backup) => PathStatus::Backup,
+            _ => PathStatus::Active,
+        }
+    }
+
+    /// The peer is known to receive at the address.
+    pub(crate) fn set_validated(&mut self) {
+        self.challenge = None;
+        self.unvalidated = None;
+        self.previous_address = None;
+        if self.state == PathState::Validating {
+            self.state = PathState::Usable;
+        }
+    }
+
+    pub(crate) fn is_validated(&self) -> bool {
+        self.unvalidated.is_none()
+    }
+
+    /// Begins to validate the address.
+    pub(crate) fn start_challenge(&mut self, now: Timestamp, nonce: [u8; 8]) {
+        self.unvalidated.get_or_insert((0, 0));
+        self.challenge = Some(Challenge { nonce, send_at: now, tries: 0 });
+    }
+
+    /// The nonce to send if a challenge is due.
+    pub(crate) fn take_challenge(&mut self, now: Timestamp) -> Option<[u8; 8]> {
+        let challenge = self.challenge.as_mut().filter(|challenge| challenge.send_at <= now)?;
+        challenge.send_at = now + CHALLENGE_INTERVAL * (1 << challenge.tries.min(3));
+        challenge.tries += 1;
+        Some(challenge.nonce)
+    }
+
+    /// The path has moved to another address or network: what was known of the way is void.
+    pub(crate) fn moved(&mut self, now: Timestamp, algorithm: Algorithm) {
+        self.rtt.reset();
+        self.base_rtt = BaseRtt::default();
+        self.one_way_delay = None;
+        self.controller = AnyController::new(algorithm, u64::from(self.mtu.current()), now);
+        self.pacer = Pacer::default();
+        self.timeouts = 0;
+        self.probe_at = None;
+    }
+
+    /// Bytes that the address may still be sent before it is validated.
+    pub(crate) fn amplification_budget(&self) -> u64 {
+        match self.unvalidated {
+            None => u64::MAX,
+            Some((received, sent)) => (received * AMPLIFICATION_LIMIT).saturating_sub(sent),
+        }
+    }
+
+    /// Initiators send first, so their budget does not depend on what came back.
+    pub(crate) fn grant_budget(&mut self, bytes: u64) {
+        if let Some((received, _)) = &mut self.unvalidated {
+            *received += bytes;
+        }
+    }
+
+    pub(crate) fn on_datagram_received(&mut self, now: Timestamp, size: usize) {
+        self.last_received_at = now;
+        self.counters.received_packets += 1;
+        self.counters.received_bytes += size as u64;
+        self.grant_budget(size as u64);
+    }
+
+    /// Notes a sent datagram; `eliciting` ones count as in flight.
+    pub(crate) fn on_datagram_sent(&mut self, now: Timestamp, size: usize, eliciting: bool, paced: bool) {
+        self.counters.sent_packets += 1;
+        self.counters.sent_bytes += size as u64;
+        if let Some((_, sent)) = &mut self.unvalidated {
+            *sent += size as u64;
+        }
+        if !eliciting {
+            return;
+        }
+        self.last_sent_at = now;
+        if self.sent.in_flight() <= size as u64 {
+            self.eliciting_since = now;
+        }
+        if paced {
+            self.pacer.on_sent(now, self.controller.pacing_rate(), size as u64);
+        }
+        self.controller.on_sent(now, size as u64, self.sent.in_flight());
+    }
+
+    /// There was room but nothing to send: until what is in flight now is acknowledged, rate samples are lower bounds.
+    pub(crate) fn note_application_limited(&mut self) {
+        self.application_limited_until = Some(self.sent.next_number());
+    }
+
+    /// Whether a packet sent now gives only a lower bound of the rate.
+    pub(crate) fn application_limited(&self) -> bool {
+        let acked = self.sent.largest_acked();
+        self.application_limited_until.is_some_and(|until| acked.is_none_or(|acked| acked < until))
+    }
+
+    pub(crate) fn delivered(&self) -> Delivered {
+        self.delivered
+    }
+
+    /// Takes in an acknowledgement that came on this path.
+    pub(crate) fn on_ack(&mut self, now: Timestamp, ack: &Ack, siblings: &[Sibling]) -> Progress {
+        let prior_in_flight = self.sent.in_flight();
+        let outcome = self.sent.on_ack(ack);
+        let mut progress = Progress::default();
+        if outcome.acked_bytes == 0 {
+            return progress;
+        }
+        self.last_ack_at = now;
+        self.timeouts = 0;
+        self.probe_at = None;
+        if self.state == PathState::Suspect {
+            self.state = PathState::Usable;
+            progress.recovered = true;
+        }
+        self.peer_reordering = Duration::from_micros(ack.reordering_micros.min(500_000));
+        let newly_marked = ack.ce_count.saturating_sub(self.peer_ce).min(outcome.acked_bytes);
+        self.peer_ce = self.peer_ce.max(ack.ce_count);
+        self.counters.ce_marks += newly_marked;
+        if let Some(size) = outcome.acked_probe {
+            self.mtu.on_probe_acked(size);
+        }
+        self.mtu.on_acked(outcome.acked_bytes);
+        let (delivery_rate, application_limited) = self.take_samples(now, ack, outcome.largest);
+        let largest_acked = self.sent.largest_acked().unwrap_or(0);
+        let round_ended = largest_acked >= self.round_end;
+        if round_ended {
+            self.round_end = self.sent.next_number();
+        }
+        self.acked_since_loss += outcome.acked_bytes;
+        self.loss_rate *= 1.0 - (outcome.acked_bytes as f64 / 1e6).min(0.5);
+        let sample = AckSample {
+            now,
+            acked_bytes: outcome.acked_bytes,
+            prior_in_flight,
+            latest_rtt: self.rtt.latest(),
+            smoothed_rtt: self.rtt.smoothed(),
+            base_rtt: self.base_rtt.get().unwrap_or(self.rtt.smoothed()),
+            delivery_rate,
+            application_limited,
+            round_ended,
+            ce_marks: newly_marked,
+        };
+        self.controller.on_ack(&sample, self.id, siblings);
+        self.find_losses(now, &mut progress.losses, siblings);
+        progress
+    }
+
+    /// Round-trip time, one-way delay and delivery rate of the largest acknowledged packet, if it is news.
+    fn take_samples(
+        &mut self,
+        now: Timestamp,
+        ack: &Ack,
+        largest: Option<(Timestamp, Delivered, bool)>,
+    ) -> (Option<BitRate>, bool) {
+        let Some((sent_at, base, application_limited)) = largest else { return (None, false) };
+        let elapsed = now.since(sent_at);
+        let delay = Duration::from_micros(ack.delay_micros).min(elapsed / 2);
+        self.rtt.on_sample(elapsed - delay);
+        self.base_rtt.on_sample(now, self.rtt.smoothed());
+        let delay = f64::from(ack.receive_time.wrapping_sub(sent_at.as_micros() as u32) as i32);
+        self.one_way_delay = Some(match self.one_way_delay {
+            Some(smoothed) => smoothed + (delay - smoothed) * DELAY_GAIN,
+            None => delay,
+        });
+        let latest =
+            Delivered { receive_time: ack.receive_time, received_bytes: ack.received_bytes, known: true };
+        if !self.delivered.known || latest.receive_time.wrapping_sub(self.delivered.receive_time) as i32 >= 0
+        {
+            self.delivered = latest;
+        }
+        if !base.known {
+            return (None, application_limited);
+        }
+        let micros = latest.receive_time.wrapping_sub(base.receive_time);
+        let bytes = latest.received_bytes.wrapping_sub(base.received_bytes);
+        if micros == 0 || micros > i32::MAX as u32 {
+            return (None, application_limited);
+        }
+        let rate =
+            BitRate::from_bytes_over(Bytes(u64::from(bytes)), Duration::from_micros(u64::from(micros)));
+        (Some(rate), application_limited)
+    }
+
+    fn find_losses(&mut self, now: Timestamp, losses: &mut Losses, siblings: &[Sibling]) {
+        // RFC 8985: a packet is lost if one sent later has arrived and more than the reordering window has passed.
+        let threshold = self.rtt.latest().max(self.rtt.smoothed()) + self.peer_reordering;
+        self.loss_at = self.sent.detect_losses(now, threshold, losses);
+        self.digest_losses(now, losses, false, siblings);
+    }
+
+    fn digest_losses(&mut self, now: Timestamp, losses: &mut Losses, persistent: bool, siblings: &[Sibling]) {
+        if let Some(size) = losses.lost_probe {
+            self.mtu.on_probe_lost(size, false);
+        }
+        if losses.packets == 0 {
+            return;
+        }
+        self.counters.lost_packets += losses.packets;
+        self.loss_rate += losses.bytes as f64 / 1e6 * (1.0 - self.loss_rate);
+        self.mtu.on_loss(losses.largest_size);
+        self.acked_between_losses = std::mem::take(&mut self.acked_since_loss);
+        let sample =
+            LossSample { now, lost_bytes: losses.bytes, latest_sent: losses.latest_sent, persistent };
+        self.controller.on_loss(&sample, self.id, siblings);
+    }
+
+    /// Deals with timers that have run out.
+    pub(crate) fn on_timeout(&mut self, now: Timestamp, siblings: &[Sibling]) -> Progress {
+        let mut progress = Progress::default();
+        if self.loss_at.is_some_and(|at| at <= now) {
+            self.find_losses(now, &mut progress.losses, siblings);
+        }
+        if self.silent_at().is_some_and(|at| at <= now) {
+            self.on_silence(now, &mut progress, siblings);
+        }
+        if self.probe_at.is_some_and(|at| at <= now) {
+            self.probe_at = None;
+            self.ping_wanted = true;
+        }
+        progress
+    }
+
+    fn on_silence(&mut self, now: Timestamp, progress: &mut Progress, siblings: &[Sibling]) {
+        self.timeouts += 1;
+        self.counters.timeouts += 1;
+        self.state = PathState::Suspect;
+        self.ping_wanted = true;
+        self.sent.take_items(&mut progress.losses.items);
+        if self.timeouts >= PERSISTENT_TIMEOUTS {
+            self.sent.give_up_all(&mut progress.losses);
+            self.digest_losses(now, &mut progress.losses, true, siblings);
+            self.loss_at = None;
+            self.probe_at = Some(now + self.probe_interval());
+        }
+    }
+
+    /// When the path becomes suspect, or is probed again, if nothing is acknowledged until then.
+    fn silent_at(&self) -> Option<Timestamp> {
+        if self.sent.in_flight() == 0 || self.state == PathState::Down {
+            return None;
+        }
+        let since = self.last_ack_at.max(self.eliciting_since);
+        let since = if self.timeouts > 0 { self.last_sent_at.max(since) } else { since };
+        Some(since + self.probe_timeout() * (1 << self.timeouts.min(4)).min(8))
+    }
+
+    /// RFC 9002 section 6.2.1, with the path's own reordering.
+    pub(crate) fn probe_timeout(&self) -> Duration {
+        self.rtt.pto() + PEER_ACK_DELAY + self.peer_reordering
+    }
+
+    fn probe_interval(&self) -> Duration {
+        (self.probe_timeout() * (1 << self.timeouts.min(4))).min(MAX_PROBE_INTERVAL)
+    }
+
+    /// The network is gone: everything in flight is lost.
+    pub(crate) fn go_down(&mut self) -> Losses {
+        let mut losses = Losses::default();
+        self.sent.give_up_all(&mut losses);
+        self.state = PathState::Down;
+        self.loss_at = None;
+        self.probe_at = None;
+        losses
+    }
+
+    /// The next time at which [`Path::on_timeout`], a challenge or an acknowledgement is due.
+    pub(crate) fn next_timeout(&self) -> Option<Timestamp> {
+        if self.state == PathState::Down {
+            return None;
+        }
+        let challenge = self.challenge.as_ref().map(|challenge| challenge.send_at);
+        let challenge = challenge.filter(|_| self.amplification_budget() > 0);
+        [self.loss_at, self.silent_at(), self.probe_at, self.received.ack_due(), challenge]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
+    /// When the next paced packet may leave, as far as pace and window know; `None` if the window is full.
+    pub(crate) fn ready_at(&self) -> Option<Timestamp> {
+        let size = u64::from(self.mtu.current());
+        if self.sent.in_flight() + size > self.controller.window().max(size) {
+            return None;
+        }
+        Some(self.pacer.ready_at(self.controller.pacing_rate(), size))
+    }
+
+    /// How long until the window opens, if it is full: the time its overhang takes at the path's rate.
+    pub(crate) fn window_wait(&self, now: Timestamp) -> Duration {
+        let over =
+            (self.sent.in_flight() + u64::from(self.mtu.current())).saturating_sub(self.controller.window());
+        let silence = now.since(self.last_ack_at.max(self.eliciting_since));
+        self.rate().time_for(Bytes(over)) + silence.saturating_sub(self.rtt.smoothed())
+    }
+
+    /// The rate to plan with: the controller's estimate, or window over round-trip time.
+    pub(crate) fn rate(&self) -> BitRate {
+        self.controller
+            .rate_estimate()
+            .unwrap_or_else(|| BitRate::from_bytes_over(Bytes(self.controller.window()), self.rtt.smoothed()))
+    }
+
+    /// One-way delay in microseconds with the clocks' unknown difference, which cancels between paths of a bond.
+    pub(crate) fn one_way_delay(&self) -> Option<f64> {
+        self.one_way_delay
+    }
+
+    /// Least smoothed round-trip time of the last seconds.
+    pub(crate) fn base_rtt(&self) -> Duration {
+        self.base_rtt.get().unwrap_or(self.rtt.smoothed())
+    }
+
+    pub(crate) fn peer_reordering(&self) -> Duration {
+        self.peer_reordering
+    }
+
+    /// Recent share of lost bytes, 0 to 1.
+    pub(crate) fn loss_rate(&self) -> f64 {
+        self.loss_rate
+    }
+
+    pub(crate) fn sibling(&self) -> Sibling {
+        Sibling {
+            path: self.id,
+            window: self.controller.window(),
+            smoothed_rtt: self.rtt.smoothed(),
+            acked_since_loss: self.acked_since_loss,
+            acked_between_losses: self.acked_between_losses,
+            bottleneck: self.bottleneck,
+        }
+    }
+}

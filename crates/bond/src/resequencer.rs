@@ -1,0 +1,361 @@
+//! Puts a flow's packets back in order, removes duplicates, and knows when to stop waiting.
+//!
+//! A gap is closed by the packet itself, by the sender's word that it gave up, or when the hold time that the sender
+//! announced (time for its repeats, given the paths' delays) has passed since the first packet behind the gap came.
+
+use crate::fec::Decoder;
+use std::collections::VecDeque;
+use std::time::Duration;
+use units::Timestamp;
+use wire::frame::{Data, GaveUp, Part};
+
+/// Packets of the past whose duplicates are recognised.
+const PAST: u32 = 2048;
+/// Packets that one flow may hold back.
+const MAX_HELD: u32 = 32_768;
+/// Parts that one inner packet may come in.
+const MAX_PARTS: usize = 16;
+/// Longest inner packet.
+const MAX_PACKET_LEN: usize = 65_535;
+
+/// One flow's receiving side.
+#[derive(Debug, Default)]
+pub(crate) struct Resequencer {
+    started: bool,
+    /// Whether the packets that came last wanted to be in order.
+    ordered: bool,
+    /// Next sequence number to deliver in order.
+    next: u32,
+    /// `slots[i]` is sequence number `next + i`.
+    slots: VecDeque<Slot>,
+    held: u32,
+    /// Bit `s % PAST`: sequence number `s` below `next` has been delivered.
+    past: Option<Box<[u64; PAST as usize / 64]>>,
+    decoder: Option<Box<Decoder>>,
+    pub(crate) last_used: Timestamp,
+}
+
+#[derive(Debug, Default)]
+enum Slot {
+    #[default]
+    Missing,
+    /// Delivered out of order already, or never to come.
+    Passed,
+    Held {
+        packet: Vec<u8>,
+        since: Timestamp,
+    },
+    Parts(Vec<(Part, Vec<u8>)>),
+}
+
+/// What became of what arrived.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Tally {
+    pub(crate) duplicates: u64,
+    pub(crate) repaired: u64,
+    pub(crate) skipped: u64,
+    pub(crate) late: u64,
+}
+
+impl Resequencer {
+    /// Takes in a data frame; packets that can be delivered now are handed to `deliver` in order.
+    pub(crate) fn on_data(
+        &mut self,
+        now: Timestamp,
+        data: &Data<'_>,
+        tally: &mut Tally,
+        deliver: &mut impl FnMut(Vec<u8>),
+    ) {
+        self.last_used = now;
+        let sequence = self.expand(data.sequence, data.long);
+        self.ordered = data.ordered;
+        let Some(part) = data.part else {
+            if self.is_new(sequence) {
+                if let Some(decoder) = &mut self.decoder {
+                    decoder.add(sequence, data.payload);
+                }
+                self.insert(now, sequence, data.ordered, data.payload.to_vec(), tally, deliver);
+            } else {
+                tally.duplicates += 1;
+            }
+            return;
+        };
+        if let Some(packet) = self.add_part(sequence, data, part, tally) {
+            self.insert(now, sequence, data.ordered, packet, tally, deliver);
+        }
+    }
+
+    /// Takes in a repair.
+    pub(crate) fn on_repair(
+        &mut self,
+        now: Timestamp,
+        repair: &wire::frame::Repair<'_>,
+        tally: &mut Tally,
+        deliver: &mut impl FnMut(Vec<u8>),
+    ) {
+        let first = self.expand(u32::from(repair.first), false);
+        // Packets are kept from the first repair on: flows without protection keep none.
+        let decoder = self.decoder.get_or_insert_default();
+        let restored = decoder.repair(first, repair.count, repair.length_xor, repair.payload_xor);
+        let Some((sequence, packet)) = restored.filter(|(sequence, _)| self.is_new(*sequence)) else {
+            return;
+        };
+        tally.repaired += 1;
+        if let Some(decoder) = &mut self.decoder {
+            decoder.add(sequence, &packet);
+        }
+        self.insert(now, sequence, self.ordered, packet, tally, deliver);
+    }
+
+    /// The sender will not send these (again).
+    pub(crate) fn on_gave_up(
+        &mut self,
+        now: Timestamp,
+        gave_up: GaveUp,
+        tally: &mut Tally,
+        deliver: &mut impl FnMut(Vec<u8>),
+    ) {
+        if !self.started {
+            return;
+        }
+        for offset in 0..gave_up.count {
+            let ahead = gave_up.first.wrapping_add(offset).wrapping_sub(self.next);
+            if ahead >= MAX_HELD {
+                continue;
+            }
+            self.grow(ahead);
+            if let Some(slot) = self.slots.get_mut(ahead as usize) {
+                if matches!(slot, Slot::Missing | Slot::Parts(_)) {
+                    *slot = Slot::Passed;
+                    tally.skipped += 1;
+                }
+            }
+        }
+        self.release(now, Duration::MAX, tally, deliver);
+    }
+
+    /// When the gap at the front will have been held long enough.
+    pub(crate) fn release_at(&self, hold: Duration) -> Option<Timestamp> {
+        if self.held == 0 {
+            return None;
+        }
+        self.first_held_since().map(|since| since + hold)
+    }
+
+    /// Delivers what is in order, and what was held for longer than `hold`.
+    pub(crate) fn release(
+        &mut self,
+        now: Timestamp,
+        hold: Duration,
+        tally: &mut Tally,
+        deliver: &mut impl FnMut(Vec<u8>),
+    ) {
+        loop {
+            self.deliver_front(deliver);
+            if self.held == 0 || self.first_held_since().is_none_or(|since| now.since(since) < hold) {
+                return;
+            }
+            // The gap has had its time: step over it.
+            while matches!(self.slots.front(), Some(Slot::Missing | Slot::Passed | Slot::Parts(_))) {
+                let passed = matches!(self.slots.front(), Some(Slot::Passed));
+                tally.skipped += u64::from(!passed);
+                self.step(passed);
+            }
+        }
+    }
+
+    /// Packets held back.
+    pub(crate) fn held(&self) -> u32 {
+        self.held
+    }
+
+    fn first_held_since(&self) -> Option<Timestamp> {
+        self.slots.iter().find_map(|slot| match slot {
+            Slot::Held { since, .. } => Some(*since),
+            _ => None,
+        })
+    }
+
+    fn expand(&self, sequence: u32, long: bool) -> u32 {
+        if long || !self.started {
+            return sequence;
+        }
+        let reference = self.next.wrapping_add(self.slots.len() as u32);
+        reference.wrapping_add(i32::from((sequence as u16).wrapping_sub(reference as u16) as i16) as u32)
+    }
+
+    fn is_new(&self, sequence: u32) -> bool {
+        if !self.started {
+            return true;
+        }
+        let ahead = sequence.wrapping_sub(self.next);
+        if ahead < u32::MAX / 2 {
+            let slot = self.slots.get(ahead as usize);
+            return !matches!(slot, Some(Slot::Held { .. } | Slot::Passed));
+        }
+        let behind = self.next.wrapping_sub(sequence);
+        let Some(past) = &self.past else { return behind <= PAST };
+        let bit = sequence % PAST;
+        behind <= PAST && past.get((bit / 64) as usize).is_some_and(|word| word >> (bit % 64) & 1 == 0)
+    }
+
+    fn insert(
+        &mut self,
+        now: Timestamp,
+        sequence: u32,
+        ordered: bool,
+        packet: Vec<u8>,
+        tally: &mut Tally,
+        deliver: &mut impl FnMut(Vec<u8>),
+    ) {
+        if !self.started {
+            self.started = true;
+            self.next = sequence;
+        }
+        let ahead = sequence.wrapping_sub(self.next);
+        if ahead >= u32::MAX / 2 {
+            // Late: its gap was given up. Better out of order than never.
+            tally.late += 1;
+            self.mark_past(sequence);
+            deliver(packet);
+            return;
+        }
+        if ahead == 0 && self.slots.len() <= 1 {
+            self.slots.pop_front();
+            self.next = self.next.wrapping_add(1);
+            self.mark_past(sequence);
+            deliver(packet);
+            return;
+        }
+        if ahead >= MAX_HELD {
+            // The sender is far ahead of anything that can still come: start anew from here.
+            self.release(now, Duration::ZERO, tally, deliver);
+            self.slots.clear();
+            self.next = sequence.wrapping_add(1);
+            self.mark_past(sequence);
+            deliver(packet);
+            return;
+        }
+        self.grow(ahead);
+        let Some(slot) = self.slots.get_mut(ahead as usize) else { return };
+        if ordered {
+            *slot = Slot::Held { packet, since: now };
+            self.held += 1;
+        } else {
+            *slot = Slot::Passed;
+            deliver(packet);
+        }
+        self.deliver_front(deliver);
+        if self.held == 0 && self.slots.len() > PAST as usize / 2 {
+            // Nobody waits for these: an unordered flow must not collect gaps.
+            while self.slots.len() > PAST as usize / 4 {
+                let passed = matches!(self.slots.front(), Some(Slot::Passed));
+                self.step(passed);
+            }
+        }
+    }
+
+    fn deliver_front(&mut self, deliver: &mut impl FnMut(Vec<u8>)) {
+        loop {
+            match self.slots.front_mut() {
+                Some(Slot::Held { packet, .. }) => {
+                    let packet = std::mem::take(packet);
+                    self.held -= 1;
+                    self.step(true);
+                    deliver(packet);
+                }
+                Some(Slot::Passed) => self.step(true),
+                _ => return,
+            }
+        }
+    }
+
+    /// Moves on by one sequence number.
+    fn step(&mut self, delivered: bool) {
+        self.slots.pop_front();
+        let sequence = self.next;
+        self.next = self.next.wrapping_add(1);
+        if delivered {
+            self.mark_past(sequence);
+        } else {
+            self.clear_past(sequence);
+        }
+    }
+
+    fn mark_past(&mut self, sequence: u32) {
+        let past = self.past.get_or_insert_with(|| Box::new([0; PAST as usize / 64]));
+        let bit = sequence % PAST;
+        if let Some(word) = past.get_mut((bit / 64) as usize) {
+            *word |= 1 << (bit % 64);
+        }
+    }
+
+    fn clear_past(&mut self, sequence: u32) {
+        let Some(past) = &mut self.past else { return };
+        let bit = sequence % PAST;
+        if let Some(word) = past.get_mut((bit / 64) as usize) {
+            *word &= !(1 << (bit % 64));
+        }
+    }
+
+    fn grow(&mut self, ahead: u32) {
+        while self.slots.len() <= ahead as usize {
+            self.slots.push_back(Slot::Missing);
+        }
+    }
+
+    /// Adds a part; returns the packet once it is whole.
+    fn add_part(&mut self, sequence: u32, data: &Data<'_>, part: Part, tally: &mut Tally) -> Option<Vec<u8>> {
+        if !self.is_new(sequence) {
+            tally.duplicates += 1;
+            return None;
+        }
+        if !self.started {
+            self.started = true;
+            self.next = sequence;
+        }
+        let ahead = sequence.wrapping_sub(self.next);
+        if ahead >= MAX_HELD {
+            // Parts of a packet that was given up, or far ahead: not worth keeping.
+            return None;
+        }
+        self.grow(ahead);
+        let slot = self.slots.get_mut(ahead as usize)?;
+        if matches!(slot, Slot::Missing) {
+            *slot = Slot::Parts(Vec::new());
+        }
+        let Slot::Parts(parts) = slot else { return None };
+        if parts.len() >= MAX_PARTS || parts.iter().any(|(known, _)| known.offset == part.offset) {
+            tally.duplicates += 1;
+            return None;
+        }
+        parts.push((part, data.payload.to_vec()));
+        let packet = assemble(parts)?;
+        *slot = Slot::Missing;
+        Some(packet)
+    }
+}
+
+/// The packet, if the parts are complete and follow each other exactly.
+fn assemble(parts: &mut [(Part, Vec<u8>)]) -> Option<Vec<u8>> {
+    parts.sort_by_key(|(part, _)| part.offset);
+    let mut end = 0usize;
+    for (index, (part, bytes)) in parts.iter().enumerate() {
+        if usize::from(part.offset) != end || part.more == (index + 1 == parts.len()) {
+            return None;
+        }
+        end += bytes.len();
+    }
+    if end > MAX_PACKET_LEN {
+        return None;
+    }
+    let mut packet = Vec::with_capacity(end);
+    for (_, bytes) in parts {
+        packet.append(bytes);
+    }
+    Some(packet)
+}
+
+#[cfg(test)]
+#[path = "resequencer_tests.rs"]
+mod tests;

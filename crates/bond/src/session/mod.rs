@@ -1,0 +1,751 @@
+//! One established session: keys, paths, flows. `receive` takes in packets, `transmit` makes them, this file holds what both share.
+
+mod receive;
+pub(crate) mod transmit;
+
+use crate::address::Address;
+use crate::congestion::{Algorithm, Controller, Sibling};
+use crate::flows::{Flows, QueueLimits, Queueing};
+use crate::handshake::Handshake;
+use crate::keys::{PrivateKey, PublicKey, RawKeys, SessionKeys};
+use crate::path::{Path, PathCounters, PathState, Progress};
+use crate::resequencer::{Resequencer, Tally};
+use crate::scheduler::Scheduler;
+use crate::unit::{Control, DataUnit, Item, Payload};
+use policy::{FlowClass, PathStatus, Treatment};
+use rand::RngCore;
+use rand_chacha::ChaCha20Rng;
+use rustc_hash::FxHashMap;
+use std::collections::VecDeque;
+use std::time::Duration;
+use units::{BitRate, Bytes, NetworkId, PathId, Timestamp};
+use wire::frame::{GaveUp, PathStatus as PathStatusFrame};
+use wire::inner::Headers;
+
+/// Paths of a session at one time.
+pub const MAX_PATHS: usize = 16;
+/// Flows whose packets are put in order at one time.
+const MAX_RECEIVERS: usize = 4_096;
+/// A receiving flow that was idle this long is forgotten.
+const RECEIVER_IDLE: Duration = Duration::from_secs(120);
+/// Copies of a lost packet that are sent at most.
+const MAX_REPEATS: u8 = 3;
+/// Packets wait this long for a path that works.
+const QUEUE_PATIENCE: Duration = Duration::from_secs(10);
+/// A packet that is older is not sent again.
+const REPEAT_PATIENCE: Duration = Duration::from_secs(4);
+/// Hold time until the peer has said how long to wait.
+const INITIAL_HOLD: Duration = Duration::from_millis(400);
+/// Bounds of the hold time.
+const MIN_HOLD: Duration = Duration::from_millis(30);
+const MAX_HOLD: Duration = Duration::from_secs(3);
+/// How many repeats the receiver should wait for.
+const HOLD_REPEATS: u32 = 3;
+/// A working path that nothing is sent on is measured this often while the session is busy.
+const REFRESH_INTERVAL: Duration = Duration::from_millis(500);
+/// The session counts as busy this long after data.
+const BUSY_TIME: Duration = Duration::from_secs(1);
+/// Housekeeping interval while busy.
+const TICK: Duration = Duration::from_millis(100);
+/// Control frames that may wait.
+const MAX_CONTROL: usize = 1_024;
+
+/// Which end began the handshake.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Role {
+    Initiator,
+    Responder,
+}
+
+/// Settings of a session.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct SessionConfig {
+    /// How packets are spread over paths.
+    pub scheduler: Scheduler,
+    /// Congestion control of each path.
+    pub congestion: Algorithm,
+    /// Treatment of flows that nothing else was said about.
+    pub treatment: Treatment,
+    /// A path on which nothing arrived for this time is asked for a sign of life, which also keeps its NAT binding. The initiator does.
+    pub keep_alive: Duration,
+}
+
+impl Default for SessionConfig {
+    fn default() -> Self {
+        Self {
+            scheduler: Scheduler::default(),
+            congestion: Algorithm::default(),
+            treatment: Treatment::default(),
+            keep_alive: Duration::from_secs(20),
+        }
+    }
+}
+
+/// What the owner of a session should know.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum SessionEvent {
+    /// A path began to work, for the first time or again.
+    PathUp(NetworkId),
+    /// A path fell silent.
+    PathSilent(NetworkId),
+    /// The peer reached us from another address on this network.
+    PathMoved(NetworkId),
+    /// The peer gave up a path.
+    PathAbandoned(NetworkId),
+    /// No path works.
+    Stalled,
+    /// A path works again after [`SessionEvent::Stalled`].
+    Resumed,
+    /// The queue has waited for a working path for too long and was dropped.
+    QueueExpired,
+    /// New keys are in use.
+    Rekeyed,
+    /// Bytes from the peer's owner.
+    Message(Vec<u8>),
+    /// The peer ended the session; one of `wire::frame::CLOSE_*`.
+    ClosedByPeer(u8),
+}
+
+/// Figures of one path.
+#[derive(Clone, Debug)]
+pub struct PathReport {
+    /// The local network.
+    pub network: NetworkId,
+    /// Number on the wire.
+    pub path: PathId,
+    /// Where it leads.
+    pub address: Address,
+    /// Whether it works.
+    pub state: PathState,
+    /// How both ends want it used.
+    pub status: PathStatus,
+    /// Smoothed round-trip time.
+    pub smoothed_rtt: Duration,
+    /// Least smoothed round-trip time of the last seconds.
+    pub base_rtt: Duration,
+    /// Round-trip variation.
+    pub rtt_variation: Duration,
+    /// Expected rate towards the peer.
+    pub rate: BitRate,
+    /// Congestion window, bytes.
+    pub window: Bytes,
+    /// Bytes in flight.
+    pub in_flight: Bytes,
+    /// Largest datagram, bytes of UDP payload.
+    pub mtu: u16,
+    /// Recent share of lost bytes, 0 to 1.
+    pub loss_rate: f64,
+    /// How much later than the fastest path's packets arrive on this one, as measured one way.
+    pub extra_delay: Duration,
+    /// Sums since the path began.
+    pub counters: PathCounters,
+}
+
+/// Figures of a session.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SessionCounters {
+    /// Inner packets taken from any0.
+    pub packets_in: u64,
+    /// Bytes of them.
+    pub bytes_in: u64,
+    /// Inner packets given to any0.
+    pub packets_out: u64,
+    /// Bytes of them.
+    pub bytes_out: u64,
+    /// Inner packets dropped because a queue was full.
+    pub queue_drops: u64,
+    /// Packets sent again.
+    pub repeats: u64,
+    /// Copies that arrived twice and were removed.
+    pub duplicates: u64,
+    /// Packets restored by FEC.
+    pub repaired: u64,
+    /// Packets that the resequencer stopped waiting for.
+    pub skipped: u64,
+    /// Packets that arrived after that.
+    pub late: u64,
+    /// Datagrams that were not authentic, replayed, or made no sense.
+    pub rejected: u64,
+}
+
+/// An established session.
+pub(crate) struct Session {
+    pub(crate) role: Role,
+    pub(crate) peer: PublicKey,
+    pub(crate) peer_index: u32,
+    config: SessionConfig,
+    keys: SessionKeys,
+    rekey: Option<(u8, Handshake)>,
+    rekey_tried_at: Timestamp,
+    random: ChaCha20Rng,
+    paths: Vec<Path>,
+    used_path_ids: [u64; 4],
+    flows: Flows,
+    receivers: FxHashMap<u16, Resequencer>,
+    /// Flows that hold packets back.
+    holding: Vec<u16>,
+    repeats: VecDeque<(DataUnit, Option<PathId>)>,
+    control: VecDeque<Control>,
+    delivered: VecDeque<Vec<u8>>,
+    events: VecDeque<SessionEvent>,
+    hold: Duration,
+    hold_sequence: u64,
+    announced_hold: Duration,
+    announced_hold_sequence: u64,
+    last_data_at: Option<Timestamp>,
+    tick_at: Timestamp,
+    stalled_since: Option<Timestamp>,
+    tally: Tally,
+    counters: SessionCounters,
+    /// The peer has shown that it has the keys.
+    pub(crate) confirmed: bool,
+    closing: Option<u8>,
+}
+
+impl Session {
+    pub(crate) fn new(
+        now: Timestamp,
+        role: Role,
+        peer: PublicKey,
+        peer_index: u32,
+        raw: &RawKeys,
+        config: SessionConfig,
+        random: ChaCha20Rng,
+    ) -> Option<Self> {
+        let mut random = random;
+        let seed = random.next_u64();
+        Some(Self {
+            role,
+            peer,
+            peer_index,
+            config,
+            keys: SessionKeys::new(now, raw)?,
+            rekey: None,
+            rekey_tried_at: now,
+            random,
+            paths: Vec::new(),
+            used_path_ids: [0; 4],
+            flows: Flows::new(seed, config.treatment),
+            receivers: FxHashMap::default(),
+            holding: Vec::new(),
+            repeats: VecDeque::new(),
+            control: VecDeque::new(),
+            delivered: VecDeque::new(),
+            events: VecDeque::new(),
+            hold: INITIAL_HOLD,
+            hold_sequence: 0,
+            announced_hold: INITIAL_HOLD,
+            announced_hold_sequence: 0,
+            last_data_at: None,
+            tick_at: now,
+            stalled_since: None,
+            tally: Tally::default(),
+            counters: SessionCounters::default(),
+            confirmed: role == Role::Initiator,
+            closing: None,
+        })
+    }
+
+    // ---- paths ----
+
+    /// Adds a path under the next free number. `None` if there are too many or the numbers are used up.
+    pub(crate) fn add_path(&mut self, now: Timestamp, address: Address, mtu_limit: u16) -> Option<PathId> {
+        let id = (0..=u8::MAX).map(PathId).find(|id| !self.path_id_used(*id))?;
+        self.open_path(now, id, address, mtu_limit)?;
+        if self.role == Role::Initiator {
+            if let Some(path) = self.paths.last_mut() {
+                path.grant_budget(u64::MAX / 8);
+            }
+        }
+        Some(id)
+    }
+
+    fn open_path(&mut self, now: Timestamp, id: PathId, address: Address, mtu_limit: u16) -> Option<usize> {
+        if self.paths.len() >= MAX_PATHS || self.path_id_used(id) {
+            return None;
+        }
+        if let Some(word) = self.used_path_ids.get_mut(usize::from(id.0 / 64)) {
+            *word |= 1 << (id.0 % 64);
+        }
+        let mut path = Path::new(now, id, address, self.config.congestion, mtu_limit);
+        path.start_challenge(now, self.random.next_u64().to_be_bytes());
+        self.paths.push(path);
+        Some(self.paths.len() - 1)
+    }
+
+    fn path_id_used(&self, id: PathId) -> bool {
+        self.used_path_ids.get(usize::from(id.0 / 64)).is_some_and(|word| word >> (id.0 % 64) & 1 == 1)
+    }
+
+    pub(crate) fn path_of(&mut self, network: NetworkId) -> Option<&mut Path> {
+        self.paths.iter_mut().find(|path| path.address.network == network)
+    }
+
+    pub(crate) fn validate_path(&mut self, address: Address) {
+        if let Some(path) = self.paths.iter_mut().find(|path| path.address == address) {
+            path.set_validated();
+            self.events.push_back(SessionEvent::PathUp(address.network));
+        }
+    }
+
+    /// Forgets a path; what it carried is sent on others.
+    pub(crate) fn remove_path(&mut self, now: Timestamp, network: NetworkId) {
+        let Some(at) = self.paths.iter().position(|path| path.address.network == network) else { return };
+        let mut path = self.paths.remove(at);
+        let losses = path.go_down();
+        self.requeue(now, losses.items, None);
+        self.push_control(Control::PathAbandon(path.id));
+        self.check_stall(now);
+    }
+
+    pub(crate) fn set_path_status(&mut self, network: NetworkId, status: PathStatus, priority: u8) {
+        let Some(path) = self.path_of(network) else { return };
+        if path.own_status == status && path.priority == priority {
+            return;
+        }
+        path.own_status = status;
+        path.priority = priority;
+        path.own_status_sequence += 1;
+        let frame = PathStatusFrame {
+            path: path.id,
+            sequence: path.own_status_sequence,
+            status: status_code(status),
+            priority,
+        };
+        self.push_control(Control::PathStatus(frame));
+    }
+
+    /// The kernel says that the network is gone.
+    pub(crate) fn network_down(&mut self, now: Timestamp, network: NetworkId) {
+        let Some(path) = self.path_of(network) else { return };
+        if path.state == PathState::Down {
+            return;
+        }
+        let losses = path.go_down();
+        self.requeue(now, losses.items, None);
+        self.events.push_back(SessionEvent::PathSilent(network));
+        self.check_stall(now);
+    }
+
+    /// The network is back, or its local address has changed: the peer is told by a challenge from there.
+    pub(crate) fn network_up(&mut self, now: Timestamp, network: NetworkId) {
+        let nonce = self.random.next_u64().to_be_bytes();
+        let algorithm = self.config.congestion;
+        let Some(path) = self.path_of(network) else { return };
+        let losses = path.go_down();
+        path.moved(now, algorithm);
+        path.state = PathState::Validating;
+        path.start_challenge(now, nonce);
+        path.grant_budget(u64::MAX / 8);
+        self.requeue(now, losses.items, None);
+    }
+
+    /// The kernel refused a datagram of this size on this network.
+    pub(crate) fn datagram_too_large(&mut self, network: NetworkId, size: u16) {
+        if let Some(path) = self.path_of(network) {
+            path.mtu.on_probe_lost(size, true);
+        }
+    }
+
+    // ---- inner packets ----
+
+    /// Queues a packet from any0.
+    pub(crate) fn handle_packet(&mut self, now: Timestamp, headers: &Headers, packet: Vec<u8>) -> Queueing {
+        self.counters.packets_in += 1;
+        self.counters.bytes_in += packet.len() as u64;
+        self.last_data_at = Some(now);
+        if self.tick_at > now + TICK {
+            self.tick_at = now + TICK;
+        }
+        let mut packet = packet;
+        if headers.tcp_flags & Headers::SYN != 0 {
+            wire::inner::clamp_segment_size(&mut packet, headers, self.segment_limit(headers));
+        }
+        let limits = QueueLimits { bulk: self.bulk_limit(), loss_rate: self.worst_loss() };
+        let outcome = self.flows.push(now, headers, packet, limits);
+        self.counters.queue_drops += u64::from(outcome == Queueing::Dropped);
+        outcome
+    }
+
+    /// Largest TCP segment that every path in use carries in one piece.
+    fn segment_limit(&self, headers: &Headers) -> u16 {
+        let usable = self.paths.iter().filter(|path| path.state == PathState::Usable);
+        let mtu = usable.map(|path| path.mtu.current()).min().unwrap_or(u16::MAX);
+        let ip_and_tcp = if headers.key.source.is_ipv4() { 40 } else { 60 };
+        mtu.saturating_sub(transmit::DATA_OVERHEAD as u16 + ip_and_tcp)
+    }
+
+    pub(crate) fn treat(&mut self, key: wire::inner::FlowKey, treatment: Treatment) {
+        self.flows.treat(key, treatment);
+    }
+
+    pub(crate) fn poll_packet(&mut self) -> Option<Vec<u8>> {
+        self.delivered.pop_front()
+    }
+
+    pub(crate) fn poll_event(&mut self) -> Option<SessionEvent> {
+        self.events.pop_front()
+    }
+
+    /// What waits for a path, for a session that takes this one's place.
+    pub(crate) fn drain_packets(&mut self) -> Vec<Vec<u8>> {
+        self.flows.drain_packets()
+    }
+
+    /// Sends bytes to the peer's owner, reliably; at most `wire::frame::MAX_BLOB_LEN`.
+    pub(crate) fn send_message(&mut self, bytes: Vec<u8>) {
+        self.push_control(Control::Message(bytes));
+    }
+
+    /// Says goodbye on every path; the session is over once [`Session::poll_transmit`] has nothing left.
+    pub(crate) fn close(&mut self, reason: u8) {
+        self.closing = Some(reason);
+    }
+
+    /// How much bulk may wait: enough to keep every path busy while the inner sender reacts.
+    ///
+    /// `rate_fast * delay difference + sum of rates * (half of (largest + smallest delay) + margin) + 30 packets`
+    fn bulk_limit(&self) -> u64 {
+        const MARGIN: Duration = Duration::from_millis(10);
+        const PACKETS: u64 = 30 * 1_500;
+        let mut fastest: Option<(Duration, BitRate)> = None;
+        let mut slowest = Duration::ZERO;
+        let mut sum = 0.0;
+        for path in self.data_paths() {
+            let delay = path.base_rtt() / 2 + path.peer_reordering();
+            let rate = path.rate();
+            sum += rate.bytes_per_second();
+            slowest = slowest.max(delay);
+            if fastest.is_none_or(|(least, _)| delay < least) {
+                fastest = Some((delay, rate));
+            }
+        }
+        let Some((least, rate)) = fastest else { return PACKETS * 8 };
+        let spread = rate.bytes_per_second() * (slowest - least).as_secs_f64();
+        let buffer = sum * ((slowest + least) / 2 + MARGIN).as_secs_f64();
+        (spread + buffer) as u64 + PACKETS
+    }
+
+    fn worst_loss(&self) -> f64 {
+        self.data_paths().map(Path::loss_rate).fold(0.0, f64::max)
+    }
+
+    // ---- paths in use ----
+
+    /// The paths that carry data now: usable and active ones, or usable backups of the best priority if there are none.
+    fn data_paths(&self) -> impl Iterator<Item = &Path> {
+        let wanted = self.wanted();
+        self.paths.iter().filter(move |path| wanted.admits(path))
+    }
+
+    fn wanted(&self) -> Wanted {
+        let usable = |path: &&Path| path.state == PathState::Usable && path.is_validated();
+        if self.paths.iter().filter(usable).any(|path| path.status() == PathStatus::Active) {
+            return Wanted::Active;
+        }
+        let backups = self.paths.iter().filter(usable).filter(|path| path.status() == PathStatus::Backup);
+        Wanted::Backup(backups.map(|path| path.priority).min().unwrap_or(u8::MAX))
+    }
+
+    fn siblings(&self) -> Vec<Sibling> {
+        match self.config.congestion {
+            Algorithm::Model | Algorithm::Cubic => Vec::new(),
+            _ => self.data_paths().map(Path::sibling).collect(),
+        }
+    }
+
+    // ---- time ----
+
+    /// The next time at which [`Session::handle_timeout`] or [`Session::poll_transmit`] has something to do.
+    pub(crate) fn poll_timeout(&self, now: Timestamp) -> Option<Timestamp> {
+        let mut next =
+            self.paths.iter().filter_map(Path::next_timeout).min().unwrap_or(Timestamp::FAR_FUTURE);
+        for id in &self.holding {
+            let release = self.receivers.get(id).and_then(|receiver| receiver.release_at(self.hold));
+            next = next.min(release.unwrap_or(Timestamp::FAR_FUTURE));
+        }
+        if self.flows.queued_packets() > 0 || !self.repeats.is_empty() {
+            let ready = self.data_paths().filter_map(Path::ready_at).map(|ready| ready.max(now));
+            // A path that is ready and was not chosen waits for the queue to grow, not for time.
+            next = next.min(ready.filter(|&at| at > now).min().unwrap_or(Timestamp::FAR_FUTURE));
+        }
+        Some(next.min(self.tick_at))
+    }
+
+    pub(crate) fn handle_timeout(&mut self, now: Timestamp, own: &PrivateKey) {
+        let siblings = self.siblings();
+        for index in 0..self.paths.len() {
+            let Some(path) = self.paths.get_mut(index) else { break };
+            let before = path.state;
+            let progress = path.on_timeout(now, &siblings);
+            self.digest(now, index, before, progress);
+        }
+        self.release_held(now);
+        if now >= self.tick_at {
+            self.start_rekey(now, own);
+            self.tick(now);
+        }
+    }
+
+    /// Follows up on what a path has found.
+    fn digest(&mut self, now: Timestamp, index: usize, before: PathState, progress: Progress) {
+        let Some(path) = self.paths.get(index) else { return };
+        let (id, network, state) = (path.id, path.address.network, path.state);
+        self.requeue(now, progress.losses.items, Some(id).filter(|_| state == PathState::Suspect));
+        if progress.recovered {
+            self.events.push_back(SessionEvent::PathUp(network));
+            self.end_stall();
+        }
+        if before == PathState::Usable && state == PathState::Suspect {
+            self.events.push_back(SessionEvent::PathSilent(network));
+            self.check_stall(now);
+        }
+    }
+
+    fn check_stall(&mut self, now: Timestamp) {
+        let alive = self.paths.iter().any(|path| path.state == PathState::Usable);
+        if !alive && self.stalled_since.is_none() {
+            self.stalled_since = Some(now);
+            self.events.push_back(SessionEvent::Stalled);
+        }
+    }
+
+    fn end_stall(&mut self) {
+        if self.stalled_since.take().is_some() {
+            self.events.push_back(SessionEvent::Resumed);
+        }
+    }
+
+    /// Since when no path has worked.
+    pub(crate) fn stalled_since(&self) -> Option<Timestamp> {
+        self.stalled_since
+    }
+
+    /// Housekeeping: rare while idle, every [`TICK`] while data flows.
+    fn tick(&mut self, now: Timestamp) {
+        let busy = self.last_data_at.is_some_and(|at| now.since(at) < BUSY_TIME);
+        self.keys.forget_old(now);
+        self.receivers.retain(|_, receiver| now.since(receiver.last_used) < RECEIVER_IDLE);
+        if self.stalled_since.is_some() {
+            self.expire_queue(now);
+        }
+        let mut next = now + if busy || self.stalled_since.is_some() { TICK } else { self.config.keep_alive };
+        if self.role == Role::Initiator {
+            next = next.min(self.keys.rekey_at().max(now + TICK));
+        }
+        let keep_alive = self.config.keep_alive;
+        let initiator = self.role == Role::Initiator;
+        for path in &mut self.paths {
+            let quiet = now.since(path.last_sent_at);
+            let refresh = busy && path.state == PathState::Usable && path.status() == PathStatus::Active;
+            let wait = if refresh { REFRESH_INTERVAL } else { keep_alive };
+            let idle = if refresh { quiet } else { quiet.max(now.since(path.last_received_at)) };
+            if path.state != PathState::Down && (refresh || initiator) && idle >= wait {
+                path.ping_wanted = true;
+            } else if initiator && !refresh {
+                next = next.min(path.last_sent_at.min(path.last_received_at) + wait);
+            }
+        }
+        if busy {
+            self.announce_hold();
+        }
+        self.tick_at = next.max(now + Duration::from_millis(1));
+    }
+
+    /// What has waited too long for a path is dropped, and the peer told not to wait for it.
+    fn expire_queue(&mut self, now: Timestamp) {
+        let dropped = self.flows.drop_older(now - QUEUE_PATIENCE);
+        if !dropped.is_empty() {
+            self.events.push_back(SessionEvent::QueueExpired);
+        }
+        for (flow, first, count) in dropped {
+            self.give_up(flow, first, count);
+        }
+        while self.repeats.front().is_some_and(|(unit, _)| now.since(unit.queued_at) > QUEUE_PATIENCE) {
+            if let Some((unit, _)) = self.repeats.pop_front() {
+                self.give_up(unit.flow, unit.sequence, 1);
+            }
+        }
+    }
+
+    /// Tells the peer how long a gap may be waited for: the paths' difference, and the time of some repeats.
+    fn announce_hold(&mut self) {
+        let mut least: Option<f64> = None;
+        let mut most: Option<f64> = None;
+        let mut repeat = Duration::ZERO;
+        for path in self.data_paths() {
+            repeat = repeat.max(path.rtt.smoothed() + path.peer_reordering());
+            if let Some(delay) = path.one_way_delay() {
+                least = Some(least.map_or(delay, |before| before.min(delay)));
+                most = Some(most.map_or(delay, |before| before.max(delay)));
+            }
+        }
+        let spread = most.zip(least).map_or(0.0, |(most, least)| (most - least).max(0.0));
+        let hold = Duration::from_secs_f64(spread / 1e6) + repeat * HOLD_REPEATS;
+        let hold = hold.clamp(MIN_HOLD, MAX_HOLD);
+        let told = self.announced_hold;
+        if hold.abs_diff(told) > told / 4 {
+            self.announced_hold = hold;
+            self.announced_hold_sequence += 1;
+            let micros = hold.as_micros() as u64;
+            self.push_control(Control::Hold { sequence: self.announced_hold_sequence, micros });
+        }
+    }
+
+    // ---- repeats ----
+
+    /// Puts lost contents back in line, or tells the peer that they will not come.
+    fn requeue(&mut self, now: Timestamp, items: Vec<Item>, not_on: Option<PathId>) {
+        for item in items {
+            match item {
+                Item::Control(control) => self.requeue_control(control),
+                Item::Data(unit) => self.requeue_data(now, unit, not_on),
+            }
+        }
+    }
+
+    fn requeue_data(&mut self, now: Timestamp, unit: DataUnit, not_on: Option<PathId>) {
+        let mut unit = unit;
+        if matches!(unit.payload, Payload::Repair { .. }) {
+            return;
+        }
+        let limit = if unit.class == FlowClass::RealTime { 1 } else { MAX_REPEATS };
+        if unit.repeats >= limit || now.since(unit.queued_at) > REPEAT_PATIENCE {
+            self.give_up(unit.flow, unit.sequence, 1);
+            return;
+        }
+        unit.repeats += 1;
+        unit.duplicate = false;
+        self.counters.repeats += 1;
+        self.repeats.push_back((unit, not_on));
+    }
+
+    fn requeue_control(&mut self, control: Control) {
+        let outdated = match &control {
+            Control::Hold { sequence, .. } => *sequence < self.announced_hold_sequence,
+            Control::PathStatus(frame) => self
+                .paths
+                .iter()
+                .find(|path| path.id == frame.path)
+                .is_none_or(|path| frame.sequence < path.own_status_sequence),
+            _ => false,
+        };
+        if !outdated {
+            self.push_control(control);
+        }
+    }
+
+    fn give_up(&mut self, flow: u16, first: u32, count: u32) {
+        if let Some(Control::GaveUp(last)) = self.control.back_mut() {
+            if last.flow == flow && last.first.wrapping_add(last.count) == first && last.count < 1_000 {
+                last.count += count;
+                return;
+            }
+        }
+        self.push_control(Control::GaveUp(GaveUp {
+            flow,
+            first,
+            count: count.clamp(1, u32::from(u16::MAX)),
+        }));
+    }
+
+    fn push_control(&mut self, control: Control) {
+        if self.control.len() < MAX_CONTROL {
+            self.control.push_back(control);
+        }
+    }
+
+    // ---- new keys ----
+
+    /// Begins a new handshake inside the session, if one is due and none is under way.
+    fn start_rekey(&mut self, now: Timestamp, own: &PrivateKey) {
+        const PATIENCE: Duration = Duration::from_secs(5);
+        let waiting = self.rekey.is_some() && now.since(self.rekey_tried_at) < PATIENCE;
+        let stalled = self.stalled_since.is_some();
+        if self.role != Role::Initiator || waiting || stalled || !self.keys.rekey_due(now) {
+            return;
+        }
+        self.rekey_tried_at = now;
+        let epoch = self.keys.epoch().wrapping_add(1);
+        let begun = Handshake::initiate(own, &self.peer, REKEY_PROLOGUE, &[epoch], &mut self.random);
+        if let Ok((handshake, noise)) = begun {
+            self.rekey = Some((epoch, handshake));
+            self.push_control(Control::Rekey { step: 0, epoch, noise });
+        }
+    }
+
+    // ---- reports ----
+
+    pub(crate) fn counters(&self) -> SessionCounters {
+        SessionCounters {
+            duplicates: self.tally.duplicates,
+            repaired: self.tally.repaired,
+            skipped: self.tally.skipped,
+            late: self.tally.late,
+            ..self.counters
+        }
+    }
+
+    pub(crate) fn count_rejected(&mut self) {
+        self.counters.rejected += 1;
+    }
+
+    pub(crate) fn path_reports(&self) -> Vec<PathReport> {
+        let least = self.paths.iter().filter_map(Path::one_way_delay).fold(f64::INFINITY, f64::min);
+        self.paths
+            .iter()
+            .map(|path| PathReport {
+                network: path.address.network,
+                path: path.id,
+                address: path.address,
+                state: path.state,
+                status: path.status(),
+                smoothed_rtt: path.rtt.smoothed(),
+                base_rtt: path.base_rtt(),
+                rtt_variation: path.rtt.variation(),
+                rate: path.rate(),
+                window: Bytes(path.controller.window()),
+                in_flight: Bytes(path.sent.in_flight()),
+                mtu: path.mtu.current(),
+                loss_rate: path.loss_rate(),
+                extra_delay: path
+                    .one_way_delay()
+                    .map_or(Duration::ZERO, |delay| Duration::from_secs_f64((delay - least).max(0.0) / 1e6)),
+                counters: path.counters,
+            })
+            .collect()
+    }
+
+    /// Whether all that was to be said has been said.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closing == Some(transmit::CLOSED)
+    }
+}
+
+/// Prologue of handshakes inside a session: they cannot be mistaken for those that begin one.
+pub(crate) const REKEY_PROLOGUE: &[u8] = b"anabranch rekey 1";
+
+/// Which paths carry data.
+#[derive(Clone, Copy)]
+enum Wanted {
+    Active,
+    Backup(u8),
+}
+
+impl Wanted {
+    fn admits(self, path: &Path) -> bool {
+        let fits = match self {
+            Self::Active => path.status() == PathStatus::Active,
+            Self::Backup(priority) => path.status() == PathStatus::Backup && path.priority == priority,
+        };
+        fits && path.state == PathState::Usable && path.is_validated()
+    }
+}
+
+fn status_code(status: PathStatus) -> u8 {
+    match status {
+        PathStatus::Active => 0,
+        PathStatus::Backup => 1,
+        PathStatus::Off => 2,
+    }
+}

@@ -1,0 +1,277 @@
+//! Taking in packets.
+
+use super::{MAX_HOLD, MAX_RECEIVERS, MIN_HOLD, REKEY_PROLOGUE, Role, Session, SessionEvent};
+use crate::address::Address;
+use crate::handshake::Handshake;
+use crate::keys::PrivateKey;
+use crate::unit::Control;
+use policy::PathStatus;
+use rand::RngCore;
+use std::time::Duration;
+use units::{PathId, Timestamp};
+use wire::datagram::{DataHeader, expand_packet_number};
+use wire::frame::{Ack, Data, Frame, Frames, GaveUp, PathStatus as PathStatusFrame, Rekey, Repair};
+use wire::inner::Ecn;
+
+/// Bytes of UDP payload that a peer's path is searched up to when nothing is known of the interface.
+const DEFAULT_MTU_LIMIT: u16 = 1_472;
+
+/// Why a datagram was dropped.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub(crate) enum Rejected {
+    #[error("not authentic")]
+    NotAuthentic,
+    #[error("arrived before, or too old to tell")]
+    Replayed,
+    #[error("path is not open here")]
+    UnknownPath,
+    #[error("frames make no sense")]
+    Frames,
+}
+
+impl Session {
+    /// Takes in a data packet. `header_len` bytes of `datagram` are the header; the rest is opened in place.
+    pub(crate) fn handle_data(
+        &mut self,
+        now: Timestamp,
+        from: Address,
+        ecn: Ecn,
+        header: &DataHeader,
+        datagram: &mut [u8],
+        own: &PrivateKey,
+    ) -> Result<(), Rejected> {
+        let size = datagram.len();
+        let known = self.paths.iter().position(|path| path.id == header.path);
+        if known.is_none() && (self.role == Role::Initiator || self.path_id_used(header.path)) {
+            return Err(Rejected::UnknownPath);
+        }
+        let largest = known.and_then(|index| self.paths.get(index)).and_then(|path| path.received.largest());
+        let number = expand_packet_number(header.truncated_number, header.number_len, largest);
+        if known.and_then(|index| self.paths.get(index)).is_some_and(|path| !path.received.is_new(number)) {
+            return Err(Rejected::Replayed);
+        }
+        let (head, sealed) = datagram.split_at_mut_checked(header.len()).ok_or(Rejected::Frames)?;
+        let plain = self
+            .keys
+            .open(now, header.epoch, header.path, number, head, sealed)
+            .map_err(|_| Rejected::NotAuthentic)?;
+        self.confirmed = true;
+        let index = match known {
+            Some(index) => index,
+            None => self.open_path(now, header.path, from, DEFAULT_MTU_LIMIT).ok_or(Rejected::UnknownPath)?,
+        };
+        self.note_origin(now, index, from, number > largest.unwrap_or(0) || largest.is_none());
+        let mut elicits = false;
+        let mut outcome = Ok(());
+        for frame in Frames::new(plain) {
+            let Ok(frame) = frame else {
+                outcome = Err(Rejected::Frames);
+                break;
+            };
+            elicits |= !matches!(frame, Frame::Ack(_) | Frame::Close { .. });
+            // A frame may have closed or removed the path.
+            let Some(index) = self.paths.iter().position(|path| path.id == header.path) else { break };
+            self.handle_frame(now, index, frame, own);
+        }
+        if let Some(path) = self.paths.iter_mut().find(|path| path.id == header.path) {
+            path.on_datagram_received(now, size);
+            let delay = path.rtt.smoothed() / 8;
+            path.received.record(now, number, size, ecn, elicits, delay);
+        }
+        outcome
+    }
+
+    /// A packet came from `from`: if that is news and the packet is the newest, the peer has moved there.
+    fn note_origin(&mut self, now: Timestamp, index: usize, from: Address, newest: bool) {
+        let algorithm = self.config.congestion;
+        let nonce = self.random.next_u64().to_be_bytes();
+        let Some(path) = self.paths.get_mut(index) else { return };
+        if path.address == from || !newest {
+            return;
+        }
+        // Only another port is a NAT's new binding; the way stays the same.
+        let same_way = path.address.network == from.network && path.address.remote.ip() == from.remote.ip();
+        path.previous_address = Some(path.address).filter(|_| path.is_validated());
+        path.address = from;
+        path.start_challenge(now, nonce);
+        if !same_way {
+            path.moved(now, algorithm);
+        }
+        self.events.push_back(SessionEvent::PathMoved(from.network));
+    }
+
+    fn handle_frame(&mut self, now: Timestamp, index: usize, frame: Frame<'_>, own: &PrivateKey) {
+        match frame {
+            Frame::Ping => {}
+            Frame::Ack(ack) => self.handle_ack(now, index, &ack),
+            Frame::Challenge(nonce) => {
+                if let Some(path) = self.paths.get_mut(index) {
+                    path.pending_response = Some(nonce);
+                }
+            }
+            Frame::Response(nonce) => self.handle_response(index, nonce),
+            Frame::PathStatus(status) => self.handle_path_status(status),
+            Frame::PathAbandon(path) => self.handle_path_abandon(now, path),
+            Frame::GaveUp(gave_up) => self.handle_gave_up(now, gave_up),
+            Frame::Hold { sequence, micros } => {
+                if sequence > self.hold_sequence {
+                    self.hold_sequence = sequence;
+                    self.hold = Duration::from_micros(micros).clamp(MIN_HOLD, MAX_HOLD);
+                }
+            }
+            Frame::Rekey(rekey) => self.handle_rekey(now, &rekey, own),
+            Frame::Close { reason } => self.events.push_back(SessionEvent::ClosedByPeer(reason)),
+            Frame::Repair(repair) => self.handle_repair(now, &repair),
+            Frame::Message(bytes) => self.events.push_back(SessionEvent::Message(bytes.to_vec())),
+            Frame::Data(data) => self.handle_inner(now, &data),
+        }
+    }
+
+    fn handle_ack(&mut self, now: Timestamp, index: usize, ack: &Ack) {
+        let siblings = self.siblings();
+        let Some(path) = self.paths.get_mut(index) else { return };
+        let before = path.state;
+        let progress = path.on_ack(now, ack, &siblings);
+        self.digest(now, index, before, progress);
+    }
+
+    fn handle_response(&mut self, index: usize, nonce: [u8; 8]) {
+        let Some(path) = self.paths.get_mut(index) else { return };
+        if path.challenge.is_none_or(|challenge| challenge.nonce != nonce) {
+            return;
+        }
+        let fresh = path.state != super::PathState::Usable;
+        path.set_validated();
+        let network = path.address.network;
+        if fresh {
+            self.events.push_back(SessionEvent::PathUp(network));
+            self.end_stall();
+        }
+    }
+
+    fn handle_path_status(&mut self, frame: PathStatusFrame) {
+        let Some(path) = self.paths.iter_mut().find(|path| path.id == frame.path) else { return };
+        if path.peer_status_sequence.is_some_and(|seen| seen >= frame.sequence) {
+            return;
+        }
+        path.peer_status_sequence = Some(frame.sequence);
+        path.priority = frame.priority;
+        path.peer_status = match frame.status {
+            0 => PathStatus::Active,
+            1 => PathStatus::Backup,
+            _ => PathStatus::Off,
+        };
+    }
+
+    fn handle_path_abandon(&mut self, now: Timestamp, id: PathId) {
+        // The initiator decides about paths; one that a responder gives up is kept and will fall silent.
+        if self.role == Role::Initiator {
+            return;
+        }
+        let Some(at) = self.paths.iter().position(|path| path.id == id) else { return };
+        let mut path = self.paths.remove(at);
+        let losses = path.go_down();
+        self.requeue(now, losses.items, None);
+        self.events.push_back(SessionEvent::PathAbandoned(path.address.network));
+        self.check_stall(now);
+    }
+
+    fn handle_inner(&mut self, now: Timestamp, data: &Data<'_>) {
+        self.last_data_at = Some(now);
+        if !self.receivers.contains_key(&data.flow) && self.receivers.len() >= MAX_RECEIVERS {
+            self.forget_a_receiver();
+        }
+        let receiver = self.receivers.entry(data.flow).or_default();
+        let held_before = receiver.held();
+        let (delivered, counters) = (&mut self.delivered, &mut self.counters);
+        receiver.on_data(now, data, &mut self.tally, &mut |packet| {
+            counters.packets_out += 1;
+            counters.bytes_out += packet.len() as u64;
+            delivered.push_back(packet);
+        });
+        if held_before == 0 && receiver.held() > 0 {
+            self.holding.push(data.flow);
+        }
+    }
+
+    fn handle_repair(&mut self, now: Timestamp, repair: &Repair<'_>) {
+        let Some(receiver) = self.receivers.get_mut(&repair.flow) else { return };
+        let (delivered, counters) = (&mut self.delivered, &mut self.counters);
+        receiver.on_repair(now, repair, &mut self.tally, &mut |packet| {
+            counters.packets_out += 1;
+            counters.bytes_out += packet.len() as u64;
+            delivered.push_back(packet);
+        });
+        if receiver.held() > 0 && !self.holding.contains(&repair.flow) {
+            self.holding.push(repair.flow);
+        }
+    }
+
+    fn handle_gave_up(&mut self, now: Timestamp, gave_up: GaveUp) {
+        let Some(receiver) = self.receivers.get_mut(&gave_up.flow) else { return };
+        let (delivered, counters) = (&mut self.delivered, &mut self.counters);
+        receiver.on_gave_up(now, gave_up, &mut self.tally, &mut |packet| {
+            counters.packets_out += 1;
+            counters.bytes_out += packet.len() as u64;
+            delivered.push_back(packet);
+        });
+    }
+
+    /// Lets go what was held long enough.
+    pub(super) fn release_held(&mut self, now: Timestamp) {
+        let hold = self.hold;
+        let (delivered, counters, tally) = (&mut self.delivered, &mut self.counters, &mut self.tally);
+        let receivers = &mut self.receivers;
+        self.holding.retain(|id| {
+            let Some(receiver) = receivers.get_mut(id) else { return false };
+            receiver.release(now, hold, tally, &mut |packet| {
+                counters.packets_out += 1;
+                counters.bytes_out += packet.len() as u64;
+                delivered.push_back(packet);
+            });
+            receiver.held() > 0
+        });
+    }
+
+    /// Makes room by forgetting the receiving flow that was idle longest and holds nothing back.
+    fn forget_a_receiver(&mut self) {
+        let idlest = self
+            .receivers
+            .iter()
+            .filter(|(_, receiver)| receiver.held() == 0)
+            .min_by_key(|(id, receiver)| (receiver.last_used, **id))
+            .map(|(id, _)| *id);
+        if let Some(id) = idlest {
+            self.receivers.remove(&id);
+        }
+    }
+
+    fn handle_rekey(&mut self, now: Timestamp, rekey: &Rekey<'_>, own: &PrivateKey) {
+        let expected = self.keys.epoch().wrapping_add(1);
+        if rekey.epoch != expected {
+            return;
+        }
+        match (rekey.step, self.role) {
+            (0, Role::Responder) => {
+                let opened = Handshake::open(own, REKEY_PROLOGUE, rekey.noise, &mut self.random);
+                let Some(opened) = opened.ok().filter(|opened| opened.peer == self.peer) else { return };
+                if let Ok((noise, raw)) = opened.handshake.answer(&[rekey.epoch]) {
+                    self.keys.prepare(now, &raw);
+                    self.push_control(Control::Rekey { step: 1, epoch: rekey.epoch, noise });
+                }
+            }
+            (1, Role::Initiator) => {
+                let Some((epoch, handshake)) = &mut self.rekey else { return };
+                if *epoch != rekey.epoch {
+                    return;
+                }
+                if let Ok((_, raw)) = handshake.finish(rekey.noise) {
+                    self.keys.advance(now, &raw);
+                    self.rekey = None;
+                    self.events.push_back(SessionEvent::Rekeyed);
+                }
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,8 +1,10 @@
 //! I/O. Runs experiments in sim, in network namespaces and in the virtual machine; the demo.
 
+pub mod demo;
 pub mod emulator;
 pub mod experiment;
 pub mod netbed;
 pub mod plot;
 pub mod simbed;
+pub mod traffic;
 pub mod vm;

@@ -2,12 +2,17 @@
 
 use anyhow::Context;
 use clap::{Parser, Subcommand};
+use lab::demo::{DemoOptions, FetchLine};
 use lab::experiment::{
     Bed, Experiment, ExperimentId, Record, Verdict, experiments_directory, find, read_record, registry,
     write_record,
 };
+use lab::netbed::{FetchRequest, fetch, listen, serve};
+use std::io::Write;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
 
 /// Experiments and the demo of Anabranch.
 #[derive(Parser)]
@@ -45,11 +50,46 @@ enum Command {
         #[arg(long)]
         check: bool,
     },
+    /// Shows bonding at work in network namespaces.
+    Demo(DemoOptions),
+    /// Serves the demo's downloads.
+    #[command(hide = true)]
+    ServeFile {
+        /// Where to listen.
+        address: SocketAddr,
+    },
+    /// Downloads from such a server and prints progress and report as lines of JSON.
+    #[command(hide = true)]
+    FetchFile(FetchArguments),
     /// Draws the plots of kept results anew.
     Plot {
         /// KEY/NAME, KEY or all.
         what: String,
     },
+    /// Bulk flows, pings and paced commands, for use inside a test bed.
+    #[command(subcommand, hide = true)]
+    Traffic(lab::traffic::TrafficCommand),
+}
+
+#[derive(clap::Args)]
+struct FetchArguments {
+    /// The server.
+    server: SocketAddr,
+    /// How many bytes.
+    #[arg(long)]
+    bytes: u64,
+    /// Which bytes.
+    #[arg(long)]
+    seed: u64,
+    /// Over this interface only.
+    #[arg(long)]
+    interface: Option<String>,
+    /// Stop after so many seconds.
+    #[arg(long)]
+    most_s: Option<u64>,
+    /// Give up after so many seconds without a byte.
+    #[arg(long, default_value_t = 20)]
+    patience_s: u64,
 }
 
 fn main() -> ExitCode {
@@ -68,8 +108,44 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Run { what, bed, seed, json, dry, check } => {
             run_experiments(&select(&what)?, &RunOptions { bed, seed, json, dry, check })
         }
+        Command::Demo(options) => lab::demo::run(&options),
+        Command::ServeFile { address } => {
+            serve(&listen(address, "cubic")?)?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::FetchFile(arguments) => fetch_file(arguments),
         Command::Plot { what } => redraw(&select(&what)?),
+        Command::Traffic(command) => lab::traffic::run(command).map(|()| ExitCode::SUCCESS),
     }
+}
+
+/// Time between two lines of progress.
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(50);
+
+fn fetch_file(arguments: FetchArguments) -> anyhow::Result<ExitCode> {
+    let request = FetchRequest {
+        server: arguments.server,
+        interface: arguments.interface,
+        bytes: arguments.bytes,
+        seed: arguments.seed,
+        most_time: arguments.most_s.map(Duration::from_secs),
+        patience: Duration::from_secs(arguments.patience_s),
+    };
+    let mut output = std::io::stdout().lock();
+    let mut say = |line: &FetchLine| -> anyhow::Result<()> {
+        writeln!(output, "{}", serde_json::to_string(line)?)?;
+        Ok(output.flush()?)
+    };
+    let mut last: Option<Instant> = None;
+    let report = fetch(&request, &mut |bytes| {
+        if last.is_some_and(|last| last.elapsed() < PROGRESS_INTERVAL) {
+            return true;
+        }
+        last = Some(Instant::now());
+        say(&FetchLine::Progress(bytes)).is_ok()
+    })?;
+    say(&FetchLine::Report(report))?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// The experiments that `what` names.

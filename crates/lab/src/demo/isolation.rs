@@ -1,0 +1,111 @@
+//! Namespaces of the demo's own: mounts, network and processes, and a user namespace where it runs
+//! without root. All of them, and every process in them, end with the demo's first process.
+
+use super::DemoOptions;
+use anyhow::Context;
+use rustix::fs::CWD;
+use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_bind, mount_change};
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
+use tokio::signal::unix::{SignalKind, signal};
+
+/// Becomes `unshare`, which starts this program again inside; returns only if that fails.
+pub(super) fn enter(options: &DemoOptions) -> anyhow::Error {
+    let own = match std::env::current_exe() {
+        Ok(own) => own,
+        Err(error) => return anyhow::Error::new(error).context("find this program's file"),
+    };
+    let mut command = Command::new("unshare");
+    // The death of unshare kills the first process inside, and that kills all others.
+    command.args(["--mount", "--net", "--pid", "--fork", "--kill-child"]);
+    if !rustix::process::geteuid().is_root() {
+        if let Err(error) = check_user_namespaces() {
+            return error;
+        }
+        command.args(["--user", "--map-root-user"]);
+    }
+    command.arg("--").arg(own).args(arguments(options));
+    let error = command.exec();
+    if error.kind() == std::io::ErrorKind::NotFound {
+        return anyhow::anyhow!("the program unshare is missing: install util-linux");
+    }
+    anyhow::Error::new(error).context("start unshare")
+}
+
+fn arguments(options: &DemoOptions) -> Vec<OsString> {
+    let mut arguments: Vec<OsString> = vec!["demo".into(), "--isolated".into()];
+    if let Some(path) = &options.json {
+        arguments.extend(["--json".into(), path.into()]);
+    }
+    if options.play {
+        arguments.push("--play".into());
+    }
+    arguments.extend(["--seed".into(), options.seed.to_string().into()]);
+    arguments
+}
+
+/// Says in the user's words what forbids namespaces without root.
+fn check_user_namespaces() -> anyhow::Result<()> {
+    let allowed = Command::new("unshare")
+        .args(["--user", "--map-root-user", "--mount", "--net", "true"])
+        .output()
+        .context("start unshare (package util-linux)")?;
+    if allowed.status.success() {
+        return Ok(());
+    }
+    anyhow::bail!(
+        "this system does not let users make namespaces ({}). Run the demo as root, or allow it with one of: \
+         sysctl -w user.max_user_namespaces=10000; sysctl -w kernel.unprivileged_userns_clone=1; \
+         sysctl -w kernel.apparmor_restrict_unprivileged_userns=0",
+        String::from_utf8_lossy(&allowed.stderr).trim()
+    )
+}
+
+/// Inside: an empty /run, /dev/net/tun's presence checked, and a copy of resolv.conf that may be changed.
+pub(super) fn furnish() -> anyhow::Result<()> {
+    mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)
+        .context("keep the demo's mounts to itself")?;
+    mount("tmpfs", "/run", "tmpfs", MountFlags::empty(), None).context("mount an empty /run")?;
+    let resolver = Path::new("/etc/resolv.conf");
+    // A link into the old /run leads nowhere now, so there is nothing that could be changed.
+    if let Ok(text) = std::fs::read(resolver) {
+        let copy = Path::new("/run/resolv.conf");
+        std::fs::write(copy, text).context("copy resolv.conf")?;
+        mount_bind(copy, resolver).context("cover resolv.conf")?;
+    }
+    rustix::fs::accessat(CWD, "/dev/net/tun", rustix::fs::Access::READ_OK, rustix::fs::AtFlags::empty())
+        .context(
+            "/dev/net/tun cannot be opened: any0 needs it. \
+         Load the kernel module (modprobe tun); in a container, pass the device in (--device /dev/net/tun)",
+        )
+}
+
+/// The first process of a process namespace gets only the signals that it handles: handle those that mean
+/// the end. Its end takes everything else along.
+pub(super) fn end_on_signals() -> anyhow::Result<()> {
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().context("wait for signals")?;
+    std::thread::spawn(move || {
+        if runtime.block_on(signalled()).is_ok() {
+            // Show the cursor again; bars may have hidden it.
+            eprintln!("\x1b[?25h\nstopped; nothing is left behind");
+            std::process::exit(130);
+        }
+    });
+    Ok(())
+}
+
+/// Waits for a signal that means the end.
+async fn signalled() -> std::io::Result<()> {
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut hangup = signal(SignalKind::hangup())?;
+    tokio::select! {
+        _ = interrupt.recv() => {}
+        _ = terminate.recv() => {}
+        _ = hangup.recv() => {}
+    }
+    Ok(())
+}

@@ -179,7 +179,7 @@ impl Endpoint {
         answered.extend_from_slice(payload);
         let (noise, raw) = waiting.handshake.answer(&answered).ok()?;
         let random = ChaCha20Rng::seed_from_u64(self.random.next_u64());
-        let session = Session::new(
+        let mut session = Session::new(
             now,
             Role::Responder,
             waiting.peer,
@@ -198,6 +198,7 @@ impl Endpoint {
         }
         let id = self.new_session_id();
         let mut slot = Slot::new(waiting.peer);
+        session.answered = waiting.addresses.clone();
         slot.session = Some(session);
         slot.own_index = Some(index);
         slot.answer = Some(Answer { ephemeral: waiting.ephemeral, message: message.clone() });

@@ -34,6 +34,8 @@ const PERSISTENT_TIMEOUTS: u32 = 3;
 const CHALLENGE_INTERVAL: Duration = Duration::from_millis(250);
 /// Bytes that may go to an unvalidated address for each byte that came from it (RFC 9000 section 8).
 const AMPLIFICATION_LIMIT: u64 = 3;
+/// Bytes of a packet of control frames, about.
+const CONTROL_PACKET: u64 = 150;
 /// Weight of a new one-way delay sample.
 const DELAY_GAIN: f64 = 1.0 / 16.0;
 
@@ -235,6 +237,11 @@ impl Path {
             None => u64::MAX,
             Some((received, sent)) => (received * AMPLIFICATION_LIMIT).saturating_sub(sent),
         }
+    }
+
+    /// Whether a packet of control frames may go to the address.
+    pub(crate) fn may_speak(&self) -> bool {
+        self.state != PathState::Down && self.amplification_budget() >= CONTROL_PACKET
     }
 
     /// Initiators send first, so their budget does not depend on what came back.
@@ -458,11 +465,9 @@ impl Path {
             return None;
         }
         let challenge = self.challenge.as_ref().map(|challenge| challenge.send_at);
-        let challenge = challenge.filter(|_| self.amplification_budget() > 0);
-        [self.loss_at, self.silent_at(), self.probe_at, self.received.ack_due(), challenge]
-            .into_iter()
-            .flatten()
-            .min()
+        let may_speak = self.may_speak();
+        let said = [self.received.ack_due(), challenge].into_iter().flatten().filter(|_| may_speak);
+        [self.loss_at, self.silent_at(), self.probe_at].into_iter().flatten().chain(said).min()
     }
 
     /// When the next paced packet may leave, as far as pace and window know; `None` if the window is full.

@@ -197,6 +197,8 @@ pub(crate) struct Session {
     stalled_since: Option<Timestamp>,
     tally: Tally,
     counters: SessionCounters,
+    /// Where the handshake's answer went: who uses the keys from there has received it there.
+    pub(crate) answered: Vec<Address>,
     /// The peer has shown that it has the keys.
     pub(crate) confirmed: bool,
     closing: Option<u8>,
@@ -241,6 +243,7 @@ impl Session {
             stalled_since: None,
             tally: Tally::default(),
             counters: SessionCounters::default(),
+            answered: Vec::new(),
             confirmed: role == Role::Initiator,
             closing: None,
         })

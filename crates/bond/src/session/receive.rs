@@ -58,7 +58,13 @@ impl Session {
         self.confirmed = true;
         let index = match known {
             Some(index) => index,
-            None => self.open_path(now, header.path, from, DEFAULT_MTU_LIMIT).ok_or(Rejected::UnknownPath)?,
+            None => {
+                let index = self.open_path(now, header.path, from, DEFAULT_MTU_LIMIT);
+                if self.answered.contains(&from) {
+                    self.validate_path(from);
+                }
+                index.ok_or(Rejected::UnknownPath)?
+            }
         };
         self.note_origin(now, index, from, number > largest.unwrap_or(0) || largest.is_none());
         let mut elicits = false;

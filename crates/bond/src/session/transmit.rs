@@ -85,7 +85,7 @@ impl Session {
         let closing = self.closing.filter(|&reason| reason != CLOSED);
         for index in 0..self.paths.len() {
             let path = self.paths.get_mut(index)?;
-            if path.state == PathState::Down || path.amplification_budget() < u64::from(mtu_of(path)) / 4 {
+            if !path.may_speak() {
                 continue;
             }
             let ack_due = path.received.ack_due().is_some_and(|due| due <= now);

@@ -192,7 +192,10 @@ impl Bench {
     pub fn run(&mut self, time: Duration) {
         let end = self.now + time;
         self.pump();
+        let mut steps = 0u32;
         loop {
+            steps += 1;
+            assert!(steps < 100_000, "time stands still at {:?}: {:?}", self.now, self.device.poll_timeout());
             let arrival = self.wire.keys().next().map(|(at, _)| *at);
             let timers = [self.device.poll_timeout(), self.gateway.poll_timeout(), arrival];
             let next = timers.into_iter().flatten().min().unwrap_or(end);

@@ -32,6 +32,14 @@ fn bulk_uses_both_paths_and_stays_in_order() {
     bench.connect();
     bench.run(Duration::from_millis(300));
     let rate = bench.saturate_down(Duration::from_secs(5));
+    for report in bench.gateway.path_reports(bench.gateway_session.unwrap()) {
+        println!("{report:#?}");
+    }
+    println!(
+        "{:?} {:?}",
+        bench.gateway.session_counters(bench.gateway_session.unwrap()),
+        bench.device.session_counters(bench.device_session)
+    );
     assert!(rate > 0.93 * 60.0, "{rate} of 60 Mbit/s");
     assert!(bench.received_down.windows(2).all(|pair| pair[0] < pair[1]), "out of order");
 }

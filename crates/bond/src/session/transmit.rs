@@ -3,6 +3,7 @@
 use super::{Session, Wanted};
 use crate::address::Address;
 use crate::congestion::Controller;
+use crate::path::mtu::BASE_MTU;
 use crate::path::sent::{Items, SentPacket};
 use crate::path::{Path, PathState};
 use crate::scheduler::{Choice, Demand, PathView};
@@ -104,10 +105,16 @@ impl Session {
                 if let Some(reason) = closing {
                     Frame::Close { reason }.put(buffer);
                 }
+                let pad = challenge.is_some() && path.amplification_budget() >= u64::from(BASE_MTU);
                 if ping {
                     draft.eliciting = true;
                     Frame::Ping.put(buffer);
                     self.add_probe_data(index, &mut draft, buffer);
+                }
+                let least = draft.header_from + usize::from(BASE_MTU) - TAG_LEN;
+                if pad && buffer.len() < least {
+                    // Shows that the path carries the least size, and lets the peer answer at length.
+                    buffer.resize(least, 0);
                 }
                 return self.finish_single(now, index, draft, buffer);
             }
@@ -396,7 +403,7 @@ fn view_of(now: Timestamp, path: &Path) -> PathView {
         sendable: ready.is_some_and(|at| at <= now),
         wait,
         // A path not measured yet is taken to be as far as half its round trip.
-        one_way_delay: path.one_way_delay().unwrap_or(0.0),
+        one_way_delay: path.one_way_delay().unwrap_or(path.rtt.smoothed().as_secs_f64() * 0.5e6),
         smoothed_rtt: path.rtt.smoothed(),
         rate: path.rate(),
         settled: path.controller.settled(),

@@ -31,8 +31,17 @@ pub fn report(outcome: anyhow::Result<()>) -> ExitCode {
         return ExitCode::SUCCESS;
     }
     // A closed standard error leaves nobody to tell.
-    let _ = writeln!(io::stderr(), "anabranch: {error:#}");
+    let _ = writeln!(io::stderr(), "anabranch: {}", message(&error));
     ExitCode::from(code(&error))
+}
+
+/// The failure and its causes, less those that an outer message repeats.
+fn message(error: &anyhow::Error) -> String {
+    error.chain().map(ToString::to_string).fold(String::new(), |told, cause| match told.is_empty() {
+        true => cause,
+        false if told.contains(&cause) => told,
+        false => format!("{told}: {cause}"),
+    })
 }
 
 fn code(error: &anyhow::Error) -> u8 {
@@ -64,4 +73,18 @@ fn code(error: &anyhow::Error) -> u8 {
 /// `anabranch events | head` is no failure.
 fn is_closed_pipe(error: &anyhow::Error) -> bool {
     error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cause_is_told_once() {
+        let inner = identity::WriteError::NotAllowed("/state/key".into());
+        let text = inner.to_string();
+        let error = anyhow::Error::new(identity::StateError::Write(inner)).context("cannot start");
+        assert_eq!(message(&error), format!("cannot start: the state directory cannot be used: {text}"));
+        assert_eq!(code(&error), NOT_ALLOWED);
+    }
 }

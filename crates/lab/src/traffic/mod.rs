@@ -12,6 +12,7 @@ mod request;
 mod tcp;
 
 use std::fs;
+use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -145,9 +146,6 @@ fn write_report(file: Option<&PathBuf>, report: &impl serde::Serialize) -> Resul
     let text = serde_json::to_string(report).context("writing the report")?;
     match file {
         Some(file) => fs::write(file, text + "\n").with_context(|| format!("writing {}", file.display())),
-        None => {
-            println!("{text}");
-            Ok(())
-        }
+        None => writeln!(io::stdout(), "{text}").context("writing the report"),
     }
 }

@@ -22,7 +22,8 @@ pub fn build(kernel: &Kernel, job: &Job) -> Result<Vec<u8>, MachineError> {
     }
     archive.add_link("/var/run", "/run");
     add_file(&mut archive, "/bin/busybox", &kernel.busybox)?;
-    archive.add_link("/bin/sh", "busybox");
+    // Not busybox's own shell, which would run its own `ip` and `tc` whatever the search path says.
+    archive.add_link("/bin/sh", "/usr/local/bin/dash");
     archive.add_file("/etc/passwd", 0o644, PASSWD.as_bytes());
     archive.add_file("/etc/group", 0o644, GROUP.as_bytes());
     archive.add_file("/etc/hosts", 0o644, b"127.0.0.1 localhost\n::1 localhost\n");
@@ -73,7 +74,7 @@ load /lib/modules/order
 date -s '2026-01-01 00:00:00' >/dev/null
 ip link set lo up
 cd /job
-timeout -s KILL {seconds} sh /job/script >/report/output 2>&1 </dev/null
+timeout -s KILL {seconds} /bin/sh /job/script >/report/output 2>&1 </dev/null
 echo $? >/report/exit
 cut -d' ' -f1 /proc/uptime >/report/uptime
 cd / && mv /results /report/results
@@ -173,7 +174,8 @@ pub fn unique_number() -> String {
 }
 
 /// Host programs that every guest has: name, Debian package, whether the bed cannot do without.
-const TOOLS: [(&str, &str, bool); 5] = [
+const TOOLS: [(&str, &str, bool); 6] = [
+    ("dash", "dash", true),
     ("ip", "iproute2", true),
     ("tc", "iproute2", true),
     ("ss", "iproute2", false),

@@ -13,6 +13,8 @@ mod initramfs;
 mod kernel;
 mod modules;
 mod qemu;
+mod shaping;
+pub mod topology;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -35,11 +37,12 @@ pub struct Machine {
 #[derive(Clone, Debug)]
 pub struct Job {
     /// Programs of this machine to have in the guest's search path, under their own file names; the shared libraries they
-    /// name come along. `ip`, `tc`, `nft` and busybox are always there.
+    /// name come along. `ip`, `tc`, `nft` and busybox's
+    /// commands are always there.
     pub programs: Vec<PathBuf>,
     /// Further files by their absolute path in the guest.
     pub files: BTreeMap<String, Vec<u8>>,
-    /// Shell commands (busybox `sh`), run as root with `/job` as current directory. What they write to `/results`
+    /// Shell commands, run as root by `sh` with `/job` as current directory. What they write to `/results`
     /// comes back in [`Outcome::files`].
     pub script: String,
     /// Kernel modules to load beside the networking ones that are always there.

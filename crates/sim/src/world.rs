@@ -107,6 +107,11 @@ impl<N: Node<P>, P: LinkPacket> World<N, P> {
         &self.nodes[id.0]
     }
 
+    /// All nodes, in the order in which they were added.
+    pub fn nodes(&self) -> impl Iterator<Item = &N> {
+        self.nodes.iter()
+    }
+
     /// A node, to command it; its packets leave when time goes on.
     pub fn node_mut(&mut self, id: NodeId) -> &mut N {
         self.node_due[id.0] = Some(self.now);

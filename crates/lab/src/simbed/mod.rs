@@ -11,7 +11,8 @@ mod ranges;
 mod segment;
 mod tcp;
 mod trial;
+mod tunnel;
 
 pub use measure::{Progress, quantile};
 pub use tcp::Algorithm;
-pub use trial::{Outcome, Traffic, Trial, Way};
+pub use trial::{EndReport, Outcome, Traffic, Trial, Way};

@@ -2,6 +2,7 @@
 
 use super::host::Host;
 use super::packet::Packet;
+use super::tunnel::TunnelEnd;
 use sim::{Node, Port};
 use units::Timestamp;
 
@@ -9,6 +10,8 @@ use units::Timestamp;
 pub enum SimulatedNode {
     /// A host with flows.
     Host(Host),
+    /// One end of the bond.
+    Tunnel(Box<TunnelEnd>),
 }
 
 impl SimulatedNode {
@@ -16,6 +19,15 @@ impl SimulatedNode {
     pub fn host(&self) -> Option<&Host> {
         match self {
             Self::Host(host) => Some(host),
+            Self::Tunnel(_) => None,
+        }
+    }
+
+    /// The end of the bond, if it is one.
+    pub fn tunnel(&self) -> Option<&TunnelEnd> {
+        match self {
+            Self::Tunnel(end) => Some(end),
+            Self::Host(_) => None,
         }
     }
 
@@ -23,33 +35,38 @@ impl SimulatedNode {
     pub fn host_mut(&mut self) -> Option<&mut Host> {
         match self {
             Self::Host(host) => Some(host),
+            Self::Tunnel(_) => None,
         }
     }
 }
 
 impl Node<Packet> for SimulatedNode {
-    fn handle_packet(&mut self, now: Timestamp, _port: Port, packet: Packet) {
+    fn handle_packet(&mut self, now: Timestamp, port: Port, packet: Packet) {
         match (self, packet) {
             (Self::Host(host), Packet::Inner(bytes)) => host.handle_packet(now, &bytes),
             (Self::Host(_), Packet::Datagram { .. }) => {}
+            (Self::Tunnel(end), packet) => end.handle_packet(now, port, packet),
         }
     }
 
     fn handle_timeout(&mut self, now: Timestamp) {
         match self {
             Self::Host(host) => host.handle_timeout(now),
+            Self::Tunnel(end) => end.handle_timeout(now),
         }
     }
 
     fn poll_transmit(&mut self, now: Timestamp) -> Option<(Port, Packet)> {
         match self {
             Self::Host(host) => host.poll_transmit(now),
+            Self::Tunnel(end) => end.poll_transmit(now),
         }
     }
 
     fn poll_timeout(&mut self) -> Option<Timestamp> {
         match self {
             Self::Host(host) => host.poll_timeout(),
+            Self::Tunnel(end) => end.poll_timeout(),
         }
     }
 }

@@ -8,8 +8,10 @@ use super::ping::{PingClient, PingServer};
 use super::quic::{QuicEnd, QuicSetup};
 use super::segment::{DEVICE_ADDRESS, FlowAddresses, SERVER_ADDRESS};
 use super::tcp::{Algorithm, TcpReceiver, TcpSender};
+use super::tunnel::{INNER_PORT, TunnelEnd, network_port};
 use anyhow::{Context, ensure};
-use sim::{NetworkSpec, NodeId, Port, SeededRandom, World};
+use bond::{PathReport, SessionCounters};
+use sim::{LinkSpec, NetworkSpec, NodeId, Port, SeededRandom, World};
 use std::net::SocketAddrV4;
 use std::time::Duration;
 use units::Timestamp;
@@ -77,6 +79,17 @@ pub struct Outcome {
     pub pings_lost: usize,
     /// (seconds, million bits per second) over the run, all flows.
     pub series: Vec<(f64, f64)>,
+    /// What the bond's ends said at the end, device first; empty for a plain network.
+    pub ends: Vec<EndReport>,
+}
+
+/// What one end of the bond knew at the end of a trial.
+#[derive(Clone, Debug)]
+pub struct EndReport {
+    /// Its paths.
+    pub paths: Vec<PathReport>,
+    /// Its session's sums; `None` if no session came about.
+    pub counters: Option<SessionCounters>,
 }
 
 impl Outcome {
@@ -93,6 +106,8 @@ impl Outcome {
 
 /// MTU of a plain network.
 const LINK_MTU: usize = 1_500;
+/// MTU of any0, as the daemon sets it.
+const TUNNEL_MTU: usize = 1_400;
 const FIRST_CLIENT_PORT: u16 = 40_000;
 const FIRST_SERVER_PORT: u16 = 8_000;
 const PING_PORTS: (u16, u16) = (39_000, 7_000);
@@ -112,7 +127,7 @@ impl Trial {
         let mut world = World::new();
         let (device, server) = match &self.way {
             Way::Plain(index) => self.build_plain(&mut world, *index)?,
-            Way::Bonded(_) => anyhow::bail!("the bond is not there yet"),
+            Way::Bonded(indices) => self.build_bonded(&mut world, indices)?,
         };
         let end = TRAFFIC_START + self.duration;
         self.add_flows(&mut world, device, server)?;
@@ -132,6 +147,30 @@ impl Trial {
         let device = world.add_node(SimulatedNode::Host(Host::new(LINK_MTU)));
         let server = world.add_node(SimulatedNode::Host(Host::new(LINK_MTU)));
         self.join(world, index, network, (device, Port(0)), (server, Port(0)));
+        Ok((device, server))
+    }
+
+    /// host -- device's end of the bond == networks == gateway's end -- server
+    fn build_bonded(
+        &self,
+        world: &mut SimulatedWorld,
+        indices: &[usize],
+    ) -> anyhow::Result<(NodeId, NodeId)> {
+        let seed = |name| SeededRandom::derive(self.seed, name).seed_bytes();
+        let gateway_end = TunnelEnd::gateway(seed("gateway"))?;
+        let device_end = TunnelEnd::device(seed("device"), gateway_end.public_key(), indices)?;
+        let device = world.add_node(SimulatedNode::Host(Host::new(TUNNEL_MTU)));
+        let server = world.add_node(SimulatedNode::Host(Host::new(TUNNEL_MTU)));
+        let near = world.add_node(SimulatedNode::Tunnel(Box::new(device_end)));
+        let far = world.add_node(SimulatedNode::Tunnel(Box::new(gateway_end)));
+        for (host, end) in [(device, near), (server, far)] {
+            world.add_link((host, Port(0)), (end, INNER_PORT), LinkSpec::ideal(Duration::ZERO), 0);
+            world.add_link((end, INNER_PORT), (host, Port(0)), LinkSpec::ideal(Duration::ZERO), 0);
+        }
+        for index in indices {
+            let (network, port) = (self.network(*index)?, network_port(*index));
+            self.join(world, *index, network, (near, port), (far, port));
+        }
         Ok((device, server))
     }
 
@@ -221,6 +260,7 @@ impl Trial {
             ping_ms,
             pings_lost,
             series: sum_series(downloads(world, device).map(Progress::series)),
+            ends: world.nodes().filter_map(SimulatedNode::tunnel).map(TunnelEnd::report).collect(),
         })
     }
 }

@@ -11,6 +11,8 @@ use wire::frame::{Data, GaveUp, Part};
 
 /// Packets of the past whose duplicates are recognised.
 const PAST: u32 = 2048;
+/// A first number below this is taken to belong to the beginning of its flow.
+const FIRST_NUMBERS: u32 = 64;
 /// Packets that one flow may hold back.
 const MAX_HELD: u32 = 32_768;
 /// Parts that one inner packet may come in.
@@ -199,6 +201,14 @@ impl Resequencer {
         behind <= PAST && past.get((bit / 64) as usize).is_some_and(|word| word >> (bit % 64) & 1 == 0)
     }
 
+    /// The first packet to arrive tells where the flow is. Numbers begin at 0: one near it is not the first if the paths differ.
+    fn start(&mut self, sequence: u32) {
+        if !self.started {
+            self.started = true;
+            self.next = if sequence < FIRST_NUMBERS { 0 } else { sequence };
+        }
+    }
+
     fn insert(
         &mut self,
         now: Timestamp,
@@ -208,10 +218,7 @@ impl Resequencer {
         tally: &mut Tally,
         deliver: &mut impl FnMut(Vec<u8>),
     ) {
-        if !self.started {
-            self.started = true;
-            self.next = sequence;
-        }
+        self.start(sequence);
         let ahead = sequence.wrapping_sub(self.next);
         if ahead >= u32::MAX / 2 {
             // Late: its gap was given up. Better out of order than never.
@@ -310,10 +317,7 @@ impl Resequencer {
             tally.duplicates += 1;
             return None;
         }
-        if !self.started {
-            self.started = true;
-            self.next = sequence;
-        }
+        self.start(sequence);
         let ahead = sequence.wrapping_sub(self.next);
         if ahead >= MAX_HELD {
             // Parts of a packet that was given up, or far ahead: not worth keeping.

@@ -137,6 +137,10 @@ impl ModelController {
     }
 
     fn take_rate(&mut self, sample: &AckSample) {
+        if sample.application_limited {
+            // A path with little to carry looks slow by its acknowledgements; that says nothing about the path.
+            self.slices.restart(sample.now);
+        }
         let recent =
             self.slices.rate().filter(|_| self.queue == Queue::Swamped).map(|rate| scale(rate, SLICE_MARGIN));
         if let Some(mut rate) = sample.delivery_rate {

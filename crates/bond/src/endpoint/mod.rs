@@ -627,7 +627,8 @@ impl Endpoint {
         let Some(slot) = self.slots.get_mut(&id) else { return };
         let session = slot.session.as_ref().and_then(|session| session.poll_timeout(now));
         let handshake = slot.connecting.as_ref().map(|connecting| connecting.next_try());
-        let stalled = slot.session.as_ref().filter(|_| slot.connecting.is_none());
+        // Only an initiator can begin again.
+        let stalled = slot.session.as_ref().filter(|_| slot.connecting.is_none() && slot.renewal.is_some());
         let stalled = stalled.and_then(Session::stalled_since).map(|since| since + STALL_PATIENCE);
         let next = [session, handshake, stalled].into_iter().flatten().min();
         if next != slot.timer {

@@ -12,7 +12,7 @@ use queue::FlowQueue;
 use rustc_hash::FxSeededState;
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
-use units::Timestamp;
+use units::{Bytes, Timestamp};
 use wire::inner::{FlowKey, Headers, TCP};
 
 /// Flows kept at most; the one that was idle longest gives way.
@@ -135,10 +135,11 @@ impl Flows {
         }
         flow.last_used = now;
         let class = flow.meter.on_packet(now, &packet, headers);
-        // A flow changes its place only while nothing of it waits, so that its packets stay in order.
-        if !flow.listed {
-            flow.class = class;
+        let class = class.max(flow.meter.on_queue(Bytes(flow.queue.bytes())));
+        if class != flow.class {
+            self.reclassify(id, class);
         }
+        let Some(Some(flow)) = self.flows.get_mut(usize::from(id)) else { return Queueing::Dropped };
         let ordered = headers.key.protocol == TCP && !headers.is_pure_ack() || class == FlowClass::Bulk;
         let mut packet = packet;
         if flow.class == FlowClass::Bulk {
@@ -176,13 +177,34 @@ impl Flows {
         if !flow.listed {
             flow.listed = true;
             flow.deficit = QUANTUM;
-            match flow.class {
-                FlowClass::RealTime => self.real_time.push_back(id),
-                FlowClass::Interactive => self.interactive.push_back(id),
-                FlowClass::Bulk => self.bulk.push_back(id),
-            }
+            self.list(class).push_back(id);
         }
         Queueing::Queued
+    }
+
+    /// Moves a flow to the list of another class.
+    fn reclassify(&mut self, id: u16, class: FlowClass) {
+        let Some(Some(flow)) = self.flows.get_mut(usize::from(id)) else { return };
+        let before = std::mem::replace(&mut flow.class, class);
+        if !flow.listed {
+            return;
+        }
+        let bytes = flow.queue.bytes();
+        if before == FlowClass::Bulk {
+            self.bulk_bytes -= bytes;
+        } else if class == FlowClass::Bulk {
+            self.bulk_bytes += bytes;
+        }
+        self.list(before).retain(|&listed| listed != id);
+        self.list(class).push_back(id);
+    }
+
+    fn list(&mut self, class: FlowClass) -> &mut VecDeque<u16> {
+        match class {
+            FlowClass::RealTime => &mut self.real_time,
+            FlowClass::Interactive => &mut self.interactive,
+            FlowClass::Bulk => &mut self.bulk,
+        }
     }
 
     /// Size of the next sparse packet, if one waits.

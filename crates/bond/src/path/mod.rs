@@ -36,8 +36,13 @@ const CHALLENGE_INTERVAL: Duration = Duration::from_millis(250);
 const AMPLIFICATION_LIMIT: u64 = 3;
 /// Bytes of a packet of control frames, about.
 const CONTROL_PACKET: u64 = 150;
-/// Weight of a new one-way delay sample.
-const DELAY_GAIN: f64 = 1.0 / 16.0;
+/// No controller's window is smaller, bytes.
+const LEAST_WINDOW: u64 = 4 * 1_200;
+/// One-way delay samples are averaged over this many round-trip times. By time, not by number: after a pause one sample must
+/// tell that the queue is gone.
+const DELAY_MEMORY: f64 = 2.0;
+/// A round-trip time that is older than this many of itself is forgotten when a new sample comes.
+const STALE_RTTS: u32 = 6;
 
 /// Whether a path can carry data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -102,6 +107,7 @@ pub(crate) struct Path {
     base_rtt: BaseRtt,
     /// Relative one-way delay to the peer, microseconds plus the unknown difference of the clocks.
     one_way_delay: Option<f64>,
+    algorithm: Algorithm,
     pub(crate) controller: AnyController,
     pacer: Pacer,
     pub(crate) mtu: MtuSearch,
@@ -116,6 +122,7 @@ pub(crate) struct Path {
     round_end: u64,
     application_limited_until: Option<u64>,
     last_ack_at: Timestamp,
+    sampled_at: Timestamp,
     eliciting_since: Timestamp,
     pub(crate) last_sent_at: Timestamp,
     pub(crate) last_received_at: Timestamp,
@@ -155,6 +162,7 @@ impl Path {
             rtt: RttEstimator::default(),
             base_rtt: BaseRtt::default(),
             one_way_delay: None,
+            algorithm,
             controller: AnyController::new(algorithm, u64::from(mtu.current()), now),
             pacer: Pacer::default(),
             mtu,
@@ -167,6 +175,7 @@ impl Path {
             round_end: 0,
             application_limited_until: None,
             last_ack_at: now,
+            sampled_at: now,
             eliciting_since: now,
             last_sent_at: now,
             last_received_at: now,
@@ -208,7 +217,8 @@ impl Path {
 
     /// Begins to validate the address.
     pub(crate) fn start_challenge(&mut self, now: Timestamp, nonce: [u8; 8]) {
-        self.unvalidated.get_or_insert((0, 0));
+        // What an earlier address sent gives this one no credit.
+        self.unvalidated = Some((0, 0));
         self.challenge = Some(Challenge { nonce, send_at: now, tries: 0 });
     }
 
@@ -221,11 +231,11 @@ impl Path {
     }
 
     /// The path has moved to another address or network: what was known of the way is void.
-    pub(crate) fn moved(&mut self, now: Timestamp, algorithm: Algorithm) {
+    pub(crate) fn moved(&mut self, now: Timestamp) {
         self.rtt.reset();
         self.base_rtt = BaseRtt::default();
         self.one_way_delay = None;
-        self.controller = AnyController::new(algorithm, u64::from(self.mtu.current()), now);
+        self.controller = AnyController::new(self.algorithm, u64::from(self.mtu.current()), now);
         self.pacer = Pacer::default();
         self.timeouts = 0;
         self.probe_at = None;
@@ -235,7 +245,7 @@ impl Path {
     pub(crate) fn amplification_budget(&self) -> u64 {
         match self.unvalidated {
             None => u64::MAX,
-            Some((received, sent)) => (received * AMPLIFICATION_LIMIT).saturating_sub(sent),
+            Some((received, sent)) => received.saturating_mul(AMPLIFICATION_LIMIT).saturating_sub(sent),
         }
     }
 
@@ -247,7 +257,7 @@ impl Path {
     /// Initiators send first, so their budget does not depend on what came back.
     pub(crate) fn grant_budget(&mut self, bytes: u64) {
         if let Some((received, _)) = &mut self.unvalidated {
-            *received += bytes;
+            *received = received.saturating_add(bytes);
         }
     }
 
@@ -302,6 +312,12 @@ impl Path {
             return progress;
         }
         self.last_ack_at = now;
+        if self.timeouts >= PERSISTENT_TIMEOUTS {
+            // Whatever comes back after so long is not the path that was known.
+            self.controller = AnyController::new(self.algorithm, u64::from(self.mtu.current()), now);
+            self.pacer = Pacer::default();
+            self.delivered = Delivered::default();
+        }
         self.timeouts = 0;
         self.probe_at = None;
         if self.state == PathState::Suspect {
@@ -318,8 +334,9 @@ impl Path {
         self.mtu.on_acked(outcome.acked_bytes);
         let (delivery_rate, application_limited) = self.take_samples(now, ack, outcome.largest);
         let largest_acked = self.sent.largest_acked().unwrap_or(0);
-        let round_ended = largest_acked >= self.round_end;
-        if round_ended {
+        // Rounds without data must not age what rounds with data have shown.
+        let round_ended = largest_acked >= self.round_end && !application_limited;
+        if largest_acked >= self.round_end {
             self.round_end = self.sent.next_number();
         }
         self.acked_since_loss += outcome.acked_bytes;
@@ -348,14 +365,22 @@ impl Path {
         ack: &Ack,
         largest: Option<(Timestamp, Delivered, bool)>,
     ) -> (Option<BitRate>, bool) {
-        let Some((sent_at, base, application_limited)) = largest else { return (None, false) };
+        let Some((sent_at, base, application_limited)) = largest else {
+            return (None, self.application_limited());
+        };
         let elapsed = now.since(sent_at);
         let delay = Duration::from_micros(ack.delay_micros).min(elapsed / 2);
+        let age = now.since(std::mem::replace(&mut self.sampled_at, now));
+        if self.rtt.is_measured() && age > self.rtt.smoothed() * STALE_RTTS {
+            self.rtt.reset();
+        }
         self.rtt.on_sample(elapsed - delay);
         self.base_rtt.on_sample(now, self.rtt.smoothed());
         let delay = f64::from(ack.receive_time.wrapping_sub(sent_at.as_micros() as u32) as i32);
+        let memory = DELAY_MEMORY * self.rtt.smoothed().as_secs_f64().max(0.01);
+        let gain = 1.0 - (-age.as_secs_f64() / memory).exp();
         self.one_way_delay = Some(match self.one_way_delay {
-            Some(smoothed) => smoothed + (delay - smoothed) * DELAY_GAIN,
+            Some(smoothed) => smoothed + (delay - smoothed) * gain,
             None => delay,
         });
         let latest =
@@ -489,9 +514,10 @@ impl Path {
 
     /// The rate to plan with: the controller's estimate, or window over round-trip time.
     pub(crate) fn rate(&self) -> BitRate {
-        self.controller
-            .rate_estimate()
-            .unwrap_or_else(|| BitRate::from_bytes_over(Bytes(self.controller.window()), self.rtt.smoothed()))
+        let estimate = self.controller.rate_estimate().unwrap_or_default();
+        // Even the least window lets this much through: an estimate below it would never be put to the test.
+        let tried = if self.controller.settled() { LEAST_WINDOW } else { self.controller.window() };
+        estimate.max(BitRate::from_bytes_over(Bytes(tried), self.rtt.smoothed()))
     }
 
     /// One-way delay in microseconds with the clocks' unknown difference, which cancels between paths of a bond.

@@ -27,7 +27,7 @@ pub const MAX_PATHS: usize = 16;
 /// Flows whose packets are put in order at one time.
 const MAX_RECEIVERS: usize = 4_096;
 /// A receiving flow that was idle this long is forgotten.
-const RECEIVER_IDLE: Duration = Duration::from_secs(120);
+const RECEIVER_IDLE: Duration = Duration::from_secs(900);
 /// Copies of a lost packet that are sent at most.
 const MAX_REPEATS: u8 = 3;
 /// Packets wait this long for a path that works.
@@ -41,8 +41,10 @@ const MIN_HOLD: Duration = Duration::from_millis(30);
 const MAX_HOLD: Duration = Duration::from_secs(3);
 /// How many repeats the receiver should wait for.
 const HOLD_REPEATS: u32 = 3;
-/// A working path that nothing is sent on is measured this often while the session is busy.
+/// A working path that nothing is sent on is measured this often while the session is busy ...
 const REFRESH_INTERVAL: Duration = Duration::from_millis(500);
+/// ... and this often while packets wait that it might take.
+const WAITING_REFRESH_INTERVAL: Duration = Duration::from_millis(90);
 /// The session counts as busy this long after data.
 const BUSY_TIME: Duration = Duration::from_secs(1);
 /// Housekeeping interval while busy.
@@ -333,10 +335,9 @@ impl Session {
     /// The network is back, or its local address has changed: the peer is told by a challenge from there.
     pub(crate) fn network_up(&mut self, now: Timestamp, network: NetworkId) {
         let nonce = self.random.next_u64().to_be_bytes();
-        let algorithm = self.config.congestion;
         let Some(path) = self.path_of(network) else { return };
         let losses = path.go_down();
-        path.moved(now, algorithm);
+        path.moved(now);
         path.state = PathState::Validating;
         path.start_challenge(now, nonce);
         path.grant_budget(u64::MAX / 8);
@@ -538,10 +539,15 @@ impl Session {
         }
         let keep_alive = self.config.keep_alive;
         let initiator = self.role == Role::Initiator;
+        let backlog = self.flows.bulk_bytes() > 0;
         for path in &mut self.paths {
             let quiet = now.since(path.last_sent_at);
             let refresh = busy && path.state == PathState::Usable && path.status() == PathStatus::Active;
-            let wait = if refresh { REFRESH_INTERVAL } else { keep_alive };
+            let wait = match refresh {
+                true if backlog => WAITING_REFRESH_INTERVAL,
+                true => REFRESH_INTERVAL,
+                false => keep_alive,
+            };
             let idle = if refresh { quiet } else { quiet.max(now.since(path.last_received_at)) };
             if path.state != PathState::Down && (refresh || initiator) && idle >= wait {
                 path.ping_wanted = true;

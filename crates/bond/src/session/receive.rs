@@ -89,7 +89,6 @@ impl Session {
 
     /// A packet came from `from`: if that is news and the packet is the newest, the peer has moved there.
     fn note_origin(&mut self, now: Timestamp, index: usize, from: Address, newest: bool) {
-        let algorithm = self.config.congestion;
         let nonce = self.random.next_u64().to_be_bytes();
         let Some(path) = self.paths.get_mut(index) else { return };
         if path.address == from || !newest {
@@ -101,7 +100,7 @@ impl Session {
         path.address = from;
         path.start_challenge(now, nonce);
         if !same_way {
-            path.moved(now, algorithm);
+            path.moved(now);
         }
         self.events.push_back(SessionEvent::PathMoved(from.network));
     }

@@ -104,6 +104,8 @@ impl Session {
                 }
                 if let Some(reason) = closing {
                     Frame::Close { reason }.put(buffer);
+                    // Nothing more is said here.
+                    path.state = PathState::Down;
                 }
                 let pad = challenge.is_some() && path.amplification_budget() >= u64::from(BASE_MTU);
                 if ping {
@@ -384,7 +386,7 @@ impl Session {
         path.sent.push(SentPacket {
             sent_at: now,
             in_flight: if draft.eliciting { size as u16 } else { 0 },
-            application_limited: path.application_limited(),
+            application_limited: path.application_limited() || !draft.paced,
             delivered: path.delivered(),
             items: draft.items,
             mtu_probe: draft.mtu_probe,

@@ -161,6 +161,32 @@ impl Bench {
         queued
     }
 
+    /// Both ends' figures, for messages of failed tests.
+    pub fn report(&self) -> String {
+        let gateway = self.gateway_session.unwrap();
+        let mut text = format!(
+            "{:?}\n{:?}\n",
+            self.gateway.session_counters(gateway),
+            self.device.session_counters(self.device_session)
+        );
+        for path in self.gateway.path_reports(gateway) {
+            text += &format!(
+                "{} {:?} rtt {:?} base {:?} rate {} window {} in flight {} loss {:.4} extra {:?} {:?}\n",
+                path.path,
+                path.state,
+                path.smoothed_rtt,
+                path.base_rtt,
+                path.rate,
+                path.window.0,
+                path.in_flight.0,
+                path.loss_rate,
+                path.extra_delay,
+                path.counters
+            );
+        }
+        text
+    }
+
     /// Packets that were queued and neither arrived nor wait.
     pub fn missing_down(&mut self) -> u32 {
         self.run(Duration::from_secs(1));

@@ -159,7 +159,8 @@ fn joining_twice_renews_and_keeps_the_name() {
     let (_directory, state) = state();
     let first = join(&state, &link(1), Some("home")).unwrap();
     assert_eq!((first.name.as_str(), first.renewed), ("home", false));
-    Peers::change(&state, |peers| Ok::<_, PeersError>(assert!(peers.redeemed(PublicKey([1; 32]))))).unwrap();
+    let was_open = Peers::change(&state, |peers| Ok::<_, PeersError>(peers.redeemed(PublicKey([1; 32]))));
+    assert!(was_open.unwrap());
     let mut second = link(1);
     second.addresses = vec!["192.0.2.1:1".parse().unwrap()];
     let renewed = join(&state, &second, None).unwrap();

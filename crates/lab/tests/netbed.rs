@@ -1,4 +1,5 @@
 //! The namespace bed with real sockets and the link emulator. Needs root; says so and passes without.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use lab::netbed::{FetchRequest, NetBed, SERVER_ADDRESS, fetch, listen, serve};
 use sim::NetworkSpec;

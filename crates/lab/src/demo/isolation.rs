@@ -90,7 +90,7 @@ pub(super) fn end_on_signals() -> anyhow::Result<()> {
     std::thread::spawn(move || {
         if runtime.block_on(signalled()).is_ok() {
             // Show the cursor again; bars may have hidden it.
-            eprintln!("\x1b[?25h\nstopped; nothing is left behind");
+            eprintln!("\x1b[?1049l\x1b[?25h\nstopped; nothing is left behind");
             std::process::exit(130);
         }
     });

@@ -8,7 +8,9 @@
 //! Everything happens in namespaces that end with this process, however it ends.
 
 mod bonded;
+mod graph;
 mod isolation;
+mod keyboard;
 mod play;
 mod progress;
 mod report;

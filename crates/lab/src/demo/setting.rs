@@ -137,6 +137,12 @@ impl Setting {
         }
     }
 
+    /// Bytes that the network with this index has brought to the device.
+    pub(super) fn delivered(&mut self, index: usize) -> Option<u64> {
+        let [_, down] = self.bed.networks.get_mut(index)?.statistics()?;
+        Some(down.delivered_bytes)
+    }
+
     /// Downloads; `progress` hears the bytes so far.
     pub(super) fn download(
         &mut self,

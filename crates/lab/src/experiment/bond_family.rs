@@ -105,7 +105,7 @@ fn goals(scenario: &Scenario) -> Vec<Goal> {
     let delay_difference = delays().max().unwrap_or_default() - delays().min().unwrap_or_default();
     let round_trips_differ_twice =
         delays().max().unwrap_or_default() > 2 * delays().min().unwrap_or_default();
-    let rates = || networks.iter().map(|network| mean_mbps(network));
+    let rates = || networks.iter().map(mean_mbps);
     let rates_are_near = rates().fold(0.0, f64::max) <= 4.0 * rates().fold(f64::INFINITY, f64::min);
     let is_lossy = networks.iter().all(|network| matches!(network.down.loss, Loss::Random(p) if p >= 0.005));
     let mut goals = vec![Goal::at_least("tcp-cubic.short_download_over_best_plain", 0.95)];

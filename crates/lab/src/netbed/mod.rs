@@ -10,9 +10,11 @@
 //!
 //! The namespaces have no names: they end with the processes that are in them.
 
+mod echo;
 mod process;
 mod transfer;
 
+pub use echo::Pinger;
 pub use process::{ChildProcess, program_beside};
 pub use transfer::{FetchReport, FetchRequest, fetch, listen, serve};
 

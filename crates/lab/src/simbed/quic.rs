@@ -22,7 +22,7 @@ use units::Timestamp;
 /// Flow-control windows: never the limit.
 const WINDOW: u32 = 16 << 20;
 /// The server writes in pieces of this size.
-const PIECE: [u8; 65_536] = [0; 65_536];
+static PIECE: [u8; 65_536] = [0; 65_536];
 const SERVER_NAME: &str = "server.test";
 
 /// What both ends of a connection must share.

@@ -1,9 +1,46 @@
 //! The device: from its networks to any0.
+//!
+//! ```text
+//! root:   lock, journal, any0 --fork--> supervisor: routes, rules, DNS on request; undoes all at the end
+//! worker: watcher thread (signals, netlink, names)  --commands-->  loop thread (packets)  --events--> log
+//!         control thread (control.sock)             --commands-->
+//! ```
 
-use identity::StateDirectory;
+mod backend;
+mod event_loop;
+mod machine;
+mod messages;
+mod nat64;
+mod networks;
+mod report;
+mod targets;
+mod watcher;
+
+use std::sync::Arc;
+
+use bond::{Algorithm, Endpoint, EndpointConfig, PrivateKey, Scheduler, SessionConfig};
+use identity::{
+    DaemonLock, InvitationKind, KeyError, KeyPair, LockError, Peer, Peers, PeersError, StateDirectory,
+};
+use linux::journal::{Journal, JournalError};
+use linux::poll::Poller;
+use linux::privileges::requirements::{self, Missing, Purpose};
+use linux::privileges::seccomp;
+use linux::routing::Routing;
+use linux::signals::EndSignals;
+use linux::tun::{Tun, TunError};
 use thiserror::Error;
+use tracing::{info, warn};
+use wire::hello::{HelloError, Name};
 
-use crate::config::Config;
+use crate::config::{Config, CongestionChoice, DEFAULT_MTU, DeviceConfig, KeepAlive, SchedulerChoice};
+use crate::control::{Callers, ControlServer, EventLog};
+use crate::dataplane::{self, Carriers, FIRST_SOCKET_TOKEN, Plane};
+use crate::supervision::{self, Root, SuperviseError};
+
+pub(crate) use machine::restore;
+pub(crate) use messages::Mailbox;
+pub(crate) use nat64::name_servers;
 
 /// What a device needs to start.
 #[derive(Clone, PartialEq, Debug)]
@@ -17,23 +54,216 @@ pub struct DeviceOptions {
 /// Why a device cannot start, or had to stop.
 #[derive(Debug, Error)]
 pub enum DeviceError {
-    /// This build has no device loop.
-    #[error("this build cannot run a device")]
-    NotBuilt,
+    /// Something is missing on this machine.
+    #[error("this machine cannot be a device yet:{}", .0.iter().map(|missing| format!("\n  {missing}")).collect::<String>())]
+    Missing(Vec<Missing>),
+    /// No gateway is known.
+    #[error(
+        "no gateway is known here: run `anabranch join -` with the link that `anabranch gateway invite` printed"
+    )]
+    NoGateway,
+    /// Several are known and none is chosen, or the chosen one is unknown.
+    #[error("which gateway? Set \"gateway\" under [device] in the configuration to one of: {}", .0.join(", "))]
+    WhichGateway(Vec<String>),
+    /// Another daemon is running.
+    #[error(transparent)]
+    Lock(#[from] LockError),
+    /// The undo journal.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// The key.
+    #[error(transparent)]
+    Key(#[from] KeyError),
+    /// The known gateways.
+    #[error(transparent)]
+    Peers(#[from] PeersError),
+    /// The interface.
+    #[error(transparent)]
+    Tun(#[from] TunError),
+    /// The worker process.
+    #[error(transparent)]
+    Supervise(#[from] SuperviseError),
 }
 
 /// Runs a device until it is told to stop (control socket, SIGTERM, SIGINT), then takes back what it changed.
 ///
+/// Splits the process: must be called before the process starts any thread.
+///
 /// # Errors
 /// Any [`DeviceError`].
-pub fn run(_options: DeviceOptions) -> Result<(), DeviceError> {
-    Err(DeviceError::NotBuilt)
+pub fn run(options: DeviceOptions) -> Result<(), DeviceError> {
+    let DeviceOptions { state, config } = options;
+    let missing = requirements::missing(Purpose::Device { nftables: config.device.kill_switch });
+    if !missing.is_empty() {
+        return Err(DeviceError::Missing(missing));
+    }
+    let peer = gateway(&state, &config.device)?;
+    let _lock = DaemonLock::take(&state)?;
+    let mut journal = Journal::open(state.path())?;
+    if journal.pending().next().is_some() {
+        warn!("the last run was ended the hard way: taking its changes back");
+        journal.restore()?;
+    }
+    let key = KeyPair::load_or_create(&state)?;
+    let mtu = config.device.mtu.unwrap_or(DEFAULT_MTU);
+    let tun = Tun::create(&config.device.interface, mtu.into(), &[])?;
+    let routing = machine::routing(&config.device, tun.index());
+
+    let user = config.daemon.user.clone();
+    let worker_state = state.clone();
+    let work = move |root: Root| work(worker_state, &config, key, peer, tun, root);
+    supervision::supervise(&state, &user, work, || machine::DeviceMachine::new(journal, routing))?;
+    Ok(())
 }
 
 /// Everything that [`run`] would change on the machine, a line each, without changing it.
 ///
 /// # Errors
 /// Any [`DeviceError`].
-pub fn plan(_options: &DeviceOptions) -> Result<Vec<String>, DeviceError> {
-    Err(DeviceError::NotBuilt)
+pub fn plan(options: &DeviceOptions) -> Result<Vec<String>, DeviceError> {
+    let config = &options.config.device;
+    let peer = gateway(&options.state, config)?;
+    let mut lines =
+        vec![format!("interface {} with the addresses that {} leases", config.interface, peer.name)];
+    let routing = machine::routing(config, 0);
+    lines.extend(machine::changes(&routing, &[]).iter().map(ToString::to_string));
+    lines
+        .push("file /proc/sys/net/ipv4/conf/NETWORK/rp_filter = 2 for each network where it is 1".to_owned());
+    if config.dns {
+        let servers = linux::dns::plan(&config.interface, &[std::net::Ipv4Addr::UNSPECIFIED.into()], None);
+        let what = servers.first().map_or_else(String::new, ToString::to_string);
+        let what = what.split(':').next().unwrap_or_default().to_owned();
+        lines.push(format!("{what}, if {} names DNS servers", peer.name));
+    }
+    for name in ["key", "undo.json", "daemon.lock", anabranch::control::SOCKET_NAME] {
+        lines.push(format!("file {}", options.state.file(name).display()));
+    }
+    Ok(lines)
 }
+
+fn gateway(state: &StateDirectory, config: &DeviceConfig) -> Result<Peer, DeviceError> {
+    let peers = Peers::load(state)?;
+    let gateways: Vec<&Peer> = peers.of_kind(InvitationKind::Gateway).collect();
+    let names = || gateways.iter().map(|peer| peer.name.clone()).collect();
+    match (&config.gateway, &gateways[..]) {
+        (_, []) => Err(DeviceError::NoGateway),
+        (None, [only]) => Ok((*only).clone()),
+        (Some(wanted), _) => gateways
+            .iter()
+            .find(|peer| peer.name == *wanted)
+            .map(|peer| (*peer).clone())
+            .ok_or_else(|| DeviceError::WhichGateway(names())),
+        (None, _) => Err(DeviceError::WhichGateway(names())),
+    }
+}
+
+/// The worker process, without root.
+fn work(
+    state: StateDirectory,
+    config: &Config,
+    key: KeyPair,
+    peer: Peer,
+    tun: Tun,
+    root: Root,
+) -> Result<(), Box<dyn std::error::Error>> {
+    let signals = EndSignals::catch()?;
+    let root = Arc::new(root);
+    let events = Arc::new(EventLog::default());
+    let (commands, command_receiver, command_waker) = Mailbox::new(COMMANDS)?;
+    let (tasks, task_receiver, task_waker) = Mailbox::new(TASKS)?;
+    let interface_index = tun.index();
+    if config.device.kill_switch {
+        root.ask(&supervision::Request::Capture { dns: Vec::new() })?;
+    }
+
+    let endpoint = EndpointConfig {
+        key: PrivateKey::new(*key.private_bytes()),
+        session: session(&config.device),
+        accept: false,
+        retry_above: u32::MAX,
+    };
+    let endpoint = Endpoint::new(endpoint, dataplane::seed()?)?;
+    let carriers = Carriers::new(FIRST_SOCKET_TOKEN, Some(Routing::DEFAULT_MARK));
+    let plane = Plane::new(Poller::new()?, tun, carriers, endpoint, &command_waker)?;
+    let name = config.daemon.name.clone().map_or_else(host_name, Ok)?;
+    let device = event_loop::DeviceLoop::new(
+        plane,
+        peer.clone(),
+        name,
+        key.public().to_string(),
+        networks::Networks::new(config),
+        tasks.clone(),
+        events.clone(),
+    );
+    let ended = tasks.clone();
+    let loop_thread = std::thread::Builder::new().name("packets".to_owned()).spawn(move || {
+        linux::poll::be_punctual();
+        if let Err(cause) = seccomp::allow_data_plane() {
+            warn!("{cause}");
+        }
+        let outcome = device.run(&command_receiver, &command_waker).map_err(|error| error.to_string());
+        ended.post(messages::Task::LoopEnded(outcome));
+    })?;
+
+    let backend =
+        backend::DeviceBackend { commands: commands.clone(), root: root.clone(), events: events.clone() };
+    let control = ControlServer::start(&state, Callers::of_state(&state, None)?, Arc::new(backend))?;
+    let watcher = watcher::Watcher {
+        state,
+        peer,
+        commands,
+        root,
+        events,
+        interface_index,
+        mtu: config.device.mtu,
+        dns: config.device.dns,
+        mark: Routing::DEFAULT_MARK,
+    };
+    let outcome = watcher.run(&signals, &task_receiver, &task_waker);
+    drop(control);
+    if loop_thread.join().is_err() {
+        return Err("the packet thread panicked".into());
+    }
+    info!("stopped");
+    Ok(outcome?)
+}
+
+fn session(config: &DeviceConfig) -> SessionConfig {
+    let default = SessionConfig::default();
+    SessionConfig {
+        scheduler: match config.scheduler {
+            SchedulerChoice::EarliestArrival => Scheduler::EarliestArrival,
+            SchedulerChoice::MinimumRtt => Scheduler::MinimumRtt,
+            SchedulerChoice::InverseRtt => Scheduler::InverseRtt,
+            SchedulerChoice::Duplicated => Scheduler::Duplicated,
+        },
+        congestion: match config.congestion {
+            CongestionChoice::Model => Algorithm::Model,
+            CongestionChoice::Cubic => Algorithm::Cubic,
+            CongestionChoice::Lia => Algorithm::Lia,
+            CongestionChoice::Olia => Algorithm::Olia,
+            CongestionChoice::Balia => Algorithm::Balia,
+        },
+        treatment: config.default_treatment,
+        keep_alive: match config.keep_alive {
+            KeepAlive::Auto => default.keep_alive,
+            KeepAlive::Off => NEVER,
+            KeepAlive::Every(interval) => interval,
+        },
+        ..default
+    }
+}
+
+/// The host's name, or "device" if it has none that can be told.
+///
+/// # Errors
+/// Never: "device" is a name.
+pub(crate) fn host_name() -> Result<Name, HelloError> {
+    let text = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    Name::new(text.trim()).or_else(|_| Name::new("device"))
+}
+
+/// Longer than any session.
+const NEVER: std::time::Duration = std::time::Duration::from_secs(365 * 86_400);
+const COMMANDS: usize = 256;
+const TASKS: usize = 256;

@@ -3,5 +3,7 @@
 
 pub mod config;
 pub mod control;
+mod dataplane;
 pub mod device;
 pub mod gateway;
+mod supervision;

@@ -149,12 +149,17 @@ impl UdpPath {
         let Some(size) = segment_size else {
             return Ok(self.state.try_send((&self.socket).into(), &transmit(bytes, None))?);
         };
-        if self.state.max_gso_segments() > 1 {
-            let sent = self.state.try_send((&self.socket).into(), &transmit(bytes, segment_size));
-            // The first failure of an interface without segmentation switches it off: send singly then.
-            if sent.is_ok() || self.state.max_gso_segments() > 1 {
-                return Ok(sent?);
+        let at_once = self.state.max_gso_segments().min(MAXIMUM_LENGTH / size).max(1);
+        if at_once > 1 {
+            for batch in bytes.chunks(size * at_once) {
+                let sent = self.state.try_send((&self.socket).into(), &transmit(batch, segment_size));
+                // The first failure of an interface without segmentation switches it off: send singly then.
+                if sent.is_err() && self.state.max_gso_segments() == 1 {
+                    return self.send(remote, source, ecn, bytes, segment_size);
+                }
+                sent?;
             }
+            return Ok(());
         }
         for datagram in bytes.chunks(size) {
             self.state.try_send((&self.socket).into(), &transmit(datagram, None))?;
@@ -207,6 +212,8 @@ impl AsRawFd for UdpPath {
     }
 }
 
+/// Largest UDP payload over IPv6 without jumbograms, which also bounds what is segmented at once.
+const MAXIMUM_LENGTH: usize = 65_487;
 const READS: usize = 8;
 const READ_SIZE: usize = 65_536;
 /// Room for 50 ms at 1 Gbit/s, which the kernel doubles for its own records.

@@ -1,0 +1,374 @@
+//! All sockets of a loop, by what they carry.
+//!
+//! An [`Address`] names network, carrier and remote address; here it is known which socket that is. On a device a
+//! network is an interface, with one UDP socket of each family. On a gateway a network is one of the host's own
+//! addresses, learned from what arrives, so that answers leave from the address that was spoken to.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+
+use bond::{Address, Carrier, Transmit};
+use linux::poll::{Interest, Poller, Token};
+use linux::tcp_carrier::{Queued, TcpCarrier, TcpCarrierListener};
+use linux::udp::{ReceiveBuffer, SendError, UdpPath};
+use linux::{BindError, BindTo};
+use rustc_hash::FxHashMap;
+use thiserror::Error;
+use tracing::debug;
+use units::{NetworkId, Timestamp};
+use wire::inner::Ecn;
+
+/// Why a socket could not be opened.
+#[derive(Debug, Error)]
+pub enum CarrierError {
+    /// The socket was refused.
+    #[error(transparent)]
+    Bind(#[from] BindError),
+    /// It could not be watched.
+    #[error("cannot watch a socket: {0}")]
+    Watch(#[from] io::Error),
+}
+
+/// What became of datagrams.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SendOutcome {
+    /// The kernel has them.
+    Sent,
+    /// They are lost, as on a full link or one without a way.
+    Dropped,
+    /// They are larger than the interface takes.
+    TooLarge,
+    /// The TCP connection of this address has ended.
+    Ended,
+}
+
+enum Socket {
+    /// Of one network of a device.
+    Own {
+        path: UdpPath,
+        network: NetworkId,
+    },
+    /// For anyone, on a gateway.
+    Listening(UdpPath),
+    Listener(TcpCarrierListener),
+    Connection {
+        carrier: TcpCarrier,
+        network: NetworkId,
+        watches_writing: bool,
+        heard_at: Timestamp,
+    },
+}
+
+#[derive(Clone, Copy)]
+struct Route {
+    token: Token,
+    source: Option<IpAddr>,
+}
+
+/// The sockets, and one buffer that all of them read into.
+pub struct Carriers {
+    sockets: FxHashMap<Token, Socket>,
+    next_token: u64,
+    udp: FxHashMap<(NetworkId, bool), Route>,
+    tcp: FxHashMap<(NetworkId, SocketAddr), Token>,
+    locals: Vec<(Token, IpAddr)>,
+    buffer: ReceiveBuffer,
+    stream_buffer: Box<[u8]>,
+    mark: Option<u32>,
+}
+
+impl Carriers {
+    /// No socket yet. Tokens from `first_token` on are theirs; `mark` is set on every packet.
+    pub fn new(first_token: Token, mark: Option<u32>) -> Self {
+        Self {
+            sockets: FxHashMap::default(),
+            next_token: first_token.0,
+            udp: FxHashMap::default(),
+            tcp: FxHashMap::default(),
+            locals: Vec::new(),
+            buffer: ReceiveBuffer::new(),
+            stream_buffer: vec![0; STREAM_BUFFER].into_boxed_slice(),
+            mark,
+        }
+    }
+
+    // ---- a device's networks ----
+
+    /// Opens the UDP socket of a network for one family, in place of the one that may be open.
+    ///
+    /// # Errors
+    /// Any [`CarrierError`]; the old socket is closed all the same.
+    pub fn open_udp(
+        &mut self,
+        poller: &Poller,
+        network: NetworkId,
+        interface: &str,
+        local: IpAddr,
+    ) -> Result<(), CarrierError> {
+        if let Some(old) = self.udp.remove(&(network, local.is_ipv6())) {
+            self.sockets.remove(&old.token);
+        }
+        let path = UdpPath::bind(&self.bind_to(interface, local))?;
+        let token = self.watch(poller, &path, Interest::Readable)?;
+        self.sockets.insert(token, Socket::Own { path, network });
+        self.udp.insert((network, local.is_ipv6()), Route { token, source: None });
+        Ok(())
+    }
+
+    /// Starts a TCP connection of a network, in place of the one that may be open to the same address.
+    ///
+    /// # Errors
+    /// Any [`CarrierError`].
+    pub fn connect_tcp(
+        &mut self,
+        poller: &Poller,
+        network: NetworkId,
+        interface: &str,
+        local: IpAddr,
+        remote: SocketAddr,
+        now: Timestamp,
+    ) -> Result<(), CarrierError> {
+        if let Some(old) = self.tcp.remove(&(network, remote)) {
+            self.sockets.remove(&old);
+        }
+        let carrier = TcpCarrier::connect(&self.bind_to(interface, local), remote)?;
+        let token = self.watch(poller, &carrier, Interest::ReadableOrWritable)?;
+        let connection = Socket::Connection { carrier, network, watches_writing: true, heard_at: now };
+        self.sockets.insert(token, connection);
+        self.tcp.insert((network, remote), token);
+        Ok(())
+    }
+
+    /// Closes every socket of a network.
+    pub fn close_network(&mut self, network: NetworkId) {
+        self.udp.retain(|(of, _), _| *of != network);
+        self.tcp.retain(|(of, _), _| *of != network);
+        self.sockets.retain(|_, socket| match socket {
+            Socket::Own { network: of, .. } | Socket::Connection { network: of, .. } => *of != network,
+            Socket::Listening(_) | Socket::Listener(_) => true,
+        });
+    }
+
+    fn bind_to(&self, interface: &str, local: IpAddr) -> BindTo {
+        BindTo { interface: Some(interface.to_owned()), local: SocketAddr::new(local, 0), mark: self.mark }
+    }
+
+    // ---- a gateway's ----
+
+    /// Listens for datagrams on `local`.
+    ///
+    /// # Errors
+    /// Any [`CarrierError`].
+    pub fn listen_udp(&mut self, poller: &Poller, local: SocketAddr) -> Result<(), CarrierError> {
+        let path = UdpPath::bind(&BindTo { interface: None, local, mark: self.mark })?;
+        let token = self.watch(poller, &path, Interest::Readable)?;
+        self.sockets.insert(token, Socket::Listening(path));
+        Ok(())
+    }
+
+    /// Listens for connections on `local`.
+    ///
+    /// # Errors
+    /// Any [`CarrierError`].
+    pub fn listen_tcp(&mut self, poller: &Poller, local: SocketAddr) -> Result<(), CarrierError> {
+        let listener = TcpCarrierListener::bind(&BindTo { interface: None, local, mark: self.mark })?;
+        let token = self.watch(poller, &listener, Interest::Readable)?;
+        self.sockets.insert(token, Socket::Listener(listener));
+        Ok(())
+    }
+
+    // ---- both ----
+
+    /// Sends what the endpoint wants sent; `bytes` are the first `transmit.size` of its buffer.
+    pub fn send(&mut self, poller: &Poller, transmit: &Transmit, bytes: &[u8]) -> SendOutcome {
+        let address = transmit.address;
+        match address.carrier {
+            Carrier::Udp => self.send_udp(transmit, bytes),
+            Carrier::Tcp => {
+                let Some(token) = self.tcp.get(&(address.network, address.remote)).copied() else {
+                    return SendOutcome::Dropped;
+                };
+                let Some(Socket::Connection { carrier, .. }) = self.sockets.get_mut(&token) else {
+                    return SendOutcome::Dropped;
+                };
+                match carrier.send(bytes, Some(transmit.segment_size)) {
+                    Ok(queued) => {
+                        self.watch_writing(poller, token);
+                        if queued == Queued::Sent { SendOutcome::Sent } else { SendOutcome::Dropped }
+                    }
+                    Err(error) => {
+                        debug!(%error, remote = %address.remote, "a TCP carrier ended");
+                        self.close(token);
+                        SendOutcome::Ended
+                    }
+                }
+            }
+        }
+    }
+
+    fn send_udp(&mut self, transmit: &Transmit, bytes: &[u8]) -> SendOutcome {
+        let address = transmit.address;
+        let Some(route) = self.udp.get(&(address.network, address.remote.is_ipv6())) else {
+            return SendOutcome::Dropped;
+        };
+        let path = match self.sockets.get(&route.token) {
+            Some(Socket::Own { path, .. } | Socket::Listening(path)) => path,
+            _ => return SendOutcome::Dropped,
+        };
+        let ecn = transmit.ecn.bits();
+        match path.send(address.remote, route.source, ecn, bytes, Some(transmit.segment_size)) {
+            Ok(()) => SendOutcome::Sent,
+            Err(SendError::TooLarge) => SendOutcome::TooLarge,
+            Err(error) => {
+                debug!(%error, network = address.network.0, remote = %address.remote, "datagrams were dropped");
+                SendOutcome::Dropped
+            }
+        }
+    }
+
+    /// Reads once from the socket with `token` and gives each datagram to `sink`; returns their number.
+    ///
+    /// `writable` and `readable` are what the poller said. 0 means that nothing more waits there.
+    pub fn receive(
+        &mut self,
+        poller: &Poller,
+        token: Token,
+        readable: bool,
+        writable: bool,
+        now: Timestamp,
+        sink: &mut impl FnMut(Address, Ecn, &mut [u8]),
+    ) -> usize {
+        let result = match self.sockets.get_mut(&token) {
+            None => return 0,
+            Some(Socket::Own { path, network }) => {
+                let network = *network;
+                path.receive(&mut self.buffer, &mut |datagram| {
+                    let address = Address { network, carrier: Carrier::Udp, remote: datagram.remote };
+                    sink(address, Ecn::from_bits(datagram.ecn), datagram.bytes);
+                })
+            }
+            Some(Socket::Listening(path)) => {
+                let (locals, udp) = (&mut self.locals, &mut self.udp);
+                path.receive(&mut self.buffer, &mut |datagram| {
+                    let Some(local) = datagram.local else { return };
+                    let Some(network) = network_of(locals, token, local) else { return };
+                    udp.entry((network, local.is_ipv6())).or_insert(Route { token, source: Some(local) });
+                    let address = Address { network, carrier: Carrier::Udp, remote: datagram.remote };
+                    sink(address, Ecn::from_bits(datagram.ecn), datagram.bytes);
+                })
+            }
+            Some(Socket::Listener(_)) => return self.accept(poller, token, now),
+            Some(Socket::Connection { carrier, network, heard_at, .. }) => {
+                let address =
+                    Address { network: *network, carrier: Carrier::Tcp, remote: carrier.remote_address() };
+                let flushed = if writable { carrier.flush() } else { Ok(()) };
+                flushed.and_then(|()| match readable && carrier.is_connected() {
+                    false => Ok(0),
+                    true => carrier.receive(&mut self.stream_buffer, &mut |datagram| {
+                        *heard_at = now;
+                        sink(address, Ecn::NotEct, datagram);
+                    }),
+                })
+            }
+        };
+        self.watch_writing(poller, token);
+        match result {
+            Ok(count) => count,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
+            Err(error) => {
+                debug!(%error, "a socket failed");
+                if matches!(self.sockets.get(&token), Some(Socket::Connection { .. })) {
+                    self.close(token);
+                }
+                0
+            }
+        }
+    }
+
+    fn accept(&mut self, poller: &Poller, token: Token, now: Timestamp) -> usize {
+        let Some(Socket::Listener(listener)) = self.sockets.get(&token) else { return 0 };
+        let carrier = match listener.accept() {
+            Ok(carrier) => carrier,
+            Err(error) => {
+                if error.kind() != io::ErrorKind::WouldBlock {
+                    debug!(%error, "a connection was not accepted");
+                }
+                return 0;
+            }
+        };
+        if self.tcp.len() >= MAXIMUM_CONNECTIONS {
+            self.close_stalest();
+        }
+        let remote = carrier.remote_address();
+        match self.watch(poller, &carrier, Interest::Readable) {
+            Ok(token) => {
+                let connection =
+                    Socket::Connection { carrier, network: ACCEPTED, watches_writing: false, heard_at: now };
+                self.sockets.insert(token, connection);
+                self.tcp.insert((ACCEPTED, remote), token);
+            }
+            Err(error) => debug!(%error, "a connection cannot be watched"),
+        }
+        0
+    }
+
+    /// Makes room for a new connection: the one that was silent the longest goes.
+    fn close_stalest(&mut self) {
+        let connections = self.sockets.iter().filter_map(|(token, socket)| match socket {
+            Socket::Connection { heard_at, .. } => Some((*heard_at, *token)),
+            _ => None,
+        });
+        if let Some((_, stalest)) = connections.min() {
+            self.close(stalest);
+        }
+    }
+
+    /// Waits for room to write only while something wants to be written.
+    fn watch_writing(&mut self, poller: &Poller, token: Token) {
+        if let Some(Socket::Connection { carrier, watches_writing, .. }) = self.sockets.get_mut(&token)
+            && carrier.wants_to_write() != *watches_writing
+        {
+            let wanted = carrier.wants_to_write();
+            let interest = if wanted { Interest::ReadableOrWritable } else { Interest::Readable };
+            if poller.change(carrier, token, interest).is_ok() {
+                *watches_writing = wanted;
+            }
+        }
+    }
+
+    fn watch(
+        &mut self,
+        poller: &Poller,
+        socket: &impl std::os::fd::AsFd,
+        interest: Interest,
+    ) -> io::Result<Token> {
+        let token = Token(self.next_token);
+        self.next_token += 1;
+        poller.add(socket, token, interest)?;
+        Ok(token)
+    }
+
+    fn close(&mut self, token: Token) {
+        self.sockets.remove(&token);
+        self.tcp.retain(|_, of| *of != token);
+    }
+}
+
+/// The number of the host's address `local` behind the listening socket `token`; `None` if there are too many.
+fn network_of(locals: &mut Vec<(Token, IpAddr)>, token: Token, local: IpAddr) -> Option<NetworkId> {
+    if let Some(known) = locals.iter().position(|known| *known == (token, local)) {
+        return Some(NetworkId(known as u32));
+    }
+    if locals.len() >= MAXIMUM_LOCALS {
+        return None;
+    }
+    locals.push((token, local));
+    Some(NetworkId(locals.len() as u32 - 1))
+}
+
+/// The network of accepted connections: the remote address alone tells them apart.
+const ACCEPTED: NetworkId = NetworkId(u32::MAX);
+/// Own addresses that a gateway answers from.
+const MAXIMUM_LOCALS: usize = 256;
+const MAXIMUM_CONNECTIONS: usize = 4_096;
+const STREAM_BUFFER: usize = 64 * 1024;

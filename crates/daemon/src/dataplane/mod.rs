@@ -1,0 +1,35 @@
+//! What the loops of device and gateway share: the sockets, the interface, and draining the endpoint.
+//!
+//! ```text
+//!            wake, commands                 tasks, events
+//! control ------------------> loop thread ----------------> watcher thread, event log
+//!                              |  ^
+//!                 any0, carriers, timer
+//! ```
+//! The loop thread owns the TUN, all sockets and the endpoint, and waits in epoll. Work that can block (netlink
+//! dumps, name look-ups, the registry, nft) is done by the watcher thread, which never touches packets.
+
+mod carriers;
+mod plane;
+mod traffic;
+
+pub use carriers::{CarrierError, Carriers, SendOutcome};
+pub use plane::{FIRST_SOCKET_TOKEN, Owner, Plane};
+pub use traffic::Meter;
+
+/// A seed for the endpoint's generator, from the system.
+///
+/// # Errors
+/// If the system has no randomness.
+pub fn seed() -> Result<[u8; 32], rand::rand_core::OsError> {
+    use rand::TryRngCore;
+    let mut seed = [0; 32];
+    rand::rngs::OsRng.try_fill_bytes(&mut seed)?;
+    Ok(seed)
+}
+
+/// Wall-clock nanoseconds, the stamp of handshakes: it must grow over restarts.
+pub fn stamp() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+}

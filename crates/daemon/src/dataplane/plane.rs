@@ -1,0 +1,242 @@
+//! One thread's packet mover: TUN, carriers and endpoint, and the order in which they are served.
+
+use std::io;
+use std::time::Duration;
+
+use bond::{Address, Endpoint, EndpointEvent, SessionId};
+use linux::clock;
+use linux::poll::{Interest, Poller, Ready, Token, Waker};
+use linux::tun::Tun;
+use units::Timestamp;
+use wire::inner::{Ecn, Headers};
+
+use super::{Carriers, SendOutcome};
+
+/// What one round of the loop may do before it looks at everything else again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Budget {
+    /// Reads from any0; each is up to 64 KiB.
+    pub tun_reads: usize,
+    /// Reads from each socket; each is up to eight times 64 KiB.
+    pub socket_reads: usize,
+    /// Sends after each read.
+    pub sends: usize,
+}
+
+impl Default for Budget {
+    fn default() -> Self {
+        Self { tun_reads: 32, socket_reads: 4, sends: 1_024 }
+    }
+}
+
+/// What went through, and what was dropped here.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct PlaneCounters {
+    /// Bytes of packets taken from any0.
+    pub from_interface: u64,
+    /// Bytes of packets given to any0.
+    pub to_interface: u64,
+    /// Packets from any0 that no session took.
+    pub not_taken: u64,
+    /// Packets for any0 that the owner did not let through.
+    pub not_allowed: u64,
+    /// Datagrams that did not leave.
+    pub unsent: u64,
+}
+
+/// The parts that move packets.
+pub struct Plane {
+    /// Where everything is waited for.
+    pub poller: Poller,
+    /// any0.
+    pub tun: Tun,
+    /// The sockets.
+    pub carriers: Carriers,
+    /// The sessions.
+    pub endpoint: Endpoint,
+    /// Sums since the start.
+    pub counters: PlaneCounters,
+    budget: Budget,
+    ready: Vec<Ready>,
+    transmit: Vec<u8>,
+    delivered: Vec<Vec<u8>>,
+    has_more: bool,
+}
+
+/// What the owner decides about packets.
+pub trait Owner {
+    /// The session that a packet from any0 belongs to; `None` drops it.
+    fn session_for(&mut self, headers: &Headers) -> Option<SessionId>;
+
+    /// Whether a packet that came by `session` may go to any0.
+    fn allows(&mut self, session: SessionId, packet: &[u8]) -> bool;
+}
+
+impl Plane {
+    /// Puts the parts together; `waker` interrupts [`Plane::wait`].
+    ///
+    /// # Errors
+    /// If the interface cannot be watched.
+    pub fn new(
+        poller: Poller,
+        tun: Tun,
+        carriers: Carriers,
+        endpoint: Endpoint,
+        waker: &Waker,
+    ) -> io::Result<Self> {
+        poller.add(&tun, TUN, Interest::Readable)?;
+        poller.add(waker, WAKER, Interest::Readable)?;
+        Ok(Self {
+            poller,
+            tun,
+            carriers,
+            endpoint,
+            counters: PlaneCounters::default(),
+            budget: Budget::default(),
+            ready: Vec::new(),
+            transmit: Vec::with_capacity(65_536),
+            delivered: Vec::new(),
+            has_more: false,
+        })
+    }
+
+    /// Waits for work, at most until `deadline`, then moves packets for one round.
+    ///
+    /// True if the waker was used: commands wait.
+    ///
+    /// # Errors
+    /// If waiting or the interface fails for good.
+    pub fn round(&mut self, owner: &mut impl Owner, deadline: Timestamp, waker: &Waker) -> io::Result<bool> {
+        let mut ready = std::mem::take(&mut self.ready);
+        let timeout = self.timeout(deadline);
+        self.poller.wait(timeout, &mut ready)?;
+        let mut woken = false;
+        let now = clock::now();
+        self.endpoint.handle_timeout(now);
+        for entry in &ready {
+            match entry.token {
+                WAKER => {
+                    waker.reset();
+                    woken = true;
+                }
+                TUN => self.read_tun(owner)?,
+                _ => self.read_socket(owner, entry)?,
+            }
+        }
+        self.ready = ready;
+        self.drain(owner)?;
+        Ok(woken)
+    }
+
+    fn timeout(&mut self, deadline: Timestamp) -> Option<Duration> {
+        if self.has_more {
+            return Some(Duration::ZERO);
+        }
+        let next = self.endpoint.poll_timeout().unwrap_or(Timestamp::FAR_FUTURE).min(deadline);
+        clock::wait_until(clock::now(), next)
+    }
+
+    fn read_tun(&mut self, owner: &mut impl Owner) -> io::Result<()> {
+        for _ in 0..self.budget.tun_reads {
+            let now = clock::now();
+            let Self { tun, endpoint, counters, .. } = self;
+            let result = tun.read_packets(&mut |packet| {
+                let headers = wire::inner::parse(packet).ok();
+                let session = headers.as_ref().and_then(|headers| owner.session_for(headers));
+                let (Some(headers), Some(session)) = (headers, session) else {
+                    counters.not_taken += 1;
+                    return;
+                };
+                counters.from_interface += packet.len() as u64;
+                if !endpoint.handle_parsed_packet(now, session, &headers, packet) {
+                    counters.not_taken += 1;
+                }
+            });
+            match result {
+                Ok(_) => self.send(now),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    fn read_socket(&mut self, owner: &mut impl Owner, entry: &Ready) -> io::Result<()> {
+        for _ in 0..self.budget.socket_reads {
+            let now = clock::now();
+            let Self { poller, carriers, endpoint, .. } = self;
+            let mut sink = |from: Address, ecn: Ecn, datagram: &mut [u8]| {
+                endpoint.handle_datagram(now, from, ecn, datagram);
+            };
+            let count = carriers.receive(poller, entry.token, entry.readable, entry.writable, now, &mut sink);
+            if count == 0 {
+                return Ok(());
+            }
+            self.deliver(owner)?;
+            self.send(now);
+        }
+        Ok(())
+    }
+
+    /// Takes everything out of the endpoint but its events.
+    ///
+    /// # Errors
+    /// If the interface fails for good.
+    pub fn drain(&mut self, owner: &mut impl Owner) -> io::Result<()> {
+        self.send(clock::now());
+        self.deliver(owner)
+    }
+
+    /// The next thing that the endpoint wants its owner to know.
+    pub fn poll_event(&mut self) -> Option<EndpointEvent> {
+        self.endpoint.poll_event()
+    }
+
+    fn send(&mut self, now: Timestamp) {
+        for _ in 0..self.budget.sends {
+            let Some(transmit) = self.endpoint.poll_transmit(now, &mut self.transmit, SEGMENTS) else {
+                self.has_more = false;
+                return;
+            };
+            let bytes = self.transmit.get(..transmit.size).unwrap_or_default();
+            match self.carriers.send(&self.poller, &transmit, bytes) {
+                SendOutcome::Sent => {}
+                SendOutcome::Dropped | SendOutcome::Ended => self.counters.unsent += 1,
+                SendOutcome::TooLarge => {
+                    let size = u16::try_from(transmit.segment_size).unwrap_or(u16::MAX);
+                    self.endpoint.datagram_too_large(transmit.address.network, size);
+                    self.counters.unsent += 1;
+                }
+            }
+        }
+        self.has_more = true;
+    }
+
+    fn deliver(&mut self, owner: &mut impl Owner) -> io::Result<()> {
+        loop {
+            self.delivered.clear();
+            while self.delivered.len() < DELIVERED_AT_ONCE {
+                let Some((session, packet)) = self.endpoint.poll_packet() else { break };
+                if owner.allows(session, &packet) {
+                    self.counters.to_interface += packet.len() as u64;
+                    self.delivered.push(packet);
+                } else {
+                    self.counters.not_allowed += 1;
+                }
+            }
+            if self.delivered.is_empty() {
+                return Ok(());
+            }
+            self.tun.write_packets(&self.delivered)?;
+        }
+    }
+}
+
+/// Tokens below this are the plane's own.
+pub const FIRST_SOCKET_TOKEN: Token = Token(16);
+const WAKER: Token = Token(0);
+const TUN: Token = Token(1);
+/// Datagrams in one send: the kernel's limit before Linux 6.9, and 64 KiB at 1,024 bytes each.
+const SEGMENTS: usize = 44;
+const DELIVERED_AT_ONCE: usize = 256;

@@ -1,0 +1,93 @@
+//! Root's part of a device: routes, rules, name servers, each in the journal.
+
+use std::net::IpAddr;
+
+use anabranch::control::DownReport;
+use linux::dns;
+use linux::journal::{Change, Journal};
+use linux::routing::{self, Routing};
+use tracing::warn;
+
+use crate::config::DeviceConfig;
+use crate::supervision::{Answer, Machine, Request};
+
+/// The routes and rules of a device whose interface has the number `interface_index`.
+pub fn routing(config: &DeviceConfig, interface_index: u32) -> Routing {
+    Routing {
+        interface: config.interface.clone(),
+        interface_index,
+        mark: Routing::DEFAULT_MARK,
+        table: Routing::DEFAULT_TABLE,
+        ipv4: true,
+        ipv6: true,
+        kill_switch: config.kill_switch,
+    }
+}
+
+/// Everything that capturing changes, in order.
+pub fn changes(routing: &Routing, servers: &[IpAddr]) -> Vec<Change> {
+    let mut changes = routing.plan();
+    changes.extend(dns::plan(&routing.interface, servers, None));
+    changes
+}
+
+/// Carries out a device's requests.
+pub struct DeviceMachine {
+    journal: Journal,
+    routing: Routing,
+}
+
+impl DeviceMachine {
+    /// With the journal of the state directory.
+    pub fn new(journal: Journal, routing: Routing) -> Self {
+        Self { journal, routing }
+    }
+
+    fn apply(&mut self, changes: &[Change]) -> Answer {
+        match self.journal.apply(changes) {
+            Ok(()) => Answer::Done,
+            Err(error) => Answer::Failed { reason: error.to_string() },
+        }
+    }
+}
+
+impl Machine for DeviceMachine {
+    fn carry_out(&mut self, request: Request) -> Answer {
+        match request {
+            Request::Capture { dns } => {
+                let changes = changes(&self.routing, &dns);
+                self.apply(&changes)
+            }
+            // The name becomes part of a path.
+            Request::LetIn { interface } if interface.contains('/') || interface.starts_with('.') => {
+                Answer::Failed { reason: format!("\"{interface}\" is not an interface") }
+            }
+            Request::LetIn { interface } => match routing::loosen_reverse_path(&interface) {
+                Ok(Some(change)) => self.apply(&[change]),
+                Ok(None) => Answer::Done,
+                Err(error) => Answer::Failed { reason: error.to_string() },
+            },
+            Request::Restore => restore(&mut self.journal),
+        }
+    }
+}
+
+/// Undoes all that the journal holds.
+pub fn restore(journal: &mut Journal) -> Answer {
+    let mut report = DownReport::default();
+    match journal.restore() {
+        Ok(undone) => {
+            for one in undone {
+                match one.failure {
+                    None => report.undone.push(one.what),
+                    Some(error) => report.failed.push(format!("{}: {error}", one.what)),
+                }
+            }
+            Answer::Restored(report)
+        }
+        Err(error) => {
+            warn!("{error}");
+            Answer::Failed { reason: error.to_string() }
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! What the device's threads say to each other.
+
+use std::net::SocketAddr;
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError};
+
+use anabranch::control::{NetworkChange, NetworkReport, Status};
+use linux::monitor::Interface;
+use linux::poll::Waker;
+use units::NetworkId;
+use wire::hello::Welcome;
+
+use super::nat64::Prefix;
+
+/// To the loop.
+#[derive(Debug)]
+pub enum Command {
+    /// These interfaces are there now.
+    Interfaces(Vec<Interface>),
+    /// The gateway's addresses were looked up; empty if that failed.
+    Resolved(Vec<SocketAddr>),
+    /// A network has, or has no, NAT64.
+    Nat64(NetworkId, Option<Prefix>),
+    /// The interface is set up and traffic leads to it, or why not.
+    Captured(Result<(), String>),
+    /// What is the state of things?
+    Status(SyncSender<Status>),
+    /// Use a network differently; `None` is answered if there is none of that name.
+    SetNetwork(String, NetworkChange, SyncSender<Option<NetworkReport>>),
+    /// Say goodbye and end.
+    Stop,
+}
+
+/// To the watcher.
+#[derive(Debug)]
+pub enum Task {
+    /// The gateway has let the device in: set the interface up, lead traffic to it.
+    Capture(Box<Welcome>),
+    /// Look the gateway's addresses up.
+    Resolve,
+    /// Find a network's NAT64.
+    DiscoverNat64(NetworkId, String),
+    /// Let answers in on this interface.
+    LetIn(String),
+    /// The loop has ended.
+    LoopEnded(Result<(), String>),
+}
+
+/// A bounded channel whose receiver waits in a poller.
+pub struct Mailbox<T> {
+    sender: SyncSender<T>,
+    waker: Waker,
+}
+
+impl<T> Clone for Mailbox<T> {
+    fn clone(&self) -> Self {
+        Self { sender: self.sender.clone(), waker: self.waker.clone() }
+    }
+}
+
+impl<T> Mailbox<T> {
+    /// A mailbox for at most `bound` messages, and its other end.
+    ///
+    /// # Errors
+    /// If the system gives no descriptor.
+    pub fn new(bound: usize) -> std::io::Result<(Self, Receiver<T>, Waker)> {
+        let (sender, receiver) = std::sync::mpsc::sync_channel(bound);
+        let waker = Waker::new()?;
+        Ok((Self { sender, waker: waker.clone() }, receiver, waker))
+    }
+
+    /// Puts a message in without waiting. False if the box is full or nobody reads it.
+    pub fn post(&self, message: T) -> bool {
+        let posted = match self.sender.try_send(message) {
+            Ok(()) => true,
+            Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => false,
+        };
+        self.waker.wake();
+        posted
+    }
+}

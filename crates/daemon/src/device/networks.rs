@@ -1,0 +1,269 @@
+//! Which interfaces are networks, and what happens to them. Decides only; sockets and paths are the loop's.
+
+use std::collections::BTreeMap;
+
+use linux::monitor::Interface;
+use policy::NetworkPreference;
+use units::NetworkId;
+
+use crate::config::{CarrierChoice, Config, NetworkConfig};
+
+/// One network of this device: an interface, whether it is there now or was once.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Network {
+    /// Its number; stays with the name while the daemon lives.
+    pub id: NetworkId,
+    /// The interface as last seen.
+    pub interface: Interface,
+    /// Whether packets can leave by it now.
+    pub connected: bool,
+    /// What the user prefers.
+    pub preference: NetworkPreference,
+    /// What its paths ride on.
+    pub carrier: CarrierChoice,
+}
+
+/// What the loop must follow up.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum NetworkEvent {
+    /// Packets can leave by it, for the first time or again.
+    Connected(NetworkId),
+    /// It is connected, but its addresses or next hops are others now.
+    Moved(NetworkId),
+    /// No packet can leave by it.
+    Disconnected(NetworkId),
+}
+
+/// All networks that were ever seen, by name of the interface.
+#[derive(Debug)]
+pub struct Networks {
+    own_interface: String,
+    config: BTreeMap<String, NetworkConfig>,
+    known: BTreeMap<String, Network>,
+}
+
+impl Networks {
+    /// No network yet; `config` says what is preferred.
+    pub fn new(config: &Config) -> Self {
+        Self {
+            own_interface: config.device.interface.clone(),
+            config: config.networks.clone(),
+            known: BTreeMap::new(),
+        }
+    }
+
+    /// Takes in what the monitor sees now and says what changed.
+    pub fn update(&mut self, interfaces: &[Interface]) -> Vec<NetworkEvent> {
+        let mut events = Vec::new();
+        for (name, network) in &mut self.known {
+            let gone = !interfaces.iter().any(|interface| interface.name == *name);
+            if gone && network.connected {
+                network.connected = false;
+                events.push(NetworkEvent::Disconnected(network.id));
+            }
+        }
+        for interface in interfaces {
+            if self.may_be_network(interface) {
+                events.extend(self.take_in(interface));
+            }
+        }
+        events
+    }
+
+    fn take_in(&mut self, interface: &Interface) -> Option<NetworkEvent> {
+        let connected = interface.is_running() && (reaches(interface, false) || reaches(interface, true));
+        let count = self.known.len();
+        let next = NetworkId(count as u32);
+        match self.known.get_mut(&interface.name) {
+            None if !connected || count >= MAXIMUM_NETWORKS => None,
+            None => {
+                let config = self.config.get(&interface.name).copied().unwrap_or_default();
+                let network = Network {
+                    id: next,
+                    interface: interface.clone(),
+                    connected,
+                    preference: preference(config),
+                    carrier: config.carrier,
+                };
+                self.known.insert(interface.name.clone(), network);
+                Some(NetworkEvent::Connected(next))
+            }
+            Some(network) => {
+                let moved = is_elsewhere(&network.interface, interface);
+                let before = std::mem::replace(&mut network.connected, connected);
+                network.interface = interface.clone();
+                match (before, connected) {
+                    (false, true) => Some(NetworkEvent::Connected(network.id)),
+                    (true, false) => Some(NetworkEvent::Disconnected(network.id)),
+                    (true, true) if moved => Some(NetworkEvent::Moved(network.id)),
+                    _ => None,
+                }
+            }
+        }
+    }
+
+    /// Interfaces that lead out by themselves: not ours, not local, not another tunnel, not a port of a bridge.
+    fn may_be_network(&self, interface: &Interface) -> bool {
+        let tunnel = interface.kind.as_deref().is_some_and(|kind| TUNNELS.contains(&kind));
+        let wanted = self.config.contains_key(&interface.name);
+        interface.name != self.own_interface
+            && !interface.loopback
+            && !interface.enslaved
+            && (!tunnel || wanted)
+    }
+
+    /// All networks, by name.
+    pub fn iter(&self) -> impl Iterator<Item = &Network> {
+        self.known.values()
+    }
+
+    /// The network with that number.
+    pub fn get(&self, id: NetworkId) -> Option<&Network> {
+        self.known.values().find(|network| network.id == id)
+    }
+
+    /// The network of that name.
+    pub fn by_name_mut(&mut self, name: &str) -> Option<&mut Network> {
+        self.known.get_mut(name)
+    }
+
+    /// What each network's paths may do, in order of names.
+    pub fn statuses(&self) -> Vec<(NetworkId, policy::PathStatus)> {
+        let connected: Vec<&Network> = self.known.values().filter(|network| network.connected).collect();
+        let preferences: Vec<NetworkPreference> =
+            connected.iter().map(|network| network.preference).collect();
+        connected.iter().map(|network| network.id).zip(policy::statuses(&preferences)).collect()
+    }
+}
+
+/// Whether packets of the family can reach the Internet by the interface.
+pub fn reaches(interface: &Interface, ipv6: bool) -> bool {
+    let route = if ipv6 { interface.default_route_v6 } else { interface.default_route_v4 };
+    route.is_some() && interface.address(ipv6).is_some()
+}
+
+fn preference(config: NetworkConfig) -> NetworkPreference {
+    NetworkPreference {
+        priority: config.priority,
+        backup: config.backup.then_some(true),
+        metered: config.metered,
+        off: config.off,
+    }
+}
+
+/// Whether packets of the two would leave with another source or next hop: sockets must be opened anew.
+fn is_elsewhere(before: &Interface, now: &Interface) -> bool {
+    before.index != now.index
+        || [false, true].into_iter().any(|ipv6| {
+            reaches(before, ipv6) != reaches(now, ipv6)
+                || reaches(now, ipv6) && before.address(ipv6) != now.address(ipv6)
+        })
+        || before.default_route_v4.map(|route| route.gateway)
+            != now.default_route_v4.map(|route| route.gateway)
+}
+
+/// A session has at most this many paths.
+const MAXIMUM_NETWORKS: usize = bond::MAX_PATHS;
+/// Kinds of interfaces that ride on other networks or lead nowhere.
+const TUNNELS: &[&str] = &[
+    "tun",
+    "wireguard",
+    "ipip",
+    "gre",
+    "ip6gre",
+    "ip6tnl",
+    "sit",
+    "vti",
+    "vti6",
+    "xfrm",
+    "geneve",
+    "vxlan",
+    "dummy",
+    "ifb",
+];
+
+#[cfg(test)]
+mod tests {
+    use linux::monitor::DefaultRoute;
+    use policy::PathStatus;
+
+    use super::*;
+
+    fn interface(name: &str, index: u32) -> Interface {
+        Interface {
+            index,
+            name: name.to_owned(),
+            up: true,
+            carrier: true,
+            loopback: false,
+            enslaved: false,
+            mtu: 1_500,
+            kind: None,
+            addresses: vec!["192.0.2.5/24".parse().unwrap()],
+            default_route_v4: Some(DefaultRoute { gateway: "192.0.2.1".parse().ok(), metric: 0 }),
+            default_route_v6: None,
+        }
+    }
+
+    fn networks(config: &str) -> Networks {
+        let mut all = Config::default();
+        if !config.is_empty() {
+            all.networks.insert(config.to_owned(), NetworkConfig::default());
+        }
+        Networks::new(&all)
+    }
+
+    #[test]
+    fn a_network_keeps_its_number_over_its_absences() {
+        let mut networks = networks("");
+        let (wlan, lte) = (interface("wlan0", 3), interface("wwan0", 4));
+        let events = networks.update(&[wlan.clone(), lte.clone()]);
+        assert_eq!(events, [NetworkEvent::Connected(NetworkId(0)), NetworkEvent::Connected(NetworkId(1))]);
+        assert_eq!(networks.update(&[wlan.clone(), lte.clone()]), []);
+        assert_eq!(networks.update(&[lte.clone()]), [NetworkEvent::Disconnected(NetworkId(0))]);
+        let unplugged = Interface { carrier: false, ..lte.clone() };
+        assert_eq!(networks.update(&[unplugged]), [NetworkEvent::Disconnected(NetworkId(1))]);
+        let again = Interface { index: 9, ..wlan };
+        assert_eq!(networks.update(&[again, lte]).len(), 2);
+        assert_eq!(networks.by_name_mut("wlan0").unwrap().id, NetworkId(0));
+    }
+
+    #[test]
+    fn a_new_address_or_next_hop_is_a_move_and_a_new_metric_is_not() {
+        let mut networks = networks("");
+        let before = interface("wlan0", 3);
+        networks.update(std::slice::from_ref(&before));
+        let moved = Interface { addresses: vec!["198.51.100.7/24".parse().unwrap()], ..before.clone() };
+        assert_eq!(networks.update(std::slice::from_ref(&moved)), [NetworkEvent::Moved(NetworkId(0))]);
+        let route = DefaultRoute { gateway: "198.51.100.1".parse().ok(), metric: 0 };
+        let rerouted = Interface { default_route_v4: Some(route), ..moved };
+        assert_eq!(networks.update(std::slice::from_ref(&rerouted)), [NetworkEvent::Moved(NetworkId(0))]);
+        let metric = Interface { default_route_v4: Some(DefaultRoute { metric: 600, ..route }), ..rerouted };
+        assert_eq!(networks.update(&[metric]), []);
+    }
+
+    #[test]
+    fn what_leads_nowhere_is_no_network() {
+        let mut networks = networks("wg0");
+        let routeless = Interface { default_route_v4: None, ..interface("docker0", 5) };
+        let port = Interface { enslaved: true, ..interface("eth1", 6) };
+        let kind = |name, kind: &str| Interface { kind: Some(kind.to_owned()), ..interface(name, 7) };
+        let all = [routeless, port, interface("any0", 8), kind("tun0", "tun"), kind("wg0", "wireguard")];
+        networks.update(&all);
+        let names: Vec<&str> = networks.iter().map(|network| network.interface.name.as_str()).collect();
+        assert_eq!(names, ["wg0"], "another tunnel is used only if the configuration names it");
+    }
+
+    #[test]
+    fn statuses_are_those_of_connected_networks() {
+        let mut networks = networks("");
+        networks.update(&[interface("a", 1), interface("b", 2)]);
+        networks.by_name_mut("a").unwrap().preference.backup = Some(true);
+        assert_eq!(
+            networks.statuses(),
+            [(NetworkId(0), PathStatus::Backup), (NetworkId(1), PathStatus::Active)]
+        );
+        networks.update(&[interface("a", 1)]);
+        assert_eq!(networks.statuses(), [(NetworkId(0), PathStatus::Backup)]);
+    }
+}

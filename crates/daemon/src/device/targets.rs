@@ -1,0 +1,239 @@
+//! Where a network's path may lead: which of the gateway's addresses, on which carrier, in which order.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::num::NonZeroU16;
+use std::time::Duration;
+
+use bond::{Address, Carrier};
+use linux::monitor::Interface;
+use units::{NetworkId, Timestamp};
+
+use super::nat64::Prefix;
+use super::networks::reaches;
+use crate::config::CarrierChoice;
+
+/// The gateway's addresses as last resolved.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct GatewayAddresses {
+    /// For datagrams, best first.
+    pub udp: Vec<SocketAddr>,
+    /// Port of the framed-TCP carrier at the same hosts.
+    pub tcp: Option<NonZeroU16>,
+}
+
+/// One way to try.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Target {
+    /// What to ride on.
+    pub carrier: Carrier,
+    /// Where to.
+    pub remote: SocketAddr,
+}
+
+/// All ways to try over an interface, best first: every address by UDP, then every address by TCP.
+pub fn candidates(
+    interface: &Interface,
+    choice: CarrierChoice,
+    gateway: &GatewayAddresses,
+    prefix: Option<Prefix>,
+) -> Vec<Target> {
+    let (ipv4, ipv6) = (reaches(interface, false), reaches(interface, true));
+    let reachable = |remote: SocketAddr| match remote.ip() {
+        IpAddr::V6(_) => ipv6.then_some(remote),
+        IpAddr::V4(_) if ipv4 => Some(remote),
+        // RFC 6052 section 2: behind a NAT64 every IPv4 address has an IPv6 form.
+        IpAddr::V4(address) if ipv6 => {
+            prefix.map(|prefix| SocketAddr::new(prefix.embed(address).into(), remote.port()))
+        }
+        IpAddr::V4(_) => None,
+    };
+    let remotes: Vec<SocketAddr> = gateway.udp.iter().filter_map(|remote| reachable(*remote)).collect();
+    let mut targets = Vec::new();
+    if choice != CarrierChoice::Tcp {
+        targets.extend(remotes.iter().map(|remote| Target { carrier: Carrier::Udp, remote: *remote }));
+    }
+    if let (true, Some(port)) = (choice != CarrierChoice::Udp, gateway.tcp) {
+        for remote in &remotes {
+            let remote = SocketAddr::new(remote.ip(), port.get());
+            let target = Target { carrier: Carrier::Tcp, remote };
+            if !targets.contains(&target) {
+                targets.push(target);
+            }
+        }
+    }
+    targets
+}
+
+/// The path of one network: which target it uses, and when to try another.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Link {
+    /// The network.
+    pub network: NetworkId,
+    /// What may be tried.
+    pub targets: Vec<Target>,
+    current: usize,
+    since: Timestamp,
+    works: bool,
+    worked: bool,
+}
+
+impl Link {
+    /// A link that begins with the first of `targets`.
+    pub fn new(network: NetworkId, targets: Vec<Target>, now: Timestamp) -> Self {
+        Self { network, targets, current: 0, since: now, works: false, worked: false }
+    }
+
+    /// The target in use; `None` if there is none at all.
+    pub fn target(&self) -> Option<Target> {
+        self.targets.get(self.current).copied()
+    }
+
+    /// The target in use as the bond names it.
+    pub fn address(&self) -> Option<Address> {
+        let Target { carrier, remote } = self.target()?;
+        Some(Address { network: self.network, carrier, remote })
+    }
+
+    /// What may be tried has changed. True if the target in use is another now.
+    pub fn retarget(&mut self, targets: Vec<Target>, now: Timestamp) -> bool {
+        let before = self.target();
+        self.targets = targets;
+        self.current =
+            before.and_then(|before| self.targets.iter().position(|target| *target == before)).unwrap_or(0);
+        let changed = self.target() != before;
+        if changed {
+            (self.since, self.works, self.worked) = (now, false, false);
+        }
+        changed
+    }
+
+    /// The path answers, or has fallen silent.
+    pub fn note(&mut self, works: bool, now: Timestamp) {
+        if self.works != works {
+            (self.works, self.since) = (works, now);
+        }
+        self.worked |= works;
+    }
+
+    /// When to give the target in use up for the next one; `None` while it works or there is no other.
+    pub fn give_up_at(&self) -> Option<Timestamp> {
+        if self.works || self.targets.len() < 2 {
+            return None;
+        }
+        Some(self.since + if self.worked { PATIENCE_WITH_KNOWN } else { PATIENCE_WITH_NEW })
+    }
+
+    /// Goes on to the next target if it is time. True if so.
+    pub fn advance(&mut self, now: Timestamp) -> bool {
+        if self.give_up_at().is_none_or(|at| at > now) {
+            return false;
+        }
+        self.current = (self.current + 1) % self.targets.len();
+        (self.since, self.works, self.worked) = (now, false, false);
+        true
+    }
+}
+
+/// The largest UDP payload that leaves the interface in one piece.
+pub fn mtu_limit(interface: &Interface, target: Target) -> u16 {
+    let headers = if target.remote.is_ipv6() { IPV6_AND_UDP } else { IPV4_AND_UDP };
+    let limit = u16::try_from(interface.mtu).unwrap_or(u16::MAX).saturating_sub(headers);
+    limit.min(target.carrier.properties().max_datagram)
+}
+
+/// An address that stands for "any" of the family of `remote`.
+pub fn any_local(remote: SocketAddr) -> IpAddr {
+    if remote.is_ipv6() { Ipv6Addr::UNSPECIFIED.into() } else { Ipv4Addr::UNSPECIFIED.into() }
+}
+
+const IPV4_AND_UDP: u16 = 28;
+const IPV6_AND_UDP: u16 = 48;
+/// A target that has never answered: three handshake messages have gone out by then.
+const PATIENCE_WITH_NEW: Duration = Duration::from_millis(2_500);
+/// A target that has answered before: long enough for a gateway to restart.
+const PATIENCE_WITH_KNOWN: Duration = Duration::from_secs(15);
+
+#[cfg(test)]
+mod tests {
+    use linux::monitor::DefaultRoute;
+
+    use super::*;
+
+    fn interface(ipv4: bool, ipv6: bool) -> Interface {
+        let route = Some(DefaultRoute { gateway: None, metric: 0 });
+        let addresses = ["192.0.2.5/24", "2001:db8::5/64"].map(|text| text.parse().unwrap());
+        Interface {
+            index: 1,
+            name: "lte".to_owned(),
+            up: true,
+            carrier: true,
+            loopback: false,
+            enslaved: false,
+            mtu: 1_500,
+            kind: None,
+            addresses: addresses.to_vec(),
+            default_route_v4: route.filter(|_| ipv4),
+            default_route_v6: route.filter(|_| ipv6),
+        }
+    }
+
+    fn texts(targets: &[Target]) -> Vec<String> {
+        targets.iter().map(|target| format!("{:?} {}", target.carrier, target.remote)).collect()
+    }
+
+    fn gateway() -> GatewayAddresses {
+        GatewayAddresses {
+            udp: vec!["[2001:db8::1]:4600".parse().unwrap(), "203.0.113.1:4600".parse().unwrap()],
+            tcp: NonZeroU16::new(443),
+        }
+    }
+
+    #[test]
+    fn targets_are_what_the_network_reaches() {
+        let of = |ipv4, ipv6, choice, prefix| {
+            texts(&candidates(&interface(ipv4, ipv6), choice, &gateway(), prefix))
+        };
+        assert_eq!(
+            of(true, true, CarrierChoice::Auto, None),
+            [
+                "Udp [2001:db8::1]:4600",
+                "Udp 203.0.113.1:4600",
+                "Tcp [2001:db8::1]:443",
+                "Tcp 203.0.113.1:443"
+            ]
+        );
+        assert_eq!(of(true, false, CarrierChoice::Udp, None), ["Udp 203.0.113.1:4600"]);
+        assert_eq!(of(true, false, CarrierChoice::Tcp, None), ["Tcp 203.0.113.1:443"]);
+        let prefix = Prefix::new("64:ff9b::".parse().unwrap(), 96).unwrap();
+        assert_eq!(
+            of(false, true, CarrierChoice::Udp, Some(prefix)),
+            ["Udp [2001:db8::1]:4600", "Udp [64:ff9b::cb00:7101]:4600"]
+        );
+    }
+
+    #[test]
+    fn a_silent_target_gives_way_to_the_next() {
+        let targets = candidates(&interface(true, false), CarrierChoice::Auto, &gateway(), None);
+        let start = Timestamp::from_millis(1_000);
+        let mut link = Link::new(NetworkId(0), targets.clone(), start);
+        assert!(!link.advance(start + Duration::from_millis(2_400)));
+        assert!(link.advance(start + Duration::from_millis(2_500)));
+        assert_eq!(link.target().unwrap().carrier, Carrier::Tcp);
+        let later = start + Duration::from_secs(5);
+        link.note(true, later);
+        assert_eq!(link.give_up_at(), None);
+        link.note(false, later);
+        assert!(!link.advance(later + Duration::from_secs(14)), "a gateway that restarts is waited for");
+        assert!(!link.retarget(targets, later), "the same list changes nothing");
+        assert!(link.advance(later + Duration::from_secs(15)));
+        assert_eq!(link.target().unwrap().carrier, Carrier::Udp);
+        assert!(link.retarget(Vec::new(), later) && link.target().is_none());
+    }
+
+    #[test]
+    fn headers_are_left_room_for() {
+        let target = |text: &str| Target { carrier: Carrier::Udp, remote: text.parse().unwrap() };
+        assert_eq!(mtu_limit(&interface(true, true), target("1.2.3.4:5")), 1_472);
+        assert_eq!(mtu_limit(&interface(true, true), target("[::1]:5")), 1_452);
+    }
+}

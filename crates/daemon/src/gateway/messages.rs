@@ -1,0 +1,62 @@
+//! What the gateway's threads say to each other.
+
+use std::net::SocketAddr;
+use std::sync::mpsc::SyncSender;
+
+use anabranch::control::{Status, Traffic};
+use bond::{IncomingId, PublicKey};
+
+use super::admission::Admitted;
+
+/// To the loop.
+#[derive(Debug)]
+pub enum Command {
+    /// The answer to a device, and who it is if it is let in.
+    Answer {
+        /// The device's wait.
+        id: IncomingId,
+        /// Its key.
+        peer: PublicKey,
+        /// What to tell it.
+        payload: Vec<u8>,
+        /// Who it is.
+        admitted: Option<Admitted>,
+    },
+    /// What is the state of things?
+    Status(SyncSender<Status>),
+    /// Who is connected?
+    Connected(SyncSender<Vec<ConnectedClient>>),
+    /// End the sessions of this key: it was revoked.
+    Revoke(PublicKey),
+    /// Say goodbye to all and end.
+    Stop,
+}
+
+/// One connected client.
+#[derive(Clone, PartialEq, Debug)]
+pub struct ConnectedClient {
+    /// Its key.
+    pub key: PublicKey,
+    /// Where its paths come from.
+    pub paths: Vec<SocketAddr>,
+    /// What went to and from it.
+    pub traffic: Traffic,
+}
+
+/// To the watcher.
+#[derive(Debug)]
+pub enum Task {
+    /// May this device in?
+    Admit {
+        /// Its wait.
+        id: IncomingId,
+        /// Its key.
+        peer: PublicKey,
+        /// What it said.
+        payload: Vec<u8>,
+    },
+    /// A client was heard of.
+    Seen(PublicKey),
+    /// The loop has ended.
+    LoopEnded(Result<(), String>),
+}

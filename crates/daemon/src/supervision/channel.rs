@@ -1,0 +1,172 @@
+//! Requests from the worker to root: one JSON object a line, one answer each.
+
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::IpAddr;
+use std::os::unix::net::UnixStream;
+use std::sync::Mutex;
+use std::sync::PoisonError;
+use std::time::Duration;
+
+use anabranch::control::DownReport;
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+/// What the worker may ask for.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(tag = "ask", rename_all = "kebab-case")]
+pub enum Request {
+    /// Lead all traffic to the interface and names to these servers.
+    Capture {
+        /// Name servers; empty leaves names as they are.
+        dns: Vec<IpAddr>,
+    },
+    /// Let answers in on an interface that is not the best way back.
+    LetIn {
+        /// The interface.
+        interface: String,
+    },
+    /// Take everything back.
+    Restore,
+}
+
+/// What root answers.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(tag = "answer", rename_all = "kebab-case")]
+pub enum Answer {
+    /// It is done.
+    Done,
+    /// It is not done; the text tells why.
+    Failed {
+        /// For people.
+        reason: String,
+    },
+    /// What was taken back.
+    Restored(DownReport),
+}
+
+/// Why there is no useful answer.
+#[derive(Debug, Error)]
+pub enum AskError {
+    /// The other process is gone or does not answer.
+    #[error("the supervising process does not answer: {0}")]
+    Channel(#[from] io::Error),
+    /// It said no.
+    #[error("{0}")]
+    Failed(String),
+}
+
+/// The worker's end.
+#[derive(Debug)]
+pub struct Root {
+    stream: Mutex<BufReader<UnixStream>>,
+}
+
+impl Root {
+    /// Takes one end of a socket pair.
+    ///
+    /// # Errors
+    /// If no time limit can be set on it.
+    pub fn new(stream: UnixStream) -> io::Result<Self> {
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_write_timeout(Some(PATIENCE))?;
+        Ok(Self { stream: Mutex::new(BufReader::new(stream)) })
+    }
+
+    /// Asks, and waits for the answer. Any thread may.
+    ///
+    /// # Errors
+    /// Any [`AskError`].
+    pub fn ask(&self, request: &Request) -> Result<DownReport, AskError> {
+        let mut stream = self.stream.lock().unwrap_or_else(PoisonError::into_inner);
+        write_line(stream.get_mut(), request)?;
+        match read_line(&mut *stream)? {
+            None => Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()),
+            Some(Answer::Done) => Ok(DownReport::default()),
+            Some(Answer::Failed { reason }) => Err(AskError::Failed(reason)),
+            Some(Answer::Restored(report)) => Ok(report),
+        }
+    }
+}
+
+/// What root does for a worker.
+pub trait Machine: Send {
+    /// Carries out one request.
+    fn carry_out(&mut self, request: Request) -> Answer;
+}
+
+/// Answers requests until the worker is gone.
+///
+/// # Errors
+/// If the worker says something else than requests.
+pub fn serve(stream: UnixStream, machine: &mut dyn Machine) -> io::Result<()> {
+    let mut stream = BufReader::new(stream);
+    while let Some(request) = read_line(&mut stream)? {
+        let answer = machine.carry_out(request);
+        write_line(stream.get_mut(), &answer)?;
+    }
+    Ok(())
+}
+
+fn write_line(stream: &mut UnixStream, value: &impl Serialize) -> io::Result<()> {
+    let mut line = serde_json::to_vec(value)?;
+    line.push(b'\n');
+    stream.write_all(&line)
+}
+
+fn read_line<T: for<'a> Deserialize<'a>>(stream: &mut impl BufRead) -> io::Result<Option<T>> {
+    let mut line = Vec::new();
+    let length = stream.by_ref().take(MAXIMUM_LINE).read_until(b'\n', &mut line)?;
+    if length == 0 {
+        return Ok(None);
+    }
+    Ok(Some(serde_json::from_slice(&line)?))
+}
+
+/// Setting routes and running nft or resolvectl takes seconds at worst.
+const PATIENCE: Duration = Duration::from_secs(20);
+const MAXIMUM_LINE: u64 = 1 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Recorder(Vec<Request>);
+
+    impl Machine for Recorder {
+        fn carry_out(&mut self, request: Request) -> Answer {
+            self.0.push(request.clone());
+            match request {
+                Request::Capture { .. } => Answer::Done,
+                Request::LetIn { .. } => Answer::Failed { reason: "no".to_owned() },
+                Request::Restore => {
+                    Answer::Restored(DownReport { undone: vec!["rule".to_owned()], failed: Vec::new() })
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn requests_are_answered_until_the_worker_is_gone() {
+        let (worker, root) = UnixStream::pair().unwrap();
+        let keeper = std::thread::spawn(move || {
+            let mut machine = Recorder(Vec::new());
+            serve(root, &mut machine).unwrap();
+            machine.0
+        });
+        let asked = Root::new(worker).unwrap();
+        let capture = Request::Capture { dns: vec!["9.9.9.9".parse().unwrap()] };
+        asked.ask(&capture).unwrap();
+        let refused = asked.ask(&Request::LetIn { interface: "eth0".to_owned() }).unwrap_err();
+        assert!(matches!(refused, AskError::Failed(reason) if reason == "no"));
+        assert_eq!(asked.ask(&Request::Restore).unwrap().undone, ["rule"]);
+        drop(asked);
+        assert_eq!(keeper.join().unwrap()[0], capture);
+    }
+
+    #[test]
+    fn nonsense_ends_the_service() {
+        let (mut worker, root) = UnixStream::pair().unwrap();
+        worker.write_all(b"{\"ask\":\"write-file\",\"path\":\"/etc/passwd\"}\n").unwrap();
+        assert!(serve(root, &mut Recorder(Vec::new())).is_err());
+    }
+}

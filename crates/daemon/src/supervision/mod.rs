@@ -1,0 +1,15 @@
+//! The process that keeps root, and what the other may ask of it.
+//!
+//! ```text
+//! start (root): lock, journal, interface --fork--> worker: packets, control, without root
+//!                                        |            |  asks: capture, let in, restore
+//!                                        +-- root: carries out, journals, waits; undoes all when the worker is gone
+//! ```
+//! The worker parses what strangers send, so it may only ask for the few things below; none of them can be turned
+//! into writing another file or running another program.
+
+mod channel;
+mod process;
+
+pub use channel::{Answer, Machine, Request, Root, serve};
+pub use process::{SuperviseError, supervise};

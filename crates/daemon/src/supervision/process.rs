@@ -1,0 +1,116 @@
+//! Splitting the process, and what each half does first and last.
+
+use std::io;
+use std::os::unix::net::UnixStream;
+
+use anabranch::control::DownReport;
+use identity::{StateDirectory, WriteError};
+use linux::privileges::supervisor::{self, Exit, Role};
+use linux::privileges::{self, DropError, User, seccomp};
+use thiserror::Error;
+use tracing::{error, info, warn};
+
+use super::{Answer, Machine, Request, Root, serve};
+
+/// Why the worker did not end well.
+#[derive(Debug, Error)]
+pub enum SuperviseError {
+    /// The process could not be split or waited for.
+    #[error("cannot start the worker process: {0}")]
+    Process(#[from] io::Error),
+    /// The worker ended with an error, which it has logged.
+    #[error("the worker process failed (exit code {0}); the lines above tell why")]
+    Failed(i32),
+    /// The worker was killed.
+    #[error("the worker process was ended by signal {0}; what it had changed on the machine was taken back")]
+    Killed(i32),
+    /// Privileges could not be given up.
+    #[error(transparent)]
+    Drop(#[from] DropError),
+    /// The state directory could not be handed over.
+    #[error(transparent)]
+    HandOver(#[from] WriteError),
+}
+
+/// Splits the process: `work` runs as an unprivileged user, this process stays, serves its requests on `machine`
+/// and has it take everything back when the worker has ended, however it ended.
+///
+/// Must be called before the process starts any thread. `prepare` builds `machine` in the supervising half, where
+/// `work` is dropped unused.
+///
+/// # Errors
+/// Any [`SuperviseError`]; also when the worker failed.
+pub fn supervise<W, M>(
+    state: &StateDirectory,
+    user: &str,
+    work: W,
+    prepare: impl FnOnce() -> M,
+) -> Result<DownReport, SuperviseError>
+where
+    W: FnOnce(Root) -> Result<(), Box<dyn std::error::Error>>,
+    M: Machine + 'static,
+{
+    let user = User::by_name(user).or_else(|missing| {
+        let other = User::unprivileged()?;
+        info!("{missing}; the daemon runs as {}", other.name);
+        Ok::<User, DropError>(other)
+    })?;
+    hand_over(state, &user)?;
+    let (ours, theirs) = UnixStream::pair()?;
+    match supervisor::start_worker()? {
+        Role::Worker => {
+            drop(ours);
+            let outcome = become_worker(&user).map_err(Into::into).and_then(|()| work(Root::new(theirs)?));
+            let code = match outcome {
+                Ok(()) => 0,
+                Err(cause) => {
+                    error!("{cause}");
+                    1
+                }
+            };
+            std::process::exit(code);
+        }
+        Role::Supervisor(child) => {
+            drop((theirs, work));
+            let mut machine = prepare();
+            let keeper = std::thread::spawn(move || {
+                if let Err(cause) = serve(ours, &mut machine) {
+                    warn!(
+                        "the worker process asked for something unknown ({cause}); it gets no more answers"
+                    );
+                }
+                machine
+            });
+            let exit = child.supervise()?;
+            let report = match keeper.join().map(|mut machine| machine.carry_out(Request::Restore)) {
+                Ok(Answer::Restored(report)) => report,
+                Ok(Answer::Failed { reason }) => DownReport { undone: Vec::new(), failed: vec![reason] },
+                Ok(Answer::Done) | Err(_) => DownReport::default(),
+            };
+            match exit {
+                Exit::Code(0) => Ok(report),
+                Exit::Code(code) => Err(SuperviseError::Failed(code)),
+                Exit::Signal(signal) => Err(SuperviseError::Killed(signal)),
+            }
+        }
+    }
+}
+
+/// Gives the worker its files. The undo journal, which comes later, stays root's: the worker must not write what root
+/// will carry out.
+fn hand_over(state: &StateDirectory, user: &User) -> Result<(), WriteError> {
+    match state.hand_over(user.user, user.group) {
+        // A user namespace that does not know the user: the worker stays who it is.
+        Err(WriteError::Io { source, .. }) if source.kind() == io::ErrorKind::InvalidInput => Ok(()),
+        other => other,
+    }
+}
+
+fn become_worker(user: &User) -> Result<(), SuperviseError> {
+    privileges::drop_to(user)?;
+    supervisor::die_with_parent()?;
+    if let Err(cause) = seccomp::forbid() {
+        warn!("{cause}");
+    }
+    Ok(())
+}

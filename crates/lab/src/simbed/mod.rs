@@ -10,6 +10,8 @@ mod quic;
 mod ranges;
 mod segment;
 mod tcp;
+#[cfg(test)]
+mod tests;
 mod trial;
 mod tunnel;
 

@@ -1,0 +1,278 @@
+//! The commands that need no running daemon, and what they say when there is none.
+
+mod program;
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Command;
+
+use identity::{KeyPair, Peers, PublicKey, Registry, StateDirectory, wall_time};
+use program::{Program, Ran};
+use wire::join_link::JoinLink;
+
+#[test]
+fn a_gateway_is_made_once() {
+    let gateway = Program::new();
+    let first = gateway
+        .run(&["gateway", "init", "--address", "gw.example.org:99", "--address", "::1", "--json"])
+        .json();
+    assert_eq!(first["public_addresses"], serde_json::json!(["gw.example.org:99", "[::1]:4600"]));
+    assert_eq!(first["pool_v4"], "10.86.0.0/16");
+    assert!(first["pool_v6"].as_str().unwrap().starts_with("fd"));
+    assert_eq!(gateway.run(&["gateway", "init", "--json"]).json(), first);
+    gateway
+        .run(&["gateway", "init", "--address", "other.example"])
+        .fails(2, "set public_addresses under [gateway]");
+    assert!(
+        gateway.file("config.toml").contains("\npublic_addresses = [\"gw.example.org:99\", \"[::1]:4600\"]")
+    );
+    Program::new().run(&["gateway", "init", "--address", "a b"]).fails(2, "--address a b: not a DNS name");
+}
+
+#[test]
+fn without_an_address_one_is_guessed_or_asked_for() {
+    let gateway = Program::new();
+    let made = gateway.run(&["gateway", "init", "--json"]);
+    let addresses = made.json()["public_addresses"].as_array().unwrap().len();
+    assert!(addresses > 0 || made.stderr.contains("set public_addresses"), "{made:?}");
+}
+
+#[test]
+fn an_invitation_goes_to_the_other_machine_and_back() {
+    let gateway = Program::gateway();
+    let link = gateway.invite("van");
+    let parsed = JoinLink::parse(&link).unwrap();
+    assert_eq!(parsed.addresses[0].to_string(), "gw.example.org:4600");
+
+    let device = Program::new();
+    let joined = device
+        .run_with_input(&["join", "-", "--json"], &format!("{}\n{}\n", &link[..50], &link[50..]))
+        .json();
+    assert_eq!((&joined["name"], &joined["renewed"]), (&"gateway".into(), &false.into()));
+    let own: PublicKey = joined["own_public_key"].as_str().unwrap().parse().unwrap();
+
+    // What the gateway does when the device knocks.
+    let state = StateDirectory::open(&gateway.state, "").unwrap();
+    let mut registry = Registry::open(&state, Default::default(), None).unwrap();
+    assert_eq!(registry.redeem(&parsed.secret, own, wall_time()).unwrap().client.name, "van");
+
+    let listed = gateway.run(&["gateway", "clients", "--json"]).json();
+    assert_eq!(listed["clients"][0]["name"], "van");
+    assert_eq!(listed["clients"][0]["public_key"], own.to_string());
+    assert_eq!(listed["invitations"], serde_json::json!([]));
+    let table = gateway.run(&["gateway", "clients"]);
+    assert!(table.stdout.contains("10.86.0.2") && table.stdout.starts_with("CLIENT"), "{table:?}");
+
+    gateway.run(&["gateway", "invite", "van"]).fails(1, "a client named van has joined already");
+    let forward = gateway.run(&["gateway", "forward", "8080", "--to", "80"]);
+    assert_eq!(forward.stdout, "tcp port 8080 of this gateway leads to port 80 of van.\n");
+    assert!(gateway.run(&["gateway", "clients"]).stdout.contains("tcp/8080->80"));
+    gateway
+        .run(&["gateway", "forward", "8080", "--client", "boat"])
+        .fails(1, "there is no client named boat");
+    gateway.run(&["gateway", "forward", "9", "--remove"]).fails(1, "tcp port 9 is not forwarded");
+    assert_eq!(gateway.run(&["gateway", "forward", "8080", "--remove"]).code, 0);
+    assert_eq!(gateway.run(&["gateway", "revoke", "van"]).stdout, "The client was shut out: van.\n");
+    gateway
+        .run(&["gateway", "revoke", "van"])
+        .fails(1, "there is no client and no open invitation named van");
+}
+
+#[test]
+fn a_lost_invitation_is_replaced() {
+    let gateway = Program::gateway();
+    gateway.invite("van");
+    let again = gateway.run(&["gateway", "invite", "van", "--expires", "30m"]);
+    assert!(again.stderr.contains("An older, unused invitation for van no longer works."), "{again:?}");
+    assert_eq!(
+        gateway.run(&["gateway", "clients", "--json"]).json()["invitations"].as_array().unwrap().len(),
+        1
+    );
+    gateway.run(&["gateway", "invite", "van", "--expires", "soon"]).fails(2, "90s, 30m, 24h or 7d");
+    gateway.run(&["gateway", "invite", "x", "--expires", "366d"]).fails(1, "1 second to 365 days");
+    gateway.run(&["gateway", "invite", "a\nb"]).fails(1, "not a name");
+}
+
+#[test]
+fn the_qr_code_is_drawn_beside_the_link() {
+    let gateway = Program::gateway();
+    let shown = gateway.run(&["gateway", "invite", "van", "--qr", "always"]);
+    assert!(JoinLink::parse(&shown.stdout).is_ok(), "only the link is on standard output");
+    let lines: Vec<&str> = shown.stderr.lines().filter(|line| line.starts_with("\x1b[")).collect();
+    let width = |line: &str| line.chars().filter(|character| " ▀▄█".contains(*character)).count();
+    assert!(lines.len() > 15 && lines.iter().all(|line| width(line) == width(lines[0])), "{shown:?}");
+    assert!(!gateway.run(&["gateway", "invite", "van"]).stderr.contains("\x1b["), "not into a pipe");
+}
+
+#[test]
+fn wrong_links_are_told_apart() {
+    let link = Program::gateway().invite("van");
+    let device = Program::new();
+    let join = |text: &str| device.run_with_input(&["join"], text);
+    join("").fails(2, "no join link on standard input");
+    join("https://example.org").fails(2, "it should start with anabranch://join/");
+    join(&link[..60]).fails(2, "cut short");
+    join(&link.replacen("join/AQ", "join/CQ", 1)).fails(2, "format version 9");
+    let middle = if link.as_bytes()[40] == b'A' { "B" } else { "A" };
+    join(&format!("{}{middle}{}", &link[..40], &link[41..])).fails(2, "damaged");
+    assert!(!device.state.exists(), "nothing is made for a link that is none");
+}
+
+#[test]
+fn joining_again_is_said_and_loses_nothing() {
+    let gateway = Program::gateway();
+    let device = Program::new();
+    let join = |arguments: &[&str]| device.run_with_input(arguments, &gateway.invite("van"));
+    assert!(
+        join(&["join", "-", "--name", "home"]).stdout.starts_with("Met the gateway at gw.example.org:4600")
+    );
+    let key = device.file("key");
+    let again = join(&["join", "-"]);
+    assert!(again.stdout.starts_with("Renewed what is known of the gateway"), "{again:?}");
+    assert!(again.stdout.contains("Its name on this machine is home."), "{again:?}");
+    assert_eq!(device.file("key"), key);
+    let other = device.run_with_input(&["join", "-", "--name", "home"], &Program::gateway().invite("van"));
+    other.fails(1, "another gateway is called home here; choose another name with --name");
+    gateway.run_with_input(&["join", "-"], &gateway.invite("self")).fails(1, "this link was made here");
+}
+
+#[test]
+fn up_says_what_is_missing() {
+    let device = Program::new();
+    device.run(&["up"]).fails(1, "run `anabranch join -` first");
+    fs::create_dir(&device.state).unwrap();
+    device.run(&["up"]).fails(1, "there is no key in");
+    KeyPair::load_or_create(&StateDirectory::open(&device.state, "").unwrap()).unwrap();
+    device
+        .run(&["up"])
+        .fails(2, "no gateway is known: get a join link from yours and run `anabranch join -`");
+}
+
+#[test]
+fn up_wants_to_know_which_gateway() {
+    let device = Program::gateway().joined();
+    assert_eq!(device.run_with_input(&["join"], &Program::gateway().invite("van")).code, 0);
+    device
+        .run(&["up"])
+        .fails(2, "set gateway under [device] in the configuration to one of gateway, gateway-2");
+    fs::write(device.state.join("config.toml"), "[device]\ngateway = \"gatway\"\n").unwrap();
+    device
+        .run(&["up"])
+        .fails(2, "device.gateway = \"gatway\" is not known here: expected one of gateway, gateway-2");
+}
+
+#[test]
+fn a_wrong_configuration_is_told_with_its_line() {
+    let device = Program::gateway().joined();
+    fs::write(device.state.join("config.toml"), "[device]\nmtu = 90000\n").unwrap();
+    let wrong =
+        "config.toml, line 2: device.mtu = 90000 cannot be: expected a whole number from 1280 to 65535";
+    device.run(&["up"]).fails(2, wrong);
+    let other = device.directory.path().join("other.toml");
+    fs::write(&other, "[device]\n\n\nschedular = 1\n").unwrap();
+    let named = device.run(&["up", "--dry-run", "--config", other.to_str().unwrap()]);
+    named.fails(2, "other.toml, line 4: there is no key device.schedular: did you mean scheduler?");
+    device
+        .run(&["up", "--config", "/nonexistent.toml"])
+        .fails(2, "cannot read the configuration /nonexistent.toml");
+}
+
+#[test]
+fn a_daemon_that_cannot_start_says_why_at_the_terminal() {
+    let device = Program::gateway().joined();
+    // The lock is what a running daemon holds; without a socket it looks like one that hangs.
+    let _lock = identity::DaemonLock::take(&StateDirectory::open(&device.state, "").unwrap()).unwrap();
+    let Some(mut command) = device.isolated() else { return };
+    let up = Ran::from(command.arg("up").output().unwrap());
+    up.fails(1, "the daemon did not start");
+    assert!(up.stderr.contains("daemon.log"), "{up:?}");
+    device.run(&["down"]).fails(1, "a daemon is already running on");
+}
+
+#[test]
+fn without_a_daemon_commands_say_so() {
+    let device = Program::gateway().joined();
+    for command in [&["status"][..], &["networks"], &["events"], &["network", "wlan0", "--off"]] {
+        device.run(command).fails(3, "no daemon is running here");
+    }
+    device.run(&["network", "wlan0"]).fails(2, "say what to change");
+    let down = device.run(&["down"]);
+    assert_eq!(
+        (down.code, down.stdout.trim()),
+        (0, "No daemon was running, and nothing was left to take back.")
+    );
+    assert_eq!(device.run(&["down", "--json"]).json(), serde_json::json!({ "undone": [], "failed": [] }));
+    Program::new().run(&["gateway", "clients"]).fails(1, "run `anabranch gateway init` first");
+    device.run(&["gateway", "clients"]).fails(1, "is not a gateway's state directory");
+}
+
+#[test]
+fn a_read_only_or_foreign_state_directory_is_named() {
+    let program = Program::new();
+    let blocked = program.directory.path().join("file");
+    fs::write(&blocked, "").unwrap();
+    let run = |state: &Path| -> Ran {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_anabranch"));
+        command.arg("--state").arg(state).args(["gateway", "init"]).output().unwrap().into()
+    };
+    run(&blocked).fails(1, "is not a directory; name another with --state DIR");
+    run(Path::new("/proc/anabranch")).fails(1, "the state directory cannot be used");
+}
+
+#[test]
+fn another_user_gets_a_code_of_its_own() {
+    use std::os::unix::process::CommandExt;
+    let gateway = Program::gateway();
+    let mut command = gateway.command();
+    command.args(["gateway", "clients"]).uid(65_534).gid(65_534).current_dir("/");
+    // The program itself must be reachable for that user.
+    match command.output() {
+        Ok(output) => {
+            let ran = Ran::from(output);
+            assert_eq!(ran.code, 4, "{ran:?}");
+            assert!(ran.stderr.contains("run this as root or as the owner"), "{ran:?}");
+        }
+        Err(error) => eprintln!("skipped: {error}"),
+    }
+}
+
+#[test]
+fn damaged_peers_stop_nothing_else() {
+    let device = Program::gateway().joined();
+    fs::write(device.state.join("peers.toml"), "[[peer]]\nname = 5\n").unwrap();
+    device.run(&["up"]).fails(1, "peers.toml is damaged");
+    assert_eq!(device.run(&["down"]).code, 0);
+    assert!(Peers::load(&StateDirectory::open(&device.state, "").unwrap()).is_err());
+}
+
+#[test]
+fn the_lab_is_another_program() {
+    let directory = tempfile::tempdir().unwrap();
+    let program = directory.path().join("anabranch");
+    fs::copy(env!("CARGO_BIN_EXE_anabranch"), &program).unwrap();
+    let run = |arguments: &[&str], path: &Path| -> Ran {
+        Command::new(&program).args(arguments).env("PATH", path).output().unwrap().into()
+    };
+    let missing = run(&["demo", "--json", "x"], Path::new("/nonexistent"));
+    missing.fails(1, "the program anabranch-lab is missing");
+
+    let write = |path: &Path, word: &str| {
+        fs::write(path, format!("#!/bin/sh\necho {word} \"$@\"\nexit 7\n")).unwrap();
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    };
+    let elsewhere = directory.path().join("elsewhere");
+    fs::create_dir(&elsewhere).unwrap();
+    write(&elsewhere.join("anabranch-lab"), "path");
+    let found = run(&["demo", "--json", "x", "--state", "y"], &elsewhere);
+    assert_eq!((found.code, found.stdout.as_str()), (7, "path demo --json x --state y\n"));
+    write(&directory.path().join("anabranch-lab"), "beside");
+    assert_eq!(run(&["lab", "run", "A/b", "--help"], &elsewhere).stdout, "beside run A/b --help\n");
+}
+
+#[test]
+fn help_names_exit_codes() {
+    let help = Program::new().run(&["--help"]);
+    assert!(help.stdout.contains("3  no daemon is running"), "{help:?}");
+    Program::new().run(&["upp"]).fails(2, "unrecognized subcommand");
+}

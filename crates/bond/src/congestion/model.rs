@@ -225,10 +225,13 @@ impl ModelController {
         if rate >= scale(best, START_UP_GROWTH) {
             return Phase::StartUp { best: rate, flat_rounds: 0 };
         }
-        if round.full_samples == 0 || losing && self.overrun_rounds < OVERRUN_ROUNDS {
+        if losing && self.overrun_rounds < OVERRUN_ROUNDS {
             return here;
         }
         let queueing = self.queue > Queue::Empty || round.ce_marks > 0;
+        if round.full_samples == 0 && !queueing {
+            return here;
+        }
         if flat_rounds + 1 >= START_UP_FLAT_ROUNDS || queueing || losing {
             Phase::drain(round)
         } else {

@@ -108,9 +108,12 @@ impl FlowQueue {
             }
             self.bytes -= front.len() as u64;
             self.packets -= 1;
-            let sequence = front.sequence;
-            let first = dropped.map_or(sequence, |(first, _)| first);
-            dropped = Some((first, sequence.wrapping_sub(first).wrapping_add(1)));
+            // A repair bears the number of a packet that it covers, not one of its own.
+            if matches!(front.payload, Payload::Packet(_)) {
+                let sequence = front.sequence;
+                let first = dropped.map_or(sequence, |(first, _)| first);
+                dropped = Some((first, sequence.wrapping_sub(first).wrapping_add(1)));
+            }
             self.slots.pop_front();
             while self.slots.front().is_some_and(Option::is_none) {
                 self.slots.pop_front();
@@ -175,5 +178,15 @@ mod tests {
         assert_eq!(queue.drop_older(Timestamp::from_millis(5)), Some((0, 5)));
         assert_eq!(queue.packets(), 5);
         assert_eq!(queue.drop_older(Timestamp::from_millis(5)), None);
+    }
+
+    #[test]
+    fn a_dropped_repair_is_not_given_up() {
+        let mut queue = queue(4);
+        take(&mut queue, 0);
+        let repair = Payload::Repair { count: 4, length_xor: 0, xor: vec![0; 100] };
+        queue.push(Timestamp::from_millis(4), 0, true, FlowClass::Bulk, repair);
+        assert_eq!(queue.drop_older(Timestamp::from_millis(5)), Some((1, 3)));
+        assert_eq!(queue.packets(), 0);
     }
 }

@@ -334,9 +334,8 @@ impl Path {
         self.mtu.on_acked(outcome.acked_bytes);
         let (delivery_rate, application_limited) = self.take_samples(now, ack, outcome.largest);
         let largest_acked = self.sent.largest_acked().unwrap_or(0);
-        // Rounds without data must not age what rounds with data have shown.
-        let round_ended = largest_acked >= self.round_end && !application_limited;
-        if largest_acked >= self.round_end {
+        let round_ended = largest_acked >= self.round_end;
+        if round_ended {
             self.round_end = self.sent.next_number();
         }
         self.acked_since_loss += outcome.acked_bytes;

@@ -530,9 +530,7 @@ impl Session {
         let busy = self.last_data_at.is_some_and(|at| now.since(at) < BUSY_TIME);
         self.keys.forget_old(now);
         self.receivers.retain(|_, receiver| now.since(receiver.last_used) < RECEIVER_IDLE);
-        if self.stalled_since.is_some() {
-            self.expire_queue(now);
-        }
+        self.expire_queue(now);
         let mut next = now + if busy || self.stalled_since.is_some() { TICK } else { self.config.keep_alive };
         if self.role == Role::Initiator {
             next = next.min(self.keys.rekey_at().max(now + TICK));
@@ -570,10 +568,13 @@ impl Session {
         for (flow, first, count) in dropped {
             self.give_up(flow, first, count);
         }
-        while self.repeats.front().is_some_and(|(unit, _)| now.since(unit.queued_at) > QUEUE_PATIENCE) {
-            if let Some((unit, _)) = self.repeats.pop_front() {
-                self.give_up(unit.flow, unit.sequence, 1);
-            }
+        // Second copies too, which must not arrive after the peer has forgotten the first.
+        let expired = |unit: &DataUnit| now.since(unit.queued_at) > QUEUE_PATIENCE;
+        let old = self.repeats.iter().filter(|(unit, _)| expired(unit));
+        let gone: Vec<(u16, u32)> = old.map(|(unit, _)| (unit.flow, unit.sequence)).collect();
+        self.repeats.retain(|(unit, _)| !expired(unit));
+        for (flow, sequence) in gone {
+            self.give_up(flow, sequence, 1);
         }
     }
 
@@ -646,8 +647,10 @@ impl Session {
 
     fn give_up(&mut self, flow: u16, first: u32, count: u32) {
         if let Some(Control::GaveUp(last)) = self.control.back_mut() {
-            if last.flow == flow && last.first.wrapping_add(last.count) == first && last.count < 1_000 {
-                last.count += count;
+            let sum = last.count.saturating_add(count);
+            let follows = last.flow == flow && last.first.wrapping_add(last.count) == first;
+            if follows && sum <= u32::from(u16::MAX) {
+                last.count = sum;
                 return;
             }
         }

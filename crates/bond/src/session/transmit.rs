@@ -95,7 +95,9 @@ impl Session {
             let ping = std::mem::take(&mut path.ping_wanted);
             if ack_due || response.is_some() || challenge.is_some() || ping || closing.is_some() {
                 let mut draft = start(path, self.peer_index, self.keys.epoch(), buffer);
-                put_ack(path, now, usize::MAX, buffer);
+                // To an address that is not proved no more than fits the budget.
+                let ranges = if path.is_validated() { usize::MAX } else { PIGGYBACK_RANGES };
+                put_ack(path, now, ranges, buffer);
                 for frame in
                     [response.map(Frame::Response), challenge.map(Frame::Challenge)].into_iter().flatten()
                 {
@@ -120,7 +122,7 @@ impl Session {
                 }
                 return self.finish_single(now, index, draft, buffer);
             }
-            if path.state == PathState::Usable {
+            if path.state == PathState::Usable && path.is_validated() {
                 if let Some(size) = path.mtu.next_probe(now) {
                     let mut draft = start(path, self.peer_index, self.keys.epoch(), buffer);
                     Frame::Ping.put(buffer);
@@ -140,7 +142,8 @@ impl Session {
     /// If no other path works, the probe of a silent one may as well carry what was lost.
     fn add_probe_data(&mut self, index: usize, draft: &mut Draft, buffer: &mut Vec<u8>) {
         let suspect = self.paths.get(index).is_some_and(|path| path.state == PathState::Suspect);
-        if !suspect || self.data_paths().next().is_some() {
+        let proved = self.paths.get(index).is_some_and(Path::is_validated);
+        if !suspect || !proved || self.data_paths().next().is_some() {
             return;
         }
         let room = self.paths.get(index).map_or(0, |path| usize::from(mtu_of(path)));
@@ -179,7 +182,8 @@ impl Session {
 
     /// The working path with the least round-trip time, whatever its status.
     fn best_path(&self) -> Option<usize> {
-        let usable = self.paths.iter().enumerate().filter(|(_, path)| path.state == PathState::Usable);
+        let proved = |path: &Path| path.state == PathState::Usable && path.is_validated();
+        let usable = self.paths.iter().enumerate().filter(|(_, path)| proved(path));
         usable.min_by_key(|(_, path)| path.rtt.smoothed()).map(|(index, _)| index)
     }
 

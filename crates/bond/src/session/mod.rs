@@ -408,16 +408,22 @@ impl Session {
 
     /// How much bulk may wait: enough to keep every path busy while the inner sender reacts.
     ///
-    /// `rate_fast * delay difference + sum of rates * (half of (largest + smallest delay) + margin) + 30 packets`
+    /// `rate_fast * delay difference + sum of rates * (half of (largest + smallest delay) + margin + hold) + 30 packets`
     fn bulk_limit(&self) -> u64 {
         const MARGIN: Duration = Duration::from_millis(10);
         const PACKETS: u64 = 30 * 1_500;
+        /// At this loss a gap is held open nearly all the time.
+        const MUCH_LOSS: f64 = 0.001;
+        let mut hold = Duration::ZERO;
         let mut fastest: Option<(Duration, BitRate)> = None;
         let mut slowest = Duration::ZERO;
         let mut sum = 0.0;
         for path in self.data_paths() {
             let delay = path.base_rtt() / 2 + path.peer_reordering();
             let rate = path.rate();
+            // After a gap the inner sender answers with a burst: there must be room for what it held back.
+            let repeat = path.rtt.smoothed() + path.peer_reordering();
+            hold = hold.max(repeat.mul_f64((path.loss_rate() / MUCH_LOSS).min(1.0)));
             sum += rate.bytes_per_second();
             slowest = slowest.max(delay);
             if fastest.is_none_or(|(least, _)| delay < least) {
@@ -426,7 +432,7 @@ impl Session {
         }
         let Some((least, rate)) = fastest else { return PACKETS * 8 };
         let spread = rate.bytes_per_second() * (slowest - least).as_secs_f64();
-        let buffer = sum * ((slowest + least) / 2 + MARGIN).as_secs_f64();
+        let buffer = sum * ((slowest + least) / 2 + MARGIN + hold).as_secs_f64();
         (spread + buffer) as u64 + PACKETS
     }
 

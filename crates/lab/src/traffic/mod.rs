@@ -3,6 +3,7 @@
 //! One program does both ends, so the virtual machine needs nothing else: `serve` waits in the server's namespace,
 //! `fetch` asks it for bytes (or offers them) from the device's and reports what arrived, as JSON.
 
+mod link;
 mod pace;
 mod pattern;
 mod ping;
@@ -19,6 +20,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
+pub use link::LinkArguments;
 pub use ping::PingReport;
 pub use record::{FlowReport, Gap, Report};
 pub use request::{Congestion, Request, Transport};
@@ -68,6 +70,13 @@ pub enum TrafficCommand {
         /// Begin again after this many milliseconds.
         #[arg(long)]
         period_ms: Option<u64>,
+    },
+    /// Relay frames between two interfaces as over a link, until ended.
+    Link(LinkArguments),
+    /// Have an interface hand over whole frames with checksums, as a relay at its other end needs them.
+    WholeFrames {
+        /// The interface.
+        interface: String,
     },
 }
 
@@ -126,6 +135,9 @@ pub fn run(command: TrafficCommand) -> Result<()> {
             let report = ping::ping(server, interval, length, interface.as_deref())?;
             write_report(json.as_ref(), &report)
         }
+        TrafficCommand::Link(arguments) => link::relay(arguments),
+        TrafficCommand::WholeFrames { interface } => linux::packet_socket::disable_offloads(&interface)
+            .with_context(|| format!("switching the offloads of {interface} off")),
         TrafficCommand::Pace { file, period_ms } => pace::pace(&file, period_ms.map(Duration::from_millis)),
     }
 }

@@ -174,7 +174,8 @@ pub fn unique_number() -> String {
 }
 
 /// Host programs that every guest has: name, Debian package, whether the bed cannot do without.
-const TOOLS: [(&str, &str, bool); 6] = [
+const TOOLS: [(&str, &str, bool); 7] = [
+    ("chrt", "util-linux", true),
     ("dash", "dash", true),
     ("ip", "iproute2", true),
     ("tc", "iproute2", true),
@@ -234,5 +235,6 @@ const MODULES: &[&str] = &[
 /// Loaded when the script has ended, to send the report.
 const REPORT_MODULES: &[&str] = &["virtio_pci", "virtio_console"];
 
-const PASSWD: &str = "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/false\n";
-const GROUP: &str = "root:x:0:\nnogroup:x:65534:\n";
+const PASSWD: &str = "root:x:0:0:root:/root:/bin/sh\n\
+     anabranch:x:990:990::/:/bin/false\nnobody:x:65534:65534:nobody:/:/bin/false\n";
+const GROUP: &str = "root:x:0:\nanabranch:x:990:\nnogroup:x:65534:\n";

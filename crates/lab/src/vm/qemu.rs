@@ -84,7 +84,7 @@ fn command(directory: &Path, machine: &Machine, job: &Job) -> Command {
     command
         .args(["--pdeathsig", "KILL"])
         .arg(&machine.qemu)
-        .args(["-M", "microvm,pcie=on", "-cpu", "max", "-smp", "1"])
+        .args(["-M", "q35", "-cpu", "max", "-smp", "1"])
         .args(["-accel", "tcg,thread=single", "-icount", &format!("shift={shift},sleep=off")])
         .args(["-m", &format!("{megabytes}M"), "-seed", &job.seed.to_string()])
         .args(["-rtc", "base=2026-01-01T00:00:00,clock=vm"])

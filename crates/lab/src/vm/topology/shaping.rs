@@ -7,13 +7,13 @@
 //! ```
 //!
 //! Deviations from the simulator's link: rates count the 14 bytes of an Ethernet header (0.9 % of a full packet); what
-//! already travels when a link falls silent still arrives; a delivery trace becomes a rate for each 100 ms.
+//! already travels when a link falls silent still arrives. Delivery traces are not for this module.
 
 use std::fmt::Write as _;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use sim::{Capacity, Change, DeliveryTrace, Jitter, LinkSpec, LinkState, Loss, QueueLimit};
+use sim::{Capacity, Change, Jitter, LinkSpec, LinkState, Loss, QueueLimit};
 use units::{BitRate, Bytes};
 
 /// The `tc` commands of one direction.
@@ -65,15 +65,7 @@ impl Shaping {
         match &link.capacity {
             Capacity::Unlimited => {}
             Capacity::Rate(rate) => shaping.rate = rate_commands(*rate, queue, rate_interface),
-            Capacity::Trace(trace) => {
-                let rates = trace_rates(trace);
-                shaping.rate = rate_commands(rates[0], queue, rate_interface);
-                let lines = (0..).zip(&rates).map(|(window, rate)| {
-                    (TRACE_WINDOW * window, rate_command("change", *rate, queue, rate_interface))
-                });
-                shaping.rate_changes =
-                    Changes { lines: lines.collect(), period: Some(TRACE_WINDOW * rates.len() as u32) };
-            }
+            Capacity::Trace(_) => anyhow::bail!("a trace is replayed by the emulator, not by the kernel"),
         }
         for timed in &link.schedule {
             match &timed.change {
@@ -162,18 +154,6 @@ fn rate_command(verb: &str, rate: BitRate, queue: QueueLimit, interface: &str) -
     format!("qdisc {verb} dev {interface} root handle 1: tbf rate {rate}bit burst {BURST} limit {limit}")
 }
 
-/// The trace's mean rate in each [`TRACE_WINDOW`] of its period.
-fn trace_rates(trace: &DeliveryTrace) -> Vec<BitRate> {
-    let window = TRACE_WINDOW.as_millis() as usize;
-    let windows = (trace.period_ms() as usize).div_ceil(window).max(1);
-    let mut counts = vec![0_u64; windows];
-    for opportunity in trace.to_text().lines().filter_map(|line| line.parse::<usize>().ok()) {
-        counts[(opportunity / window).min(windows - 1)] += 1;
-    }
-    let bits = |count: u64| count * FULL_PACKET * 8 * 1_000 / window as u64;
-    counts.into_iter().map(|count| BitRate(bits(count))).collect()
-}
-
 /// A probability in per cent, to the resolution of `tc`.
 fn percent(probability: f64) -> String {
     format!("{:.5}", probability.clamp(0.0, 1.0) * 100.0)
@@ -190,8 +170,6 @@ const TRAVELLING_LIMIT: u32 = 100_000;
 
 /// tbf knows no standstill; at this rate a full packet waits 120 ms, which bounds how late it sees the next rate.
 const SLOWEST: u64 = 100_000;
-
-const TRACE_WINDOW: Duration = Duration::from_millis(100);
 
 #[cfg(test)]
 mod tests {
@@ -243,13 +221,5 @@ mod tests {
             shaping.carrier_changes,
             [(Duration::from_secs(7), false), (Duration::from_secs(8), true)]
         );
-    }
-
-    #[test]
-    fn a_trace_becomes_rates() {
-        // Three opportunities in the first window, none in the second, two in the third.
-        let trace = DeliveryTrace::parse("5\n50\n99\n210\n300").unwrap();
-        let rates: Vec<u64> = trace_rates(&trace).iter().map(|rate| rate.0).collect();
-        assert_eq!(rates, [3 * 121_120, 0, 2 * 121_120]);
     }
 }

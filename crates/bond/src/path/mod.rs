@@ -19,7 +19,7 @@ use mtu::MtuSearch;
 use pacer::Pacer;
 use policy::{BaseRtt, PathStatus, RttEstimator};
 use received::Received;
-use sent::{Delivered, Losses, Sent};
+use sent::{AckOutcome, Delivered, Losses, Sent};
 use std::time::Duration;
 use units::{BitRate, Bytes, PathId, Timestamp};
 use wire::frame::Ack;
@@ -36,6 +36,8 @@ const CHALLENGE_INTERVAL: Duration = Duration::from_millis(250);
 const AMPLIFICATION_LIMIT: u64 = 3;
 /// Bytes of a packet of control frames, about.
 const CONTROL_PACKET: u64 = 150;
+/// Lateness above which a path is taken to reorder, rather than to have timers.
+const MUCH_REORDERING: Duration = Duration::from_millis(5);
 /// No controller's window is smaller, bytes.
 const LEAST_WINDOW: u64 = 4 * 1_200;
 /// One-way delay samples are averaged over this many round-trip times. By time, not by number: after a pause one sample must
@@ -332,7 +334,7 @@ impl Path {
             self.mtu.on_probe_acked(size);
         }
         self.mtu.on_acked(outcome.acked_bytes);
-        let (delivery_rate, application_limited) = self.take_samples(now, ack, outcome.largest);
+        let (delivery_rate, application_limited) = self.take_samples(now, ack, &outcome);
         let largest_acked = self.sent.largest_acked().unwrap_or(0);
         let round_ended = largest_acked >= self.round_end;
         if round_ended {
@@ -362,20 +364,24 @@ impl Path {
         &mut self,
         now: Timestamp,
         ack: &Ack,
-        largest: Option<(Timestamp, Delivered, bool)>,
+        outcome: &AckOutcome,
     ) -> (Option<BitRate>, bool) {
-        let Some((sent_at, base, application_limited)) = largest else {
+        let Some((sent_at, base, application_limited)) = outcome.largest else {
             return (None, self.application_limited());
         };
         let elapsed = now.since(sent_at);
         let delay = Duration::from_micros(ack.delay_micros).min(elapsed / 2);
+        // Where packets overtake each other the largest number is the luckiest: take the mean of what came with it.
+        let mean_sent_at = outcome.mean_sent_at().filter(|_| self.peer_reordering > MUCH_REORDERING);
+        let luck = mean_sent_at.map_or(Duration::ZERO, |mean| sent_at.since(mean));
         let age = now.since(std::mem::replace(&mut self.sampled_at, now));
         if self.rtt.is_measured() && age > self.rtt.smoothed() * STALE_RTTS {
             self.rtt.reset();
         }
-        self.rtt.on_sample(elapsed - delay);
+        self.rtt.on_sample(elapsed - delay + luck);
         self.base_rtt.on_sample(now, self.rtt.smoothed());
         let delay = f64::from(ack.receive_time.wrapping_sub(sent_at.as_micros() as u32) as i32);
+        let delay = delay + luck.as_secs_f64() * 1e6;
         let memory = DELAY_MEMORY * self.rtt.smoothed().as_secs_f64().max(0.01);
         let gain = 1.0 - (-age.as_secs_f64() / memory).exp();
         self.one_way_delay = Some(match self.one_way_delay {

@@ -69,6 +69,10 @@ pub(crate) struct AckOutcome {
     pub(crate) acked_bytes: u64,
     /// The largest number, if it was in flight until now: (sent at, base of the rate sample, application-limited).
     pub(crate) largest: Option<(Timestamp, Delivered, bool)>,
+    /// How many packets were newly acknowledged.
+    pub(crate) acked_packets: u32,
+    /// Sum over the newly acknowledged packets of when they were sent, nanoseconds.
+    pub(crate) sent_at_sum: u128,
     /// Sizes of acknowledged packet size probes.
     pub(crate) acked_probe: Option<u16>,
 }
@@ -83,6 +87,14 @@ pub(crate) struct Losses {
     /// Sizes of lost packets, for the search of the path's packet size.
     pub(crate) lost_probe: Option<u16>,
     pub(crate) largest_size: u16,
+}
+
+impl AckOutcome {
+    /// When the newly acknowledged packets were sent, on average.
+    pub(crate) fn mean_sent_at(&self) -> Option<Timestamp> {
+        let mean = self.sent_at_sum.checked_div(u128::from(self.acked_packets))?;
+        u64::try_from(mean).ok().map(Timestamp::from_nanos)
+    }
 }
 
 impl Sent {
@@ -126,6 +138,8 @@ impl Sent {
                 }
                 packet.items = Items::default();
                 outcome.acked_bytes += u64::from(size);
+                outcome.acked_packets += 1;
+                outcome.sent_at_sum += u128::from(packet.sent_at.as_nanos());
                 self.in_flight -= u64::from(size);
                 if packet.mtu_probe {
                     outcome.acked_probe = Some(outcome.acked_probe.unwrap_or(0).max(size));

@@ -1,14 +1,14 @@
 //! The device in the background: this program again, with `up --foreground`, detached from the terminal.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anabranch::control::{BlockingClient, SessionState, Status};
 use anyhow::{Context, bail};
+use identity::StateDirectory;
 
 use crate::arguments::Up;
 use crate::output;
@@ -37,8 +37,9 @@ pub fn start(session: &Session, arguments: &Up) -> anyhow::Result<()> {
     if let Ok(status) = client.status() {
         return tell(&status, "Already up", arguments.json);
     }
-    let path = session.path().join(LOG_NAME);
-    let log = open_log(&path).with_context(|| format!("cannot write the log {}", path.display()))?;
+    let state = session.device()?;
+    let path = state.file(LOG_NAME);
+    let log = open_log(&state)?;
     let from = log.metadata()?.len();
     let mut child = spawn(session, arguments, log)?;
     let status = wait_for_answer(&client, &mut child, &path, from)?;
@@ -114,13 +115,13 @@ fn tell(status: &Status, done: &str, json: bool) -> anyhow::Result<()> {
     }
 }
 
-fn open_log(path: &Path) -> io::Result<File> {
-    if fs::metadata(path).is_ok_and(|metadata| metadata.len() > MAX_LOG) {
-        let mut aside = path.as_os_str().to_owned();
-        aside.push(".old");
-        fs::rename(path, PathBuf::from(aside))?;
+fn open_log(state: &StateDirectory) -> anyhow::Result<File> {
+    let path = state.file(LOG_NAME);
+    if fs::symlink_metadata(&path).is_ok_and(|metadata| metadata.len() > MAX_LOG) {
+        fs::rename(&path, state.file("daemon.log.old"))
+            .with_context(|| format!("cannot put {} aside", path.display()))?;
     }
-    OpenOptions::new().append(true).create(true).mode(0o600).open(path)
+    Ok(state.append_to(LOG_NAME)?)
 }
 
 /// What the daemon wrote since `from`, or the end of it.

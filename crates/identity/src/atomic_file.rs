@@ -41,6 +41,18 @@ impl WriteError {
     }
 }
 
+/// Opens a file of the state directory for its owner only, and no other file that a link of its name may lead to: root
+/// works in a directory that belongs to the daemon's user.
+pub(crate) fn open_private(path: &Path, options: &mut OpenOptions) -> Result<File, WriteError> {
+    let flags = rustix::fs::OFlags::NOFOLLOW.bits() as i32;
+    options
+        .create(true)
+        .mode(0o600)
+        .custom_flags(flags)
+        .open(path)
+        .map_err(|error| WriteError::new(path, error))
+}
+
 /// Whether a file of that name may be replaced.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Existing {

@@ -2,14 +2,13 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use thiserror::Error;
 
-use crate::atomic_file::WriteError;
+use crate::atomic_file::{WriteError, open_private};
 use crate::state::StateDirectory;
 
 /// Held by the daemon that uses a state directory; ends with the process, however that ends.
@@ -45,14 +44,7 @@ impl DaemonLock {
     /// [`LockError::Held`] while another process has it.
     pub fn take(state: &StateDirectory) -> Result<Self, LockError> {
         let path = state.file("daemon.lock");
-        let mut file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .open(&path)
-            .map_err(|error| WriteError::new(&path, error))?;
+        let mut file = open_private(&path, OpenOptions::new().read(true).write(true).truncate(false))?;
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
             Err(Errno::WOULDBLOCK) => {

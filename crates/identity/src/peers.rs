@@ -3,7 +3,6 @@
 use std::fs::{self, OpenOptions};
 use std::io;
 use std::num::NonZeroU16;
-use std::os::unix::fs::OpenOptionsExt;
 
 use data_encoding::BASE32_NOPAD;
 use rustix::fs::{FlockOperation, flock};
@@ -13,7 +12,7 @@ use wire::hello::Name;
 use wire::join_link::{HostPort, InvitationKind, InvitationSecret, JoinLink, UnixSeconds};
 use zeroize::{Zeroize, Zeroizing};
 
-use crate::atomic_file::{self, Existing, WriteError};
+use crate::atomic_file::{self, Existing, WriteError, open_private};
 use crate::key::PublicKey;
 use crate::state::StateDirectory;
 
@@ -151,8 +150,8 @@ impl Peers {
         change: impl FnOnce(&mut Self) -> Result<T, E>,
     ) -> Result<T, E> {
         let path = state.file("peers.lock");
-        let lock = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path);
-        let lock = lock.map_err(|error| PeersError::from(WriteError::new(&path, error)))?;
+        let lock =
+            open_private(&path, OpenOptions::new().write(true).truncate(false)).map_err(PeersError::from)?;
         flock(&lock, FlockOperation::LockExclusive)
             .map_err(|error| PeersError::from(WriteError::new(&path, error.into())))?;
         let mut peers = Self::load(state)?;

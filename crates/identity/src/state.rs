@@ -1,13 +1,13 @@
 //! The state directory.
 
-use std::fs::{self, DirBuilder};
+use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt, chown};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt, lchown};
 use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
-use crate::atomic_file::WriteError;
+use crate::atomic_file::{WriteError, open_private};
 
 /// Where root keeps its state unless told otherwise.
 const ROOT_DIRECTORY: &str = "/var/lib/anabranch";
@@ -112,6 +112,14 @@ impl StateDirectory {
         self.path.join(name)
     }
 
+    /// A file in it for appending, made (mode 0600) if it is not there; never what a link of that name leads to.
+    ///
+    /// # Errors
+    /// Any [`WriteError`].
+    pub fn append_to(&self, name: &str) -> Result<File, WriteError> {
+        open_private(&self.file(name), OpenOptions::new().append(true))
+    }
+
     /// User and group that own the directory.
     ///
     /// # Errors
@@ -125,7 +133,7 @@ impl StateDirectory {
     /// # Errors
     /// The first file that could not be given.
     pub fn hand_over(&self, user: u32, group: u32) -> Result<(), WriteError> {
-        let give = |path: &Path| match chown(path, Some(user), Some(group)) {
+        let give = |path: &Path| match lchown(path, Some(user), Some(group)) {
             // Removed meanwhile by another process.
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(WriteError::new(path, error)),
             _ => Ok(()),

@@ -272,6 +272,25 @@ fn a_full_disk_is_named_and_the_old_file_stays() {
 }
 
 #[test]
+fn links_in_the_directory_lead_nowhere() {
+    let (directory, state) = state();
+    let victim = directory.path().join("victim");
+    fs::write(&victim, "untouched").unwrap();
+    for name in ["daemon.lock", "peers.lock", "daemon.log", "gateway.sqlite"] {
+        std::os::unix::fs::symlink(&victim, state.file(name)).unwrap();
+    }
+    assert!(DaemonLock::take(&state).is_err());
+    assert!(join(&state, &link(1), None).is_err());
+    assert!(state.append_to("daemon.log").is_err());
+    assert!(Registry::create(&state, Default::default()).is_err());
+    assert!(Registry::open(&state, Default::default(), None).is_err());
+    if state.hand_over(65_534, 65_534).is_ok() {
+        assert_ne!(fs::metadata(&victim).unwrap().uid(), 65_534);
+    }
+    assert_eq!(fs::read_to_string(victim).unwrap(), "untouched");
+}
+
+#[test]
 fn files_are_handed_over() {
     let (_directory, state) = state();
     KeyPair::load_or_create(&state).unwrap();

@@ -17,20 +17,19 @@ mod schema;
 mod tests;
 
 use std::fs::OpenOptions;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use rand::TryRngCore;
 use rand::rngs::OsRng;
-use rusqlite::{Connection, ErrorCode, OptionalExtension, TransactionBehavior};
+use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, TransactionBehavior};
 use thiserror::Error;
 
 pub use clients::{Client, Lease, Revoked};
 pub use forwards::{Forward, Protocol};
 pub use invitations::{Invitation, Invited, Redeemed};
 
-use crate::atomic_file::WriteError;
+use crate::atomic_file::{WriteError, open_private};
 use crate::pool::{Ipv4Pool, Ipv6Pool};
 use crate::state::StateDirectory;
 
@@ -235,11 +234,9 @@ impl Registry {
     pub fn create(state: &StateDirectory, v4: Ipv4Pool) -> Result<Self, CreateError> {
         let mut random = [0; 5];
         OsRng.try_fill_bytes(&mut random).map_err(CreateError::Randomness)?;
-        let path = state.file(FILE_NAME);
         // SQLite would let everybody read it.
-        let file = OpenOptions::new().append(true).create(true).mode(0o600).open(&path);
-        file.map_err(|error| OpenError::Write(WriteError::new(&path, error)))?;
-        let connection = Connection::open(&path).map_err(OpenError::from)?;
+        open_private(&state.file(FILE_NAME), OpenOptions::new().append(true)).map_err(OpenError::Write)?;
+        let connection = connect(state)?;
         Ok(Self::prepare(connection, v4, None, Some(Ipv6Pool::unique_local(random)))?)
     }
 
@@ -248,11 +245,10 @@ impl Registry {
     /// # Errors
     /// Any [`OpenError`].
     pub fn open(state: &StateDirectory, v4: Ipv4Pool, v6: Option<Ipv6Pool>) -> Result<Self, OpenError> {
-        let path = state.file(FILE_NAME);
-        if !path.exists() {
+        if !state.file(FILE_NAME).exists() {
             return Err(OpenError::Missing(state.path().to_owned()));
         }
-        Self::prepare(Connection::open(&path)?, v4, v6, None)
+        Self::prepare(connect(state)?, v4, v6, None)
     }
 
     fn prepare(
@@ -283,6 +279,15 @@ impl Registry {
     fn begin(&mut self) -> Result<rusqlite::Transaction<'_>, RegistryError> {
         Ok(self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?)
     }
+}
+
+/// Opens the file, and no other that a link of its name may lead to.
+fn connect(state: &StateDirectory) -> Result<Connection, OpenError> {
+    let failed = |error| OpenError::Write(WriteError::new(state.path(), error));
+    let directory = std::fs::canonicalize(state.path()).map_err(failed)?;
+    let flags =
+        OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_NOFOLLOW;
+    Ok(Connection::open_with_flags(directory.join(FILE_NAME), flags)?)
 }
 
 /// The network drawn when the registry was made; draws it now if it was not.

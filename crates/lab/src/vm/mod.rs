@@ -15,6 +15,7 @@ pub mod measurement;
 mod modules;
 mod qemu;
 pub mod topology;
+pub mod trial;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

@@ -7,9 +7,7 @@
 //!
 //! Everything happens in namespaces that end with this process, however it ends.
 
-mod bonded;
 mod graph;
-mod isolation;
 mod keyboard;
 mod play;
 mod progress;
@@ -19,10 +17,11 @@ mod setting;
 pub use report::{DemoReport, NetworkReport};
 pub use setting::FetchLine;
 
+use crate::netbed::{Bonded, isolation};
 use anyhow::Context;
-use bonded::Bonded;
 use progress::Stage;
 use setting::{BONDED_FILE, CUT_FILE, Download, PLAIN_FILE, PLAIN_TIME, Setting};
+use std::ffi::OsString;
 use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -45,6 +44,21 @@ pub struct DemoOptions {
     pub isolated: bool,
 }
 
+impl DemoOptions {
+    /// The command line that starts the demo inside its namespaces.
+    fn arguments(&self) -> Vec<OsString> {
+        let mut arguments: Vec<OsString> = vec!["demo".into(), "--isolated".into()];
+        if let Some(path) = &self.json {
+            arguments.extend(["--json".into(), path.into()]);
+        }
+        if self.play {
+            arguments.push("--play".into());
+        }
+        arguments.extend(["--seed".into(), self.seed.to_string().into()]);
+        arguments
+    }
+}
+
 /// The better network is away for this long.
 const OUTAGE: Duration = Duration::from_secs(3);
 
@@ -54,17 +68,16 @@ const OUTAGE: Duration = Duration::from_secs(3);
 /// If something that the demo needs is missing or fails; the message names it.
 pub fn run(options: &DemoOptions) -> anyhow::Result<ExitCode> {
     if !options.isolated {
-        return Err(isolation::enter(options));
+        return Err(isolation::enter(&options.arguments()));
     }
-    isolation::end_on_signals()?;
-    isolation::furnish()?;
+    isolation::settle()?;
     anyhow::ensure!(
         !options.play || std::io::stdout().is_terminal(),
         "--play draws on a terminal, and the output is not one"
     );
     let mut setting = Setting::build(options.seed).context("set the demo's networks up")?;
     if options.play {
-        let bonded = Bonded::start(&setting)?;
+        let bonded = Bonded::start(setting.bed())?;
         return play::play(&mut setting, bonded);
     }
     let report = tell(&mut setting)?;
@@ -87,7 +100,7 @@ fn tell(setting: &mut Setting) -> anyhow::Result<DemoReport> {
         networks.push((network.title.to_owned(), report));
     }
     let waiting = stage.spinner("starting a gateway, joining it, bringing any0 up");
-    let mut bonded = Bonded::start(setting)?;
+    let mut bonded = Bonded::start(setting.bed())?;
     waiting.finish(&format!("any0 is up, paths over {}", setting.network_names().join(" and ")));
 
     let mut bar = stage.bar("bonded, through any0", BONDED_FILE);

@@ -1,10 +1,9 @@
 //! Cut and restore networks by keys while graphs of the transfer and of a ping run.
 
-use super::bonded::Bonded;
 use super::graph::Graph;
 use super::keyboard::{Keyboard, columns};
 use super::setting::{Download, FetchLine, Setting, read_lines};
-use crate::netbed::{Pinger, SERVER_ADDRESS};
+use crate::netbed::{Bonded, Pinger, SERVER_ADDRESS};
 use anyhow::Context;
 use std::io::Write;
 use std::net::SocketAddr;

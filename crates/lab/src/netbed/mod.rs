@@ -10,10 +10,13 @@
 //!
 //! The namespaces have no names: they end with the processes that are in them.
 
+mod bonded;
 mod echo;
+pub mod isolation;
 mod process;
 mod transfer;
 
+pub use bonded::Bonded;
 pub use echo::Pinger;
 pub use process::{ChildProcess, program_beside};
 pub use transfer::{FetchReport, FetchRequest, fetch, listen, serve};

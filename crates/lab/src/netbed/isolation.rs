@@ -1,18 +1,17 @@
-//! Namespaces of the demo's own: mounts, network and processes, and a user namespace where it runs
-//! without root. All of them, and every process in them, end with the demo's first process.
+//! Namespaces of the bed's own: mounts, network and processes, and a user namespace where it runs
+//! without root. All of them, and every process and file in them, end with the first process inside.
 
-use super::DemoOptions;
 use anyhow::Context;
-use rustix::fs::CWD;
 use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_bind, mount_change};
 use std::ffi::OsString;
+use std::io::IsTerminal;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Becomes `unshare`, which starts this program again inside; returns only if that fails.
-pub(super) fn enter(options: &DemoOptions) -> anyhow::Error {
+/// Becomes `unshare`, which starts this program again inside with `arguments`; returns only if that fails.
+pub fn enter(arguments: &[OsString]) -> anyhow::Error {
     let own = match std::env::current_exe() {
         Ok(own) => own,
         Err(error) => return anyhow::Error::new(error).context("find this program's file"),
@@ -26,24 +25,20 @@ pub(super) fn enter(options: &DemoOptions) -> anyhow::Error {
         }
         command.args(["--user", "--map-root-user"]);
     }
-    command.arg("--").arg(own).args(arguments(options));
-    let error = command.exec();
+    let error = command.arg("--").arg(own).args(arguments).exec();
     if error.kind() == std::io::ErrorKind::NotFound {
         return anyhow::anyhow!("the program unshare is missing: install util-linux");
     }
     anyhow::Error::new(error).context("start unshare")
 }
 
-fn arguments(options: &DemoOptions) -> Vec<OsString> {
-    let mut arguments: Vec<OsString> = vec!["demo".into(), "--isolated".into()];
-    if let Some(path) = &options.json {
-        arguments.extend(["--json".into(), path.into()]);
-    }
-    if options.play {
-        arguments.push("--play".into());
-    }
-    arguments.extend(["--seed".into(), options.seed.to_string().into()]);
-    arguments
+/// Inside: makes ready what the bed needs, and ends everything on signals.
+///
+/// # Errors
+/// If mounts are refused or any0's device cannot be had.
+pub fn settle() -> anyhow::Result<()> {
+    end_on_signals()?;
+    furnish()
 }
 
 /// Says in the user's words what forbids namespaces without root.
@@ -56,17 +51,17 @@ fn check_user_namespaces() -> anyhow::Result<()> {
         return Ok(());
     }
     anyhow::bail!(
-        "this system does not let users make namespaces ({}). Run the demo as root, or allow it with one of: \
+        "this system does not let users make namespaces ({}). Run it as root, or allow it with one of: \
          sysctl -w user.max_user_namespaces=10000; sysctl -w kernel.unprivileged_userns_clone=1; \
          sysctl -w kernel.apparmor_restrict_unprivileged_userns=0",
         String::from_utf8_lossy(&allowed.stderr).trim()
     )
 }
 
-/// Inside: an empty /run, /dev/net/tun's presence checked, and a copy of resolv.conf that may be changed.
-pub(super) fn furnish() -> anyhow::Result<()> {
+/// An empty /run, and a copy of resolv.conf that may be changed.
+fn furnish() -> anyhow::Result<()> {
     mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)
-        .context("keep the demo's mounts to itself")?;
+        .context("keep the bed's mounts to itself")?;
     mount("tmpfs", "/run", "tmpfs", MountFlags::empty(), None).context("mount an empty /run")?;
     let resolver = Path::new("/etc/resolv.conf");
     // A link into the old /run leads nowhere now, so there is nothing that could be changed.
@@ -75,22 +70,37 @@ pub(super) fn furnish() -> anyhow::Result<()> {
         std::fs::write(copy, text).context("copy resolv.conf")?;
         mount_bind(copy, resolver).context("cover resolv.conf")?;
     }
-    rustix::fs::accessat(CWD, "/dev/net/tun", rustix::fs::Access::READ_OK, rustix::fs::AtFlags::empty())
-        .context(
-            "/dev/net/tun cannot be opened: any0 needs it. \
-         Load the kernel module (modprobe tun); in a container, pass the device in (--device /dev/net/tun)",
-        )
+    check_tun_device()
+}
+
+/// Says how to mend it if any0's device cannot be had.
+fn check_tun_device() -> anyhow::Result<()> {
+    let access = rustix::fs::Access::READ_OK | rustix::fs::Access::WRITE_OK;
+    match rustix::fs::access(TUN_DEVICE, access) {
+        Ok(()) => Ok(()),
+        Err(rustix::io::Errno::ACCESS) => anyhow::bail!(
+            "{TUN_DEVICE} is for root only here, and any0 needs it. \
+             Run it as root, or let users open it as most systems do: chmod 666 {TUN_DEVICE}"
+        ),
+        Err(error) => Err(anyhow::Error::new(error).context(format!(
+            "{TUN_DEVICE} cannot be opened, and any0 needs it. \
+             Load the kernel module (modprobe tun); in a container, pass the device in (--device {TUN_DEVICE})"
+        ))),
+    }
 }
 
 /// The first process of a process namespace gets only the signals that it handles: handle those that mean
 /// the end. Its end takes everything else along.
-pub(super) fn end_on_signals() -> anyhow::Result<()> {
+fn end_on_signals() -> anyhow::Result<()> {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().context("wait for signals")?;
     std::thread::spawn(move || {
         if runtime.block_on(signalled()).is_ok() {
-            // Show the cursor again; bars may have hidden it.
-            eprintln!("\x1b[?1049l\x1b[?25h\nstopped; nothing is left behind");
+            if std::io::stderr().is_terminal() {
+                // Back to the viewer's own screen, with a cursor: bars and graphs may have hidden both.
+                eprint!("\x1b[?1049l\x1b[?25h");
+            }
+            eprintln!("\nstopped; nothing is left behind");
             std::process::exit(130);
         }
     });
@@ -109,3 +119,5 @@ async fn signalled() -> std::io::Result<()> {
     }
     Ok(())
 }
+
+const TUN_DEVICE: &str = "/dev/net/tun";

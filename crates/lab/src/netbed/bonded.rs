@@ -1,7 +1,6 @@
 //! The real `anabranch` on both sides: a gateway, an invitation, a device that joins and goes up.
 
-use super::setting::Setting;
-use crate::netbed::{ChildProcess, GATEWAY_ADDRESS, SERVER_ADDRESS, program_beside};
+use super::{ChildProcess, GATEWAY_ADDRESS, NetBed, SERVER_ADDRESS, program_beside};
 use anyhow::{Context, ensure};
 use linux::netlink::Netlink;
 use linux::netns::Namespace;
@@ -17,26 +16,22 @@ const INTERFACE: &str = "any0";
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A running gateway and a running device.
-pub(super) struct Bonded {
+pub struct Bonded {
     gateway: ChildProcess,
     device: ChildProcess,
-    _state: StateDirectory,
 }
-
-/// A directory that is removed with everything in it when this value is dropped.
-struct StateDirectory(PathBuf);
 
 impl Bonded {
     /// Sets a gateway up, invites the device, lets it join and brings any0 up, all by the commands that a
     /// user types.
     ///
+    /// Their state lies in /run, so the namespaces of [`super::isolation`] must have been entered.
+    ///
     /// # Errors
     /// If a command fails; the message has what it said.
-    pub(super) fn start(setting: &Setting) -> anyhow::Result<Self> {
+    pub fn start(bed: &NetBed) -> anyhow::Result<Self> {
         let program = program_beside("anabranch");
-        let state = StateDirectory::new()?;
-        let (gateway_state, device_state) = (state.0.join("gateway"), state.0.join("device"));
-        let bed = setting.bed();
+        let (gateway_state, device_state) = state_directories()?;
         let on_gateway =
             |arguments: &[&str], input: &str| run(&bed.gateway, &program, &gateway_state, arguments, input);
         on_gateway(&["gateway", "init", "--address", &GATEWAY_ADDRESS.to_string()], "")?;
@@ -60,11 +55,11 @@ impl Bonded {
         device
             .wait_until("any0 must be up and lead to the Internet", PATIENCE, is_up)
             .map_err(|error| error.context(format!("the gateway said:\n{}", gateway.last_words())))?;
-        Ok(Self { gateway, device, _state: state })
+        Ok(Self { gateway, device })
     }
 
     /// Adds to `error` what both sides said last.
-    pub(super) fn explain(&mut self, error: anyhow::Error) -> anyhow::Error {
+    pub fn explain(&mut self, error: anyhow::Error) -> anyhow::Error {
         error.context(format!(
             "the device said:\n{}\nthe gateway said:\n{}",
             self.device.last_words(),
@@ -73,29 +68,17 @@ impl Bonded {
     }
 
     /// Ends device and gateway in good order.
-    pub(super) fn stop(&mut self) {
+    pub fn stop(&mut self) {
         self.device.stop(Duration::from_secs(5));
         self.gateway.stop(Duration::from_secs(5));
     }
 }
 
-impl StateDirectory {
-    fn new() -> anyhow::Result<Self> {
-        let path = std::env::temp_dir().join(format!(
-            "ab-demo-{}-{}",
-            std::process::id(),
-            linux::clock::now().as_nanos()
-        ));
-        std::fs::create_dir(&path).with_context(|| format!("make the directory {}", path.display()))?;
-        Ok(Self(path))
-    }
-}
-
-impl Drop for StateDirectory {
-    fn drop(&mut self) {
-        // A directory that stays holds keys of a gateway that is gone.
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
+/// New directories in the bed's own /run, which ends with the bed: keys of a gateway that is gone do not stay.
+fn state_directories() -> anyhow::Result<(PathBuf, PathBuf)> {
+    let place = PathBuf::from(format!("/run/anabranch-lab-{}", linux::clock::now().as_nanos()));
+    std::fs::create_dir(&place).with_context(|| format!("make the directory {}", place.display()))?;
+    Ok((place.join("gateway"), place.join("device")))
 }
 
 fn with_state(state: &Path, arguments: &[&str]) -> Vec<OsString> {

@@ -23,6 +23,8 @@ const IDLE_AFTER: Duration = Duration::from_secs(60);
 const SPARSE_LIMIT: u64 = 128 * 1024;
 /// A bulk flow may always queue this many packets.
 const MIN_BULK_PACKETS: usize = 30;
+/// A packet of this size or more is part of a transfer.
+const LARGE_PACKET: usize = 1_000;
 /// Bytes that a bulk flow sends in one turn.
 const QUANTUM: i64 = 3_000;
 /// The first packets of a flow, and those after a pause, carry the whole sequence number.
@@ -140,7 +142,11 @@ impl Flows {
             self.reclassify(id, class);
         }
         let Some(Some(flow)) = self.flows.get_mut(usize::from(id)) else { return Queueing::Dropped };
-        let ordered = headers.key.protocol == TCP && !headers.is_pure_ack() || class == FlowClass::Bulk;
+        let ordered = match headers.key.protocol {
+            TCP => !headers.is_pure_ack(),
+            // Large packets are a transfer's (QUIC), which takes disorder for loss.
+            _ => class == FlowClass::Bulk || class == FlowClass::Interactive && packet.len() >= LARGE_PACKET,
+        };
         let mut packet = packet;
         if flow.class == FlowClass::Bulk {
             let share = limits.bulk.max(1) * 3 / (bulk_flows + 2);

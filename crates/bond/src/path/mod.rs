@@ -263,11 +263,12 @@ impl Path {
         }
     }
 
-    pub(crate) fn on_datagram_received(&mut self, now: Timestamp, size: usize) {
+    /// Notes an authentic datagram, `credit` bytes of which came from the path's present address.
+    pub(crate) fn on_datagram_received(&mut self, now: Timestamp, size: usize, credit: usize) {
         self.last_received_at = now;
         self.counters.received_packets += 1;
         self.counters.received_bytes += size as u64;
-        self.grant_budget(size as u64);
+        self.grant_budget(credit as u64);
     }
 
     /// Notes a sent datagram; `eliciting` ones count as in flight.

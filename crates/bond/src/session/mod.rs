@@ -414,13 +414,19 @@ impl Session {
         const PACKETS: u64 = 30 * 1_500;
         /// At this loss a gap is held open nearly all the time.
         const MUCH_LOSS: f64 = 0.001;
+        /// While a path's rate is being found out the inner sender, which does the same, must not be cut short.
+        const START_UP_BYTES: u64 = 256 * 1_500;
         let mut hold = Duration::ZERO;
+        let mut least_limit = 0;
         let mut fastest: Option<(Duration, BitRate)> = None;
         let mut slowest = Duration::ZERO;
         let mut sum = 0.0;
         for path in self.data_paths() {
             let delay = path.base_rtt() / 2 + path.peer_reordering();
             let rate = path.rate();
+            if !path.controller.settled() {
+                least_limit = START_UP_BYTES;
+            }
             // After a gap the inner sender answers with a burst: there must be room for what it held back.
             let repeat = path.rtt.smoothed() + path.peer_reordering();
             hold = hold.max(repeat.mul_f64((path.loss_rate() / MUCH_LOSS).min(1.0)));
@@ -433,7 +439,7 @@ impl Session {
         let Some((least, rate)) = fastest else { return PACKETS * 8 };
         let spread = rate.bytes_per_second() * (slowest - least).as_secs_f64();
         let buffer = sum * ((slowest + least) / 2 + MARGIN + hold).as_secs_f64();
-        (spread + buffer) as u64 + PACKETS
+        ((spread + buffer) as u64 + PACKETS).max(least_limit)
     }
 
     fn worst_loss(&self) -> f64 {

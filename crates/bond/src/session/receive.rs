@@ -80,7 +80,9 @@ impl Session {
             self.handle_frame(now, index, frame, own);
         }
         if let Some(path) = self.paths.iter_mut().find(|path| path.id == header.path) {
-            path.on_datagram_received(now, size);
+            // A straggler from an earlier address gives the present one no credit.
+            let credit = if path.address == from { size } else { 0 };
+            path.on_datagram_received(now, size, credit);
             let delay = path.rtt.smoothed() / 8;
             path.received.record(now, number, size, ecn, elicits, delay);
         }

@@ -19,9 +19,7 @@ mod watcher;
 use std::sync::Arc;
 
 use bond::{Algorithm, Endpoint, EndpointConfig, PrivateKey, Scheduler, SessionConfig};
-use identity::{
-    DaemonLock, InvitationKind, KeyError, KeyPair, LockError, Peer, Peers, PeersError, StateDirectory,
-};
+use identity::{InvitationKind, KeyError, KeyPair, LockError, Peer, Peers, PeersError, StateDirectory};
 use linux::journal::{Journal, JournalError};
 use linux::poll::Poller;
 use linux::privileges::requirements::{self, Missing, Purpose};
@@ -98,7 +96,7 @@ pub fn run(options: DeviceOptions) -> Result<(), DeviceError> {
         return Err(DeviceError::Missing(missing));
     }
     let peer = gateway(&state, &config.device)?;
-    let _lock = DaemonLock::take(&state)?;
+    let _lock = supervision::take_lock(&state)?;
     let mut journal = Journal::open(state.path())?;
     if journal.pending().next().is_some() {
         warn!("the last run was ended the hard way: taking its changes back");

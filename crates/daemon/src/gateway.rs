@@ -19,9 +19,7 @@ use std::sync::{Arc, Mutex};
 
 use arrayvec::ArrayVec;
 use bond::{Endpoint, EndpointConfig, PrivateKey, SessionConfig};
-use identity::{
-    DaemonLock, KeyError, KeyPair, LockError, OpenError, Registry, RegistryError, StateDirectory,
-};
+use identity::{KeyError, KeyPair, LockError, OpenError, Registry, RegistryError, StateDirectory};
 use linux::journal::{ApplyError, Journal, JournalError};
 use linux::nat::Nat;
 use linux::poll::{Interest, Poller, Ready, Token, Waker};
@@ -100,7 +98,7 @@ pub fn run(options: GatewayOptions) -> Result<(), GatewayError> {
     if !missing.is_empty() {
         return Err(GatewayError::Missing(missing));
     }
-    let _lock = DaemonLock::take(&state)?;
+    let _lock = supervision::take_lock(&state)?;
     let mut journal = Journal::open(state.path())?;
     if journal.pending().next().is_some() {
         warn!("the last run was ended the hard way: taking its changes back");

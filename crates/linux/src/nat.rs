@@ -46,7 +46,12 @@ impl Nat {
         if self.clients.iter().any(|range| !range.is_ipv4()) {
             // A forwarding host ignores router advertisements, and would lose its own default route.
             for interface in fs::read_dir("/proc/sys/net/ipv6/conf")? {
-                let path = interface?.path().join("accept_ra");
+                let interface = interface?;
+                let path = interface.path().join("accept_ra");
+                let name = interface.file_name();
+                if name == "lo" || name == self.interface.as_str() {
+                    continue;
+                }
                 if fs::read_to_string(&path).is_ok_and(|value| value.trim() == "1") {
                     changes.push(Change::Setting { path, value: "2".to_owned() });
                 }

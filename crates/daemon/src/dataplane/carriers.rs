@@ -72,6 +72,7 @@ pub struct Carriers {
     udp: FxHashMap<(NetworkId, bool), Route>,
     tcp: FxHashMap<(NetworkId, SocketAddr), Token>,
     locals: Vec<(Token, IpAddr)>,
+    ended: Vec<NetworkId>,
     buffer: ReceiveBuffer,
     stream_buffer: Box<[u8]>,
     mark: Option<u32>,
@@ -86,6 +87,7 @@ impl Carriers {
             udp: FxHashMap::default(),
             tcp: FxHashMap::default(),
             locals: Vec::new(),
+            ended: Vec::new(),
             buffer: ReceiveBuffer::new(),
             stream_buffer: vec![0; STREAM_BUFFER].into_boxed_slice(),
             mark,
@@ -349,8 +351,17 @@ impl Carriers {
     }
 
     fn close(&mut self, token: Token) {
-        self.sockets.remove(&token);
+        if let Some(Socket::Connection { network, .. }) = self.sockets.remove(&token)
+            && network != ACCEPTED
+        {
+            self.ended.push(network);
+        }
         self.tcp.retain(|_, of| *of != token);
+    }
+
+    /// A network whose TCP connection has ended by itself since the last call.
+    pub fn take_ended(&mut self) -> Option<NetworkId> {
+        self.ended.pop()
     }
 }
 

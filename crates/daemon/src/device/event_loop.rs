@@ -140,6 +140,11 @@ impl DeviceLoop {
             while let Some(event) = self.plane.poll_event() {
                 self.on_event(event);
             }
+            while let Some(network) = self.plane.carriers.take_ended() {
+                if let Some(link) = self.state.links.get_mut(&network) {
+                    link.note_ended(clock::now());
+                }
+            }
             if self.state.stopping.is_some_and(|at| clock::now() >= at) {
                 return Ok(());
             }
@@ -149,7 +154,8 @@ impl DeviceLoop {
     fn deadline(&self) -> Timestamp {
         let state = &self.state;
         let connect = state.session.is_none().then_some(state.next_connect);
-        let links = state.links.values().filter_map(Link::give_up_at).min();
+        let links = state.links.values().flat_map(|link| [link.give_up_at(), link.reconnect_at()]);
+        let links = links.flatten().min();
         let sample = state.session.is_some().then_some(state.next_sample);
         [connect, links, sample, state.stopping].into_iter().flatten().min().unwrap_or(Timestamp::FAR_FUTURE)
     }
@@ -168,6 +174,16 @@ impl DeviceLoop {
         for network in due {
             debug!(network = network.0, "trying another way to the gateway");
             self.open(now, network);
+        }
+        let ended: Vec<NetworkId> = self
+            .state
+            .links
+            .values_mut()
+            .filter_map(|link| link.take_reconnect(now).then_some(link.network))
+            .collect();
+        for network in ended {
+            self.open_socket(now, network);
+            self.plane.endpoint.network_up(now, network);
         }
         if now >= self.state.next_sample {
             self.sample(now);

@@ -75,12 +75,13 @@ pub struct Link {
     since: Timestamp,
     works: bool,
     worked: bool,
+    reconnect_at: Option<Timestamp>,
 }
 
 impl Link {
     /// A link that begins with the first of `targets`.
     pub fn new(network: NetworkId, targets: Vec<Target>, now: Timestamp) -> Self {
-        Self { network, targets, current: 0, since: now, works: false, worked: false }
+        Self { network, targets, current: 0, since: now, works: false, worked: false, reconnect_at: None }
     }
 
     /// The target in use; `None` if there is none at all.
@@ -115,6 +116,23 @@ impl Link {
         self.worked |= works;
     }
 
+    /// The connection to the target has ended: it is to be made again after a pause.
+    pub fn note_ended(&mut self, now: Timestamp) {
+        if self.target().is_some_and(|target| target.carrier == Carrier::Tcp) {
+            self.reconnect_at = Some(now + RECONNECT_PAUSE);
+        }
+    }
+
+    /// When to connect again; `None` if nothing has ended.
+    pub fn reconnect_at(&self) -> Option<Timestamp> {
+        self.reconnect_at
+    }
+
+    /// Whether it is time to connect again; true once.
+    pub fn take_reconnect(&mut self, now: Timestamp) -> bool {
+        self.reconnect_at.take_if(|at| *at <= now).is_some()
+    }
+
     /// When to give the target in use up for the next one; `None` while it works or there is no other.
     pub fn give_up_at(&self) -> Option<Timestamp> {
         if self.works || self.targets.len() < 2 {
@@ -129,6 +147,7 @@ impl Link {
             return false;
         }
         self.current = (self.current + 1) % self.targets.len();
+        self.reconnect_at = None;
         (self.since, self.works, self.worked) = (now, false, false);
         true
     }
@@ -150,6 +169,7 @@ const IPV4_AND_UDP: u16 = 28;
 const IPV6_AND_UDP: u16 = 48;
 /// A target that has never answered: three handshake messages have gone out by then.
 const PATIENCE_WITH_NEW: Duration = Duration::from_millis(2_500);
+const RECONNECT_PAUSE: Duration = Duration::from_millis(500);
 /// A target that has answered before: long enough for a gateway to restart.
 const PATIENCE_WITH_KNOWN: Duration = Duration::from_secs(15);
 
@@ -227,7 +247,20 @@ mod tests {
         assert!(!link.retarget(targets, later), "the same list changes nothing");
         assert!(link.advance(later + Duration::from_secs(15)));
         assert_eq!(link.target().unwrap().carrier, Carrier::Udp);
+        link.note_ended(later);
+        assert_eq!(link.reconnect_at(), None, "only connections end");
         assert!(link.retarget(Vec::new(), later) && link.target().is_none());
+    }
+
+    #[test]
+    fn an_ended_connection_is_made_again_once() {
+        let targets = candidates(&interface(true, false), CarrierChoice::Tcp, &gateway(), None);
+        let start = Timestamp::from_millis(1_000);
+        let mut link = Link::new(NetworkId(0), targets, start);
+        link.note_ended(start);
+        assert!(!link.take_reconnect(start));
+        assert!(link.take_reconnect(start + Duration::from_millis(500)));
+        assert!(!link.take_reconnect(start + Duration::from_secs(9)));
     }
 
     #[test]

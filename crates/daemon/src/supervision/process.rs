@@ -2,9 +2,11 @@
 
 use std::io;
 use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::{Duration, Instant};
 
 use anabranch::control::DownReport;
-use identity::{StateDirectory, WriteError};
+use identity::{DaemonLock, LockError, StateDirectory, WriteError};
 use linux::privileges::supervisor::{self, Exit, Role};
 use linux::privileges::{self, DropError, User, seccomp};
 use thiserror::Error;
@@ -106,6 +108,25 @@ fn hand_over(state: &StateDirectory, user: &User) -> Result<(), WriteError> {
     }
 }
 
+/// Takes the lock of a state directory. A holder that was just killed may have a worker that is still on its way out:
+/// that is waited for.
+///
+/// # Errors
+/// Any [`LockError`].
+pub fn take_lock(state: &StateDirectory) -> Result<DaemonLock, LockError> {
+    let deadline = Instant::now() + LAST_BREATH;
+    loop {
+        match DaemonLock::take(state) {
+            Err(LockError::Held { process: Some(process), .. })
+                if Instant::now() < deadline && !Path::new(&format!("/proc/{process}")).exists() =>
+            {
+                std::thread::sleep(RETRY_PAUSE);
+            }
+            other => return other,
+        }
+    }
+}
+
 fn become_worker(user: &User) -> Result<(), SuperviseError> {
     privileges::drop_to(user)?;
     supervisor::die_with_parent()?;
@@ -114,3 +135,7 @@ fn become_worker(user: &User) -> Result<(), SuperviseError> {
     }
     Ok(())
 }
+
+/// Closing the interface takes the kernel some tens of milliseconds.
+const LAST_BREATH: Duration = Duration::from_secs(2);
+const RETRY_PAUSE: Duration = Duration::from_millis(20);

@@ -1,0 +1,202 @@
+//! The machines and cables of a test, and what is done with them.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::process::{Child, Command};
+use std::time::{Duration, Instant};
+
+use anabranch::control::{BlockingClient, InviteRequest, Seconds, Status};
+use identity::{KeyPair, Peers, Registry, StateDirectory, wall_time};
+use linux::netns::Namespace;
+use tempfile::TempDir;
+use wire::join_link::JoinLink;
+
+/// A device with the networks `wan0` and `wan1`, a gateway, and a server behind it.
+pub struct Bed {
+    pub device: Namespace,
+    pub gateway: Namespace,
+    pub server: Namespace,
+    directory: TempDir,
+}
+
+/// A daemon that ends with the test.
+pub struct Daemon(Child);
+
+impl Daemon {
+    /// The supervising process.
+    pub fn id(&self) -> u32 {
+        self.0.id()
+    }
+
+    /// As `kill -9`.
+    pub fn kill(mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+
+    /// Waits until it ends by itself; whether it did so without error.
+    pub fn wait(mut self) -> bool {
+        self.0.wait().unwrap().success()
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        drop(self.0.kill());
+        drop(self.0.wait());
+    }
+}
+
+pub const SERVER_V4: &str = "198.51.100.9";
+pub const SERVER_V6: &str = "2001:db8:9::9";
+
+impl Bed {
+    /// `outside_v6`: the networks between device and gateway have IPv6 only.
+    pub fn new(outside_v6: bool) -> Self {
+        let space = || Namespace::anonymous().unwrap();
+        let bed =
+            Self { device: space(), gateway: space(), server: space(), directory: TempDir::new().unwrap() };
+        for number in 0..2 {
+            let (near, far) = (format!("wan{number}"), format!("lan{number}"));
+            bed.device.join(&bed.gateway, &near, &far).unwrap();
+            let (device, gateway, any) = if outside_v6 {
+                (format!("2001:db8:{number}::2/64"), format!("2001:db8:{number}::1/64"), "::/0")
+            } else {
+                (format!("10.1.{number}.2/24"), format!("10.1.{number}.1/24"), "0.0.0.0/0")
+            };
+            bed.device.add_address(&near, device.parse().unwrap()).unwrap();
+            bed.gateway.add_address(&far, gateway.parse().unwrap()).unwrap();
+            let via: IpAddr = gateway.split('/').next().unwrap().parse().unwrap();
+            bed.device.add_route(&near, any.parse().unwrap(), Some(via), Some(100 + number)).unwrap();
+        }
+        bed.gateway.join(&bed.server, "wan", "lan").unwrap();
+        for (space, interface, address) in [
+            (&bed.gateway, "wan", "198.51.100.1/24"),
+            (&bed.gateway, "wan", "2001:db8:9::1/64"),
+            (&bed.server, "lan", "198.51.100.9/24"),
+            (&bed.server, "lan", "2001:db8:9::9/64"),
+        ] {
+            space.add_address(interface, address.parse().unwrap()).unwrap();
+        }
+        bed.write_config(
+            "gateway",
+            "[gateway]\ndns = []\npublic_addresses = [\"198.51.100.1\", \"2001:db8:9::1\"]\n",
+        );
+        bed.write_config("device", "[device]\ndns = \"off\"\n");
+        let state = bed.state("gateway");
+        KeyPair::load_or_create(&state).unwrap();
+        drop(Registry::create(&state, identity::Ipv4Pool::default()).unwrap());
+        bed
+    }
+
+    pub fn directory(&self, role: &str) -> PathBuf {
+        self.directory.path().join(role)
+    }
+
+    fn state(&self, role: &str) -> StateDirectory {
+        StateDirectory::create(self.directory(role)).unwrap()
+    }
+
+    pub fn write_config(&self, role: &str, text: &str) {
+        let directory = self.state(role).path().to_owned();
+        fs::write(directory.join("config.toml"), text).unwrap();
+    }
+
+    pub fn client(&self, role: &str) -> BlockingClient {
+        BlockingClient::of_state(&self.directory(role)).unwrap()
+    }
+
+    /// Starts a daemon and waits until its control socket answers.
+    pub fn start(&self, role: &str) -> Daemon {
+        let space = if role == "gateway" { &self.gateway } else { &self.device };
+        let mut command: Command = space.command(std::env::current_exe().unwrap()).unwrap();
+        let daemon = Daemon(command.args(["DAEMON", role]).arg(self.directory(role)).spawn().unwrap());
+        eventually(&format!("the {role} answers"), || self.client(role).status().is_ok());
+        daemon
+    }
+
+    /// Invites a device and has it join, as `gateway invite` and `join -` do.
+    pub fn join(&self) {
+        let request = InviteRequest { name: "van".to_owned(), lifetime_seconds: Seconds(600) };
+        let invited = self.client("gateway").invite(&request).unwrap();
+        let link = JoinLink::parse(&invited.link.0).unwrap();
+        let state = self.state("device");
+        let own = KeyPair::load_or_create(&state).unwrap().public();
+        Peers::change(&state, |peers| peers.join(&link, None, own, wall_time())).unwrap();
+    }
+
+    /// Gateway and device, connected.
+    pub fn connected(&self) -> (Daemon, Daemon) {
+        let gateway = self.start("gateway");
+        self.join();
+        let device = self.start("device");
+        self.wait_until_up();
+        (gateway, device)
+    }
+
+    pub fn status(&self) -> Status {
+        self.client("device").status().unwrap()
+    }
+
+    pub fn wait_until_up(&self) {
+        let up = anabranch::control::SessionState::Up;
+        eventually("the session is up", || {
+            self.client("device").status().is_ok_and(|status| status.state == up)
+        });
+    }
+
+    /// Downloads `length` bytes from the server to the device, `during` meanwhile; returns the longest pause.
+    ///
+    /// The server sends about 20 MB/s, so that the transfer takes a known time.
+    pub fn download(&self, server: &str, length: usize, during: impl FnOnce()) -> Duration {
+        let address = SocketAddr::new(server.parse().unwrap(), 8_080);
+        let listener = self.server.run(|| TcpListener::bind(address)).unwrap().unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                let (mut stream, _) = listener.accept().unwrap();
+                for start in (0..length).step_by(CHUNK) {
+                    stream.write_all(&pattern(start, CHUNK.min(length - start))).unwrap();
+                    std::thread::sleep(Duration::from_millis(5));
+                }
+            });
+            let reader = scope.spawn(move || {
+                let limit = Duration::from_secs(10);
+                let stream = self.device.run(|| TcpStream::connect_timeout(&address, limit)).unwrap();
+                let mut stream = stream.expect("the server is not reached through any0");
+                stream.set_read_timeout(Some(limit)).unwrap();
+                let (mut received, mut longest, mut last) = (Vec::new(), Duration::ZERO, Instant::now());
+                let mut buffer = vec![0; 65_536];
+                loop {
+                    let count = stream.read(&mut buffer).unwrap();
+                    longest = longest.max(last.elapsed());
+                    last = Instant::now();
+                    if count == 0 {
+                        break;
+                    }
+                    received.extend_from_slice(&buffer[..count]);
+                }
+                assert!(received == pattern(0, length), "the bytes were changed on their way");
+                longest
+            });
+            during();
+            reader.join().unwrap()
+        })
+    }
+}
+
+const CHUNK: usize = 100_000;
+
+fn pattern(start: usize, length: usize) -> Vec<u8> {
+    (start..start + length).map(|at| (at.wrapping_mul(2_654_435_761) >> 13) as u8).collect()
+}
+
+/// Waits until `wanted`, for at most ten seconds.
+pub fn eventually(what: &str, wanted: impl Fn() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while !wanted() {
+        assert!(Instant::now() < deadline, "not within 10 s: {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}

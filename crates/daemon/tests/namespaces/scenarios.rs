@@ -1,0 +1,286 @@
+//! What must hold, one function each.
+
+use std::fs;
+use std::io::Write;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use anabranch::control::{CarrierKind, PathHealth, SessionState};
+use linux::netlink::{Netlink, Route};
+use linux::netns::Namespace;
+
+use crate::bed::{Bed, SERVER_V4, SERVER_V6, eventually};
+
+/// A name and what it does.
+type Scenario = (&'static str, fn());
+
+pub const ALL: &[Scenario] = &[
+    ("one_stream_crosses_both_networks_inside_ipv4_and_ipv6", one_stream_crosses_both_networks),
+    ("ipv6_outside", ipv6_outside),
+    ("a_cut_network_loses_nothing_and_comes_back", a_cut_network_loses_nothing),
+    ("a_silent_network_loses_nothing", a_silent_network_loses_nothing),
+    ("sessions_survive_a_killed_gateway", sessions_survive_a_killed_gateway),
+    ("the_machine_is_as_before_after_down_and_after_kill", the_machine_is_as_before),
+    ("where_udp_is_blocked_tcp_carries", where_udp_is_blocked_tcp_carries),
+    ("the_packet_parser_has_few_rights", the_packet_parser_has_few_rights),
+    ("a_revoked_device_is_told", a_revoked_device_is_told),
+    ("a_second_device_with_the_same_key_is_told", a_second_device_with_the_same_key_is_told),
+    ("an_idle_device_is_small_and_quiet", an_idle_device_is_small_and_quiet),
+];
+
+fn working_paths(bed: &Bed) -> usize {
+    let networks = bed.status().networks;
+    networks.iter().flat_map(|network| &network.paths).filter(|path| path.health == PathHealth::Good).count()
+}
+
+fn one_stream_crosses_both_networks() {
+    let bed = Bed::new(false);
+    // Each network alone is too slow for the stream.
+    for interface in ["lan0", "lan1"] {
+        let shape = [
+            "qdisc", "add", "dev", interface, "root", "tbf", "rate", "50mbit", "burst", "32k", "latency",
+            "50ms",
+        ];
+        assert!(bed.gateway.command("tc").unwrap().args(shape).status().unwrap().success());
+    }
+    let _daemons = bed.connected();
+    eventually("both paths work", || working_paths(&bed) == 2);
+    bed.download(SERVER_V4, 8_000_000, || {});
+    bed.download(SERVER_V6, 8_000_000, || {});
+    for network in bed.status().networks {
+        assert!(network.paths[0].traffic.received.0 > 1_000_000, "{network:#?}");
+    }
+    let clients = bed.client("gateway").gateway_clients().unwrap().clients;
+    assert!(clients[0].connected && clients[0].name == "van", "{clients:?}");
+    assert_eq!(clients[0].addresses, bed.status().addresses);
+}
+
+fn ipv6_outside() {
+    let bed = Bed::new(true);
+    let _daemons = bed.connected();
+    eventually("both paths work", || working_paths(&bed) == 2);
+    bed.download(SERVER_V4, 3_000_000, || {});
+    bed.download(SERVER_V6, 3_000_000, || {});
+}
+
+fn a_cut_network_loses_nothing() {
+    let bed = Bed::new(false);
+    let _daemons = bed.connected();
+    eventually("both paths work", || working_paths(&bed) == 2);
+    let longest = bed.download(SERVER_V4, 40_000_000, || {
+        std::thread::sleep(Duration::from_millis(700));
+        bed.gateway.set_up("lan0", false).unwrap();
+        eventually("the loss is seen", || working_paths(&bed) == 1);
+        bed.gateway.set_up("lan0", true).unwrap();
+        eventually("the network is used again", || working_paths(&bed) == 2);
+    });
+    // The goal is 50 ms on a quiet machine; a test must also hold on a busy one.
+    assert!(longest < Duration::from_millis(500), "the stream stood still for {longest:?}");
+}
+
+/// No link goes down; one network just swallows everything.
+fn a_silent_network_loses_nothing() {
+    let bed = Bed::new(false);
+    let _daemons = bed.connected();
+    eventually("both paths work", || working_paths(&bed) == 2);
+    let longest = bed.download(SERVER_V4, 40_000_000, || {
+        std::thread::sleep(Duration::from_millis(700));
+        nft(&bed.gateway, "table inet test_silence { chain c { type filter hook input priority -10; iifname \"lan0\" drop; } chain d { type filter hook output priority -10; oifname \"lan0\" drop; } }");
+        std::thread::sleep(Duration::from_millis(1_000));
+        nft(&bed.gateway, "delete table inet test_silence");
+        eventually("the network is used again", || working_paths(&bed) == 2);
+    });
+    assert!(longest < Duration::from_millis(1_000), "the stream stood still for {longest:?}");
+}
+
+fn nft(space: &Namespace, script: &str) {
+    let mut command = space.command("nft").unwrap();
+    let mut child = command.args(["-f", "-"]).stdin(Stdio::piped()).spawn().unwrap();
+    // One statement a line, as nft wants it.
+    let lines = script.replace("; ", "\n").replace("{ ", "{\n").replace("} ", "}\n");
+    child.stdin.take().unwrap().write_all(lines.as_bytes()).unwrap();
+    assert!(child.wait().unwrap().success(), "{script}");
+}
+
+fn sessions_survive_a_killed_gateway() {
+    let bed = Bed::new(false);
+    let (gateway, _device) = bed.connected();
+    gateway.kill();
+    std::thread::sleep(Duration::from_millis(300));
+    let start = Instant::now();
+    let _gateway = bed.start("gateway");
+    eventually("the client is back", || {
+        bed.client("gateway")
+            .gateway_clients()
+            .is_ok_and(|list| list.clients.iter().any(|client| client.connected))
+    });
+    // The goal is 2 s with the gateway's own start.
+    assert!(start.elapsed() < Duration::from_secs(4), "{:?}", start.elapsed());
+    bed.wait_until_up();
+    bed.download(SERVER_V4, 1_000_000, || {});
+}
+
+/// Everything of the machine that a device may change, a line each.
+fn snapshot(space: &Namespace) -> Vec<String> {
+    let (routes, rules) = space
+        .run(|| {
+            let mut netlink = Netlink::open().unwrap();
+            (netlink.routes().unwrap(), netlink.rules().unwrap())
+        })
+        .unwrap();
+    // Link-local routes appear when the kernel has checked its addresses, at a time of its own.
+    let link_local = |route: &&Route| route.destination.to_string().starts_with('f');
+    let mut lines: Vec<String> =
+        routes.iter().filter(|route| !link_local(route)).map(ToString::to_string).collect();
+    lines.extend(rules.iter().map(ToString::to_string));
+    let tables = space.command("nft").unwrap().args(["list", "ruleset"]).output().unwrap();
+    lines.extend(String::from_utf8_lossy(&tables.stdout).lines().map(str::to_owned));
+    for name in ["wan0", "wan1"] {
+        let path = format!("/proc/sys/net/ipv4/conf/{name}/rp_filter");
+        lines.push(space.run(|| fs::read_to_string(path)).unwrap().unwrap());
+    }
+    lines
+}
+
+fn the_machine_is_as_before() {
+    let bed = Bed::new(false);
+    bed.write_config("device", "[device]\ndns = \"off\"\nkill_switch = true\n");
+    bed.device.set_sysctl("net.ipv4.conf.wan1.rp_filter", "1").unwrap();
+    let before = snapshot(&bed.device);
+    let (_gateway, device) = bed.connected();
+    let during = snapshot(&bed.device);
+    assert!(during.iter().any(|line| line.contains("anabranch_kill_switch_any0")), "{during:#?}");
+    let report = bed.client("device").down().unwrap();
+    assert!(report.undone.len() >= 8 && report.failed.is_empty(), "{report:?}");
+    assert!(device.wait(), "down is a good end");
+    assert_eq!(snapshot(&bed.device), before);
+
+    // The worker crashes: its supervisor cleans up.
+    let device = bed.start("device");
+    bed.wait_until_up();
+    let worker = bed.status().pid;
+    assert_ne!(worker, device.id());
+    kill(worker);
+    assert!(!device.wait(), "a crash is not a good end");
+    assert_eq!(snapshot(&bed.device), before);
+
+    // Both are killed: the next start cleans up, and so does `down`.
+    let device = bed.start("device");
+    bed.wait_until_up();
+    let worker = bed.status().pid;
+    device.kill();
+    eventually("the worker died with its supervisor", || !fs::exists(format!("/proc/{worker}")).unwrap());
+    assert_ne!(snapshot(&bed.device), before, "nobody was left to clean up");
+    let device = bed.start("device");
+    bed.wait_until_up();
+    bed.client("device").down().unwrap();
+    assert!(device.wait());
+    assert_eq!(snapshot(&bed.device), before);
+}
+
+fn kill(process: u32) {
+    let done = std::process::Command::new("kill").args(["-9", &process.to_string()]).status().unwrap();
+    assert!(done.success());
+}
+
+fn where_udp_is_blocked_tcp_carries() {
+    let bed = Bed::new(false);
+    nft(
+        &bed.gateway,
+        "table inet test_no_udp { chain c { type filter hook input priority -10; iifname \"lan*\" meta l4proto udp drop; } }",
+    );
+    let _daemons = bed.connected();
+    let carriers = || -> Vec<CarrierKind> {
+        let networks = bed.status().networks;
+        networks.iter().flat_map(|network| &network.paths).map(|path| path.carrier).collect()
+    };
+    eventually("both networks fell back to TCP", || {
+        working_paths(&bed) == 2 && carriers().iter().all(|carrier| *carrier == CarrierKind::Tcp)
+    });
+    bed.download(SERVER_V4, 2_000_000, || {});
+}
+
+fn the_packet_parser_has_few_rights() {
+    let bed = Bed::new(false);
+    let _daemons = bed.connected();
+    for role in ["device", "gateway"] {
+        let worker = bed.client(role).status().unwrap().pid;
+        let mut checked = false;
+        for thread in fs::read_dir(format!("/proc/{worker}/task")).unwrap() {
+            let path = thread.unwrap().path();
+            let status = fs::read_to_string(path.join("status")).unwrap();
+            for line in
+                ["CapEff:\t0000000000003000", "CapBnd:\t0000000000003000", "NoNewPrivs:\t1", "Seccomp:\t2"]
+            {
+                assert!(status.contains(line), "{role}: {line} is not in\n{status}");
+            }
+            assert!(!status.contains("Uid:\t0"), "{role} runs as root\n{status}");
+            if fs::read_to_string(path.join("comm")).unwrap() == "packets\n" {
+                assert!(status.contains("Seccomp_filters:\t2"), "{role}: no filter of its own\n{status}");
+                checked = true;
+            }
+        }
+        assert!(checked, "{role} has no thread called packets");
+    }
+}
+
+fn a_revoked_device_is_told() {
+    let bed = Bed::new(false);
+    let _daemons = bed.connected();
+    bed.client("gateway").revoke("van").unwrap();
+    eventually("the device knows", || bed.status().state == SessionState::Refused);
+    assert!(bed.status().why.contains("does not know this device"), "{}", bed.status().why);
+}
+
+fn a_second_device_with_the_same_key_is_told() {
+    let bed = Bed::new(false);
+    let (_gateway, first) = bed.connected();
+    drop(first);
+    // The same state directory elsewhere: a copied disk image.
+    let copy = bed.directory("copy");
+    fs::create_dir(&copy).unwrap();
+    for name in ["key", "peers.toml", "config.toml"] {
+        fs::copy(bed.directory("device").join(name), copy.join(name)).unwrap();
+    }
+    let _first = bed.start("device");
+    bed.wait_until_up();
+    let second = Namespace::anonymous().unwrap();
+    second.join(&bed.gateway, "wan2", "lan2").unwrap();
+    second.add_address("wan2", "10.1.2.2/24".parse().unwrap()).unwrap();
+    bed.gateway.add_address("lan2", "10.1.2.1/24".parse().unwrap()).unwrap();
+    second.add_route("wan2", "0.0.0.0/0".parse().unwrap(), "10.1.2.1".parse().ok(), None).unwrap();
+    let mut command = second.command(std::env::current_exe().unwrap()).unwrap();
+    let mut child = command.args(["DAEMON", "device"]).arg(&copy).spawn().unwrap();
+    eventually("the first is told", || bed.status().why.contains("another device with this device's key"));
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+fn an_idle_device_is_small_and_quiet() {
+    let bed = Bed::new(false);
+    let (_gateway, device) = bed.connected();
+    bed.download(SERVER_V4, 20_000_000, || {});
+    std::thread::sleep(Duration::from_millis(1_500));
+    let worker = bed.status().pid;
+    let resident = |process: u32| -> u64 {
+        let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        line.trim().trim_end_matches(" kB").parse().unwrap()
+    };
+    let own = |process: u32| -> u64 {
+        let smaps = fs::read_to_string(format!("/proc/{process}/smaps_rollup")).unwrap();
+        let line = smaps.lines().find_map(|line| line.strip_prefix("Pss:")).unwrap();
+        line.trim().trim_end_matches(" kB").parse().unwrap()
+    };
+    assert!(resident(worker) < 25_000, "{} kB", resident(worker));
+    assert!(own(worker) + own(device.id()) < 25_000, "{} + {} kB", own(worker), own(device.id()));
+    let ticks = || -> u64 {
+        let stat = fs::read_to_string(format!("/proc/{worker}/stat")).unwrap();
+        let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
+        fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
+    };
+    let before = ticks();
+    std::thread::sleep(Duration::from_secs(4));
+    // A tick is 10 ms: two in four seconds are 0.5 %, the finest that shows; the goal is 0.1 %.
+    assert!(ticks() - before <= 2, "{} ticks in 4 s", ticks() - before);
+}

@@ -1,0 +1,83 @@
+# What a person or CI runs. `make help` lists it; README.md and CONTRIBUTING.md explain it.
+
+CARGO ?= cargo
+PREFIX ?= /usr/local
+PROFILE ?= release
+# An experiment (KEY/NAME), a family (KEY) or all.
+WHAT ?= all
+
+.PHONY: all help setup build release demo test test-unit test-rust test-scripts test-experiments \
+	experiments fmt lint docs licences purity install
+
+all: build
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: ## Install (as root) or name (otherwise) the packages that everything here needs
+	@scripts/setup.sh experiments
+
+build: ## Build both programs for development, into target/debug
+	@scripts/setup.sh build
+	$(CARGO) build --locked --workspace --bins
+
+release: ## Build both programs for use, into target/release
+	@scripts/setup.sh build
+	$(CARGO) build --locked --profile $(PROFILE) --bin anabranch --bin anabranch-lab
+
+demo: ## Show bonding at work in namespaces on this machine; takes about two minutes once built
+	@scripts/setup.sh demo
+	$(CARGO) build --locked --release --bin anabranch --bin anabranch-lab
+	target/release/anabranch demo $(DEMO)
+
+test: ## Run all tests; namespaces and the virtual machine included where this machine can
+	@scripts/setup.sh test $(if $(CI),,--lenient)
+	@$(MAKE) --no-print-directory purity test-scripts test-rust test-experiments
+
+test-unit: ## Run the tests of the pure crates only: quick, no privileges
+	$(CARGO) test --locked -p anabranch-units -p anabranch-wire -p anabranch-policy -p anabranch-bond -p anabranch-sim
+
+# The tests of the lab start the programs, so these come first.
+test-rust:
+	$(CARGO) build --locked --workspace --bins
+	$(CARGO) test --locked --workspace
+
+test-scripts:
+	python3 -m unittest discover --start-directory scripts/tests
+
+# One experiment of each family again, against the verdict that is kept.
+test-experiments:
+	$(CARGO) build --locked --release --bin anabranch --bin anabranch-lab
+	python3 scripts/check_experiments.py
+
+purity: ## Check that the pure crates depend on nothing that does I/O
+	python3 scripts/check_purity.py
+
+experiments: ## Run experiments (WHAT=all, KEY or KEY/NAME) and keep their results; all takes hours
+	@scripts/setup.sh experiments
+	$(CARGO) build --locked --release --bin anabranch --bin anabranch-lab
+	target/release/anabranch-lab run $(WHAT)
+
+fmt: ## Format the sources
+	$(CARGO) fmt --all
+
+lint: ## Check format, clippy and the documentation; warnings are errors
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
+
+docs: ## Build the documentation of the code into target/doc; warnings are errors
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --no-deps --workspace
+
+licences: ## Check the licences of everything that is linked
+	python3 scripts/check_licences.py
+
+install: ## Install the programs below PREFIX (/usr/local); build first: make release
+	@test -x target/$(PROFILE)/anabranch || { echo "install: nothing is built yet: make release" >&2; exit 1; }
+	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/share/doc/anabranch $(DESTDIR)$(PREFIX)/lib/systemd/system
+	install -m 755 target/$(PROFILE)/anabranch target/$(PROFILE)/anabranch-lab $(DESTDIR)$(PREFIX)/bin/
+	install -m 644 README.md CHANGELOG.md LICENSE-MIT LICENSE-APACHE packaging/config.example.toml \
+		$(DESTDIR)$(PREFIX)/share/doc/anabranch/
+	for unit in anabranch anabranch-gateway; do \
+		sed 's|/usr/local/bin|$(PREFIX)/bin|' packaging/systemd/$$unit.service \
+			>$(DESTDIR)$(PREFIX)/lib/systemd/system/$$unit.service; \
+	done

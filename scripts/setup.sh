@@ -1,0 +1,96 @@
+#!/usr/bin/env bash
+# Makes sure that the programs which a part of the project runs are on this machine.
+#
+#   scripts/setup.sh build|demo|test|experiments [--lenient]
+#
+# As root on Debian or Ubuntu it installs what is missing; anybody else gets the list and the command.
+# With --lenient missing packages are only reported: the tests that need them say so and skip.
+set -euo pipefail
+
+part=${1:?"usage: scripts/setup.sh build|demo|test|experiments [--lenient]"}
+lenient=${2:-}
+export PATH="$PATH:/usr/local/sbin:/usr/sbin:/sbin"
+
+# The program that must be there, the Debian package that brings it, and what it is for.
+build_needs="
+cc|gcc|compiles the C parts of ring and SQLite
+git|git|the version of the sources
+"
+demo_needs="$build_needs
+unshare|util-linux|namespaces of the demo
+ip|iproute2|look into namespaces
+nft|nftables|the gateway's NAT, the kill switch
+"
+test_needs="$demo_needs
+python3|python3|checks of licences, dependencies and the dissector
+qemu-system-x86_64|qemu-system-x86|the virtual machine bed
+tc|iproute2|shaping in the virtual machine
+xz|xz-utils|unpacks the test kernel
+strip|binutils|keeps the virtual machine's memory small
+ethtool|ethtool|offload settings in the virtual machine
+tshark|tshark|the Wireshark dissector's test
+"
+experiments_needs="$test_needs
+iperf3|iperf3|a second opinion on throughput
+mptcpize|mptcpize|kernel MPTCP as a rival
+"
+
+case $part in
+build) needs=$build_needs ;;
+demo) needs=$demo_needs ;;
+test) needs=$test_needs ;;
+experiments) needs=$experiments_needs ;;
+*)
+	echo "setup: there is no part \"$part\"; build, demo, test and experiments are" >&2
+	exit 2
+	;;
+esac
+
+oldest_rust=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
+if ! command -v cargo >/dev/null; then
+	echo "setup: cargo is missing: install Rust $oldest_rust or newer, see https://rustup.rs" >&2
+	exit 1
+fi
+rust=$(rustc --version | cut -d' ' -f2)
+if [ "$(printf '%s\n' "$oldest_rust" "$rust" | sort -V | head -n1)" != "$oldest_rust" ]; then
+	echo "setup: Rust $rust is too old, $oldest_rust or newer is needed: rustup update stable" >&2
+	exit 1
+fi
+
+missing=
+while IFS='|' read -r program package purpose; do
+	[ -n "$program" ] || continue
+	if ! command -v "$program" >/dev/null; then
+		echo "setup: $program is missing (package $package: $purpose)"
+		missing="$missing $package"
+	fi
+done <<<"$needs"
+packages=$(tr ' ' '\n' <<<"$missing" | sort -u | tr '\n' ' ')
+packages=${packages# }
+
+# The virtual machine's kernel and its busybox are downloaded as packages too, but never installed.
+needs_lists() {
+	[ "$part" = test ] || [ "$part" = experiments ] || return 1
+	[ ! -d .cache/vm/busybox-static ] && ! apt-cache show linux-image-amd64 >/dev/null 2>&1
+}
+
+install="apt-get install -y --no-install-recommends $packages"
+if [ -n "$packages" ] && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+	echo "setup: installing $packages"
+	export DEBIAN_FRONTEND=noninteractive
+	apt-get update -q >/dev/null
+	$install -q >/dev/null
+elif [ -n "$packages" ]; then
+	echo "setup: to install what is missing, run as root:"
+	if command -v apt-get >/dev/null; then
+		echo "    apt-get update && $install"
+	else
+		echo "    install the packages named above (names as in Debian) with this system's package manager"
+	fi
+	if [ "$lenient" != --lenient ]; then exit 1; fi
+	echo "setup: going on without; what needs them is skipped or says so"
+elif command -v apt-cache >/dev/null && [ "$(id -u)" = 0 ] && needs_lists; then
+	echo "setup: reading Debian's package lists"
+	apt-get update -q >/dev/null
+fi
+echo "setup: ready for $part"

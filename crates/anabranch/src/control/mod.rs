@@ -23,6 +23,8 @@ mod event;
 mod gateway;
 mod measure;
 mod status;
+#[cfg(test)]
+mod tests;
 
 pub use blocking::{BlockingClient, BlockingEvents};
 pub use client::{Client, ClientError, EventStream};

@@ -100,13 +100,13 @@ pub struct Networks {
 pub struct Network {
     /// Name of the network: that of its interface
     pub name: String,
-    /// Order of preference, 0 first
+    /// Order of preference: the lowest number is used, the others wait
     #[arg(long, value_name = "N")]
     pub priority: Option<u8>,
     /// Use it only while no other network is left
     #[arg(long, value_name = "on|off", num_args = 0..=1, require_equals = true, default_missing_value = "on")]
     pub backup: Option<Switch>,
-    /// It costs by the byte
+    /// It costs by the byte: a backup, unless --backup=off
     #[arg(long, value_name = "on|off", num_args = 0..=1, require_equals = true, default_missing_value = "on")]
     pub metered: Option<Switch>,
     /// Do not use it at all

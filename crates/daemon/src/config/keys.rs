@@ -47,8 +47,6 @@ const TREATMENTS: &[(&str, Treatment)] = &[
     ("bonded", Treatment::Bonded),
     ("duplicated", Treatment::Duplicated),
     ("protected", Treatment::Protected),
-    ("direct", Treatment::Direct),
-    ("mptcp", Treatment::Mptcp),
 ];
 
 const CARRIERS: &[(&str, CarrierChoice)] =
@@ -118,8 +116,8 @@ pub(super) const DEVICE: &[Key<DeviceConfig>] = &[
     },
     Key {
         name: "default_treatment",
-        meaning: "How flows are carried: over all networks, every packet twice, with forward error correction, over\none network without the gateway, or over the kernel's MPTCP.",
-        accepts: "\"bonded\", \"duplicated\", \"protected\", \"direct\" or \"mptcp\"",
+        meaning: "How flows are carried: over all networks, every packet twice, or with forward error correction.",
+        accepts: "\"bonded\", \"duplicated\" or \"protected\"",
         default: "\"bonded\"",
         otherwise: None,
         set: |config, value| value::one_of(value, TREATMENTS).map(|choice| config.default_treatment = choice),
@@ -153,7 +151,7 @@ pub(super) const DEVICE: &[Key<DeviceConfig>] = &[
 pub(super) const NETWORK: &[Key<NetworkConfig>] = &[
     Key {
         name: "priority",
-        meaning: "Order of preference: networks with 0 are used first.",
+        meaning: "Order of preference: of the networks that are there, those with the lowest number are used, the others wait as\nbackups.",
         accepts: "a whole number from 0 to 255",
         default: "0",
         otherwise: None,
@@ -165,13 +163,13 @@ pub(super) const NETWORK: &[Key<NetworkConfig>] = &[
         name: "backup",
         meaning: "Use it only while no other network is left.",
         accepts: "true or false",
-        default: "false",
-        otherwise: None,
-        set: |config, value| value::boolean(value).map(|on| config.backup = on),
+        default: "true",
+        otherwise: Some("true for a metered network, false for others"),
+        set: |config, value| value::boolean(value).map(|on| config.backup = Some(on)),
     },
     Key {
         name: "metered",
-        meaning: "It costs by the byte: send no probes and no repairs over it that can be spared.",
+        meaning: "It costs by the byte: it is a backup unless backup = false.",
         accepts: "true or false",
         default: "false",
         otherwise: None,

@@ -86,8 +86,8 @@ pub struct DeviceConfig {
 pub struct NetworkConfig {
     /// Order of preference, 0 first.
     pub priority: Priority,
-    /// Used only while no other network is left.
-    pub backup: bool,
+    /// Used only while no other network is left; if `None`, when it is metered.
+    pub backup: Option<bool>,
     /// Costs by the byte.
     pub metered: bool,
     /// Not used at all.

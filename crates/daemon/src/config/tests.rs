@@ -49,7 +49,8 @@ fn every_default_in_the_example_is_the_real_one() {
         Some(expected.4),
     );
     assert_eq!(all_set, expected);
-    assert_eq!(config.networks.remove("wwan0"), Some(NetworkConfig::default()));
+    let backup = NetworkConfig { backup: Some(true), ..NetworkConfig::default() };
+    assert_eq!(config.networks.remove("wwan0"), Some(backup));
     assert_eq!(config, Config::default());
 }
 
@@ -99,9 +100,9 @@ fn reads_every_sort_of_value() {
     assert!(config.device.kill_switch && !config.device.dns);
     assert_eq!(config.device.keep_alive, KeepAlive::Every(Duration::from_secs(25)));
     let wlan = config.network("wlan0");
-    assert_eq!((wlan.priority, wlan.carrier, wlan.backup), (Priority(3), CarrierChoice::Tcp, false));
+    assert_eq!((wlan.priority, wlan.carrier, wlan.backup), (Priority(3), CarrierChoice::Tcp, None));
     let usb = config.network("usb0.7");
-    assert!(usb.backup && usb.metered && usb.off);
+    assert!(usb.backup == Some(true) && usb.metered && usb.off);
     assert_eq!(config.gateway.listen, ["192.0.2.1:4600".parse().unwrap()]);
     assert_eq!((config.gateway.tcp, config.gateway.dns), (None, Some(vec![])));
     let addresses: Vec<_> = config.gateway.public_addresses.iter().map(ToString::to_string).collect();
@@ -129,6 +130,10 @@ fn wrong_values_name_key_value_and_what_would_be_right() {
         fault("[gateway]\npool_v4 = \"10.86.0.1/16\""),
         "gateway.pool_v4 = \"10.86.0.1/16\" cannot be: expected a network such as \"10.86.0.0/16\", with a prefix \
          from 8 to 30"
+    );
+    assert!(
+        fault("[device]\ndefault_treatment = \"direct\"")
+            .ends_with("expected \"bonded\", \"duplicated\" or \"protected\"")
     );
     assert!(fault("user = 7").starts_with("user = 7 cannot be: expected the name of a user"));
     assert!(fault("device = 7").starts_with("device = 7 is no table; write [device]"));

@@ -145,7 +145,7 @@ pub fn reaches(interface: &Interface, ipv6: bool) -> bool {
 fn preference(config: NetworkConfig) -> NetworkPreference {
     NetworkPreference {
         priority: config.priority,
-        backup: config.backup.then_some(true),
+        backup: config.backup,
         metered: config.metered,
         off: config.off,
     }

@@ -1,6 +1,6 @@
 //! The configuration: one TOML file in which every key is optional.
 //!
-//! One table of definitions ([`mod@keys`]) feeds reading, the messages about wrong values and the commented example
+//! One table of definitions (`keys.rs`) feeds reading, the messages about wrong values and the commented example
 //! (`config.example.toml`), so that they cannot drift apart.
 
 mod example;

@@ -84,7 +84,7 @@ impl ControlServer {
 }
 
 impl Drop for ControlServer {
-    /// Lets answers that are under way be sent, for at most [`routes::GRACE`].
+    /// Lets answers that are under way be sent, for at most two seconds.
     fn drop(&mut self) {
         // The thread may have ended by itself.
         let _ = self.stop.send(true);

@@ -81,10 +81,10 @@ impl FlowQueue {
         })
     }
 
-    /// Number and size of the packet that [`FlowQueue::take`] would take.
+    /// Number and size of the inner packet that [`FlowQueue::take`] would take; `None` if it would be a repair.
     pub(crate) fn peek(&self, depth: u64) -> Option<(u32, usize)> {
         let queued = self.slots.get(self.index_at(depth)?)?.as_ref()?;
-        Some((queued.sequence, queued.len()))
+        matches!(queued.payload, Payload::Packet(_)).then(|| (queued.sequence, queued.len()))
     }
 
     fn index_at(&self, depth: u64) -> Option<usize> {

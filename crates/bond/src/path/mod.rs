@@ -73,6 +73,8 @@ pub(crate) struct Progress {
     pub(crate) losses: Losses,
     /// The path has answered after it was suspect.
     pub(crate) recovered: bool,
+    /// One-way delay of the last packet, microseconds plus the clocks' difference.
+    pub(crate) delay_micros: Option<i64>,
 }
 
 /// Sums since the path began.
@@ -113,6 +115,7 @@ pub(crate) struct Path {
     pub(crate) controller: AnyController,
     pacer: Pacer,
     pub(crate) mtu: MtuSearch,
+    size_doubted_at: Timestamp,
     pub(crate) challenge: Option<Challenge>,
     pub(crate) pending_response: Option<[u8; 8]>,
     /// Bytes received from and sent to the address while it is not validated.
@@ -133,7 +136,6 @@ pub(crate) struct Path {
     probe_at: Option<Timestamp>,
     pub(crate) ping_wanted: bool,
     peer_ce: u64,
-    pub(crate) bottleneck: u32,
     acked_since_loss: u64,
     acked_between_losses: u64,
     pub(crate) counters: PathCounters,
@@ -168,6 +170,7 @@ impl Path {
             controller: AnyController::new(algorithm, u64::from(mtu.current()), now),
             pacer: Pacer::default(),
             mtu,
+            size_doubted_at: now,
             challenge: None,
             pending_response: None,
             unvalidated: Some((0, 0)),
@@ -186,7 +189,6 @@ impl Path {
             probe_at: None,
             ping_wanted: false,
             peer_ce: 0,
-            bottleneck: u32::from(id.0),
             acked_since_loss: 0,
             acked_between_losses: 0,
             counters: PathCounters::default(),
@@ -336,6 +338,7 @@ impl Path {
         }
         self.mtu.on_acked(outcome.acked_bytes);
         let (delivery_rate, application_limited) = self.take_samples(now, ack, &outcome);
+        progress.delay_micros = outcome.largest.map(|(sent_at, ..)| one_way_delay(ack, sent_at));
         let largest_acked = self.sent.largest_acked().unwrap_or(0);
         let round_ended = largest_acked >= self.round_end;
         if round_ended {
@@ -361,12 +364,7 @@ impl Path {
     }
 
     /// Round-trip time, one-way delay and delivery rate of the largest acknowledged packet, if it is news.
-    fn take_samples(
-        &mut self,
-        now: Timestamp,
-        ack: &Ack,
-        outcome: &AckOutcome,
-    ) -> (Option<BitRate>, bool) {
+    fn take_samples(&mut self, now: Timestamp, ack: &Ack, outcome: &AckOutcome) -> (Option<BitRate>, bool) {
         let Some((sent_at, base, application_limited)) = outcome.largest else {
             return (None, self.application_limited());
         };
@@ -381,8 +379,7 @@ impl Path {
         }
         self.rtt.on_sample(elapsed - delay + luck);
         self.base_rtt.on_sample(now, self.rtt.smoothed());
-        let delay = f64::from(ack.receive_time.wrapping_sub(sent_at.as_micros() as u32) as i32);
-        let delay = delay + luck.as_secs_f64() * 1e6;
+        let delay = one_way_delay(ack, sent_at) as f64 + luck.as_secs_f64() * 1e6;
         let memory = DELAY_MEMORY * self.rtt.smoothed().as_secs_f64().max(0.01);
         let gain = 1.0 - (-age.as_secs_f64() / memory).exp();
         self.one_way_delay = Some(match self.one_way_delay {
@@ -424,7 +421,11 @@ impl Path {
         }
         self.counters.lost_packets += losses.packets;
         self.loss_rate += losses.bytes as f64 / 1e6 * (1.0 - self.loss_rate);
-        self.mtu.on_loss(losses.largest_size);
+        if losses.latest_sent >= self.size_doubted_at {
+            // Once a round trip: a burst that overflowed a queue says nothing about sizes.
+            self.size_doubted_at = now;
+            self.mtu.on_loss(losses.largest_size);
+        }
         self.acked_between_losses = std::mem::take(&mut self.acked_since_loss);
         let sample =
             LossSample { now, lost_bytes: losses.bytes, latest_sent: losses.latest_sent, persistent };
@@ -545,14 +546,20 @@ impl Path {
         self.loss_rate
     }
 
-    pub(crate) fn sibling(&self) -> Sibling {
+    /// What coupled controllers may know of this path; `bottleneck` is the group that it was found in.
+    pub(crate) fn sibling(&self, bottleneck: u32) -> Sibling {
         Sibling {
             path: self.id,
             window: self.controller.window(),
             smoothed_rtt: self.rtt.smoothed(),
             acked_since_loss: self.acked_since_loss,
             acked_between_losses: self.acked_between_losses,
-            bottleneck: self.bottleneck,
+            bottleneck,
         }
     }
+}
+
+/// Receive time less send time, microseconds: off by what the clocks differ, the same on all paths.
+fn one_way_delay(ack: &Ack, sent_at: Timestamp) -> i64 {
+    i64::from(ack.receive_time.wrapping_sub(sent_at.as_micros() as u32) as i32)
 }

@@ -4,7 +4,7 @@ mod receive;
 pub(crate) mod transmit;
 
 use crate::address::Address;
-use crate::congestion::{Algorithm, Controller, Sibling};
+use crate::congestion::{Algorithm, BottleneckDetector, Controller, Sibling};
 use crate::flows::{Flows, QueueLimits, Queueing};
 use crate::handshake::Handshake;
 use crate::keys::{PrivateKey, PublicKey, RawKeys, SessionKeys};
@@ -181,6 +181,7 @@ pub(crate) struct Session {
     rekey_tried_at: Timestamp,
     random: ChaCha20Rng,
     paths: Vec<Path>,
+    bottlenecks: BottleneckDetector,
     used_path_ids: [u64; 4],
     flows: Flows,
     receivers: FxHashMap<u16, Resequencer>,
@@ -228,6 +229,7 @@ impl Session {
             rekey_tried_at: now,
             random,
             paths: Vec::new(),
+            bottlenecks: BottleneckDetector::default(),
             used_path_ids: [0; 4],
             flows: Flows::new(seed, config.treatment),
             receivers: FxHashMap::default(),
@@ -297,6 +299,7 @@ impl Session {
     pub(crate) fn remove_path(&mut self, now: Timestamp, network: NetworkId) {
         let Some(at) = self.paths.iter().position(|path| path.address.network == network) else { return };
         let mut path = self.paths.remove(at);
+        self.bottlenecks.remove(path.id);
         let losses = path.go_down();
         self.requeue(now, losses.items, None);
         self.push_control(Control::PathAbandon(path.id));
@@ -463,11 +466,16 @@ impl Session {
         Wanted::Backup(backups.map(|path| path.priority).min().unwrap_or(u8::MAX))
     }
 
+    /// What coupled controllers may know of each other; empty for those that are not coupled.
     fn siblings(&self) -> Vec<Sibling> {
-        match self.config.congestion {
-            Algorithm::Model | Algorithm::Cubic => Vec::new(),
-            _ => self.data_paths().map(Path::sibling).collect(),
+        if !self.is_coupled() {
+            return Vec::new();
         }
+        self.data_paths().map(|path| path.sibling(self.bottlenecks.group(path.id))).collect()
+    }
+
+    fn is_coupled(&self) -> bool {
+        !matches!(self.config.congestion, Algorithm::Model | Algorithm::Cubic)
     }
 
     // ---- time ----
@@ -507,6 +515,12 @@ impl Session {
     fn digest(&mut self, now: Timestamp, index: usize, before: PathState, progress: Progress) {
         let Some(path) = self.paths.get(index) else { return };
         let (id, network, state) = (path.id, path.address.network, path.state);
+        if self.is_coupled() {
+            if let Some(delay) = progress.delay_micros {
+                self.bottlenecks.on_delay(now, id, delay);
+            }
+            self.bottlenecks.on_loss(now, id, progress.losses.packets);
+        }
         self.requeue(now, progress.losses.items, Some(id).filter(|_| state == PathState::Suspect));
         if progress.recovered {
             self.events.push_back(SessionEvent::PathUp(network));

@@ -177,6 +177,7 @@ impl Session {
         }
         let Some(at) = self.paths.iter().position(|path| path.id == id) else { return };
         let mut path = self.paths.remove(at);
+        self.bottlenecks.remove(path.id);
         let losses = path.go_down();
         self.requeue(now, losses.items, None);
         self.events.push_back(SessionEvent::PathAbandoned(path.address.network));

@@ -7,7 +7,7 @@ use bond::{
 use policy::PathStatus;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 use units::{NetworkId, Timestamp};
@@ -18,11 +18,23 @@ pub struct LinkSpec {
     mbps: f64,
     delay: Duration,
     loss: f64,
+    mtu: usize,
+    marks: bool,
 }
 
 impl LinkSpec {
     pub fn new(mbps: f64, delay_ms: u64) -> Self {
-        Self { mbps, delay: Duration::from_millis(delay_ms), loss: 0.0 }
+        Self { mbps, delay: Duration::from_millis(delay_ms), loss: 0.0, mtu: 1_472, marks: false }
+    }
+
+    /// Largest UDP payload that gets through.
+    pub fn mtu(self, mtu: usize) -> Self {
+        Self { mtu, ..self }
+    }
+
+    /// Marks every packet with CE.
+    pub fn marks(self) -> Self {
+        Self { marks: true, ..self }
     }
 
     pub fn loss(self, loss: f64) -> Self {
@@ -59,16 +71,12 @@ pub struct Bench {
     pub connected_events: u32,
     pub gateway_events: Vec<EndpointEvent>,
     pub digest: u64,
-    wide_down: VecDeque<u32>,
+    config: SessionConfig,
+    pub device_events: Vec<EndpointEvent>,
 }
 
-fn endpoint(key: u8, accept: bool, seed: u8) -> Endpoint {
-    let config = EndpointConfig {
-        key: PrivateKey::new([key; 32]),
-        session: SessionConfig::default(),
-        accept,
-        retry_above: 100,
-    };
+fn endpoint(key: u8, accept: bool, seed: u8, session: SessionConfig) -> Endpoint {
+    let config = EndpointConfig { key: PrivateKey::new([key; 32]), session, accept, retry_above: 100 };
     Endpoint::new(config, [seed; 32]).unwrap()
 }
 
@@ -90,8 +98,12 @@ fn packet(index: u16, len: usize, port: u16) -> Vec<u8> {
 
 impl Bench {
     pub fn new(specs: &[LinkSpec]) -> Self {
-        let mut device = endpoint(1, false, 1);
-        let gateway = endpoint(2, true, 2);
+        Self::with(specs, SessionConfig::default())
+    }
+
+    pub fn with(specs: &[LinkSpec], config: SessionConfig) -> Self {
+        let mut device = endpoint(1, false, 1, config);
+        let gateway = endpoint(2, true, 2, config);
         let now = Timestamp::from_millis(1_000);
         let device_session = device.connect(now, gateway.public_key(), b"hello".to_vec(), 1).unwrap();
         let links = specs.iter().enumerate().map(|(index, &spec)| Link {
@@ -119,7 +131,8 @@ impl Bench {
             connected_events: 0,
             gateway_events: Vec::new(),
             digest: 0,
-            wide_down: VecDeque::new(),
+            config,
+            device_events: Vec::new(),
         }
     }
 
@@ -145,7 +158,7 @@ impl Bench {
     }
 
     pub fn restart_gateway(&mut self) {
-        self.gateway = endpoint(2, true, 9);
+        self.gateway = endpoint(2, true, 9, self.config);
         self.gateway_session = None;
     }
 
@@ -251,13 +264,14 @@ impl Bench {
         for byte in bytes.iter() {
             self.digest = self.digest.wrapping_mul(0x100_0000_01b3) ^ u64::from(*byte);
         }
+        let ecn = if self.links[index].spec.marks { Ecn::Ce } else { Ecn::Ect0 };
         if direction == 0 {
             let remote = SocketAddr::from(([198, 51, 100, index as u8], self.links[index].port));
             let from = Address { network: NetworkId(0), carrier: Carrier::Udp, remote };
-            self.gateway.handle_datagram(self.now, from, Ecn::Ect0, bytes);
+            self.gateway.handle_datagram(self.now, from, ecn, bytes);
         } else {
             let from = self.device_address(index);
-            self.device.handle_datagram(self.now, from, Ecn::Ect0, bytes);
+            self.device.handle_datagram(self.now, from, ecn, bytes);
         }
     }
 
@@ -274,10 +288,11 @@ impl Bench {
             self.gateway_events.push(event);
         }
         while let Some(event) = self.device.poll_event() {
-            if let EndpointEvent::Connected { payload, .. } = event {
+            if let EndpointEvent::Connected { payload, .. } = &event {
                 assert_eq!(payload, b"welcome");
                 self.connected_events += 1;
             }
+            self.device_events.push(event);
         }
         while let Some(transmit) = self.device.poll_transmit(self.now, &mut buffer, 16) {
             let index = transmit.address.network.0 as usize - 1;
@@ -300,7 +315,6 @@ impl Bench {
         }
         while let Some((_, packet)) = self.device.poll_packet() {
             let number = u16::from_be_bytes([packet[40], packet[41]]);
-            self.wide_down.push_back(u32::from(number));
             self.received_down.push(number);
             self.longest_gap_down = self.longest_gap_down.max(self.now.since(self.last_down));
             self.last_down = self.now;
@@ -313,7 +327,8 @@ impl Bench {
         let wire_bytes = (datagram.len() + 28) as f64;
         let serial = Duration::from_secs_f64(wire_bytes * 8.0 / (spec.mbps * 1e6));
         let start = link.busy_until[direction].max(self.now);
-        if !link.alive || start.since(self.now) > QUEUE || self.random.random_bool(spec.loss) {
+        let too_large = datagram.len() > spec.mtu;
+        if !link.alive || too_large || start.since(self.now) > QUEUE || self.random.random_bool(spec.loss) {
             return;
         }
         link.busy_until[direction] = start + serial;

@@ -7,7 +7,8 @@ use lab::experiment::{
     Bed, Experiment, ExperimentId, Record, Verdict, experiments_directory, find, read_record, registry,
     write_record,
 };
-use lab::netbed::{FetchRequest, fetch, listen, serve};
+use lab::netbed::{FetchRequest, fetch, isolation, listen, serve};
+use std::ffi::OsString;
 use std::io::Write;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -49,6 +50,9 @@ enum Command {
         /// Compares with the result that is kept and fails where the verdict differs.
         #[arg(long)]
         check: bool,
+        /// The namespaces have been entered: how a run on the bed netns starts itself again.
+        #[arg(long, hide = true)]
+        isolated: bool,
     },
     /// Shows bonding at work in network namespaces.
     Demo(DemoOptions),
@@ -93,6 +97,10 @@ struct FetchArguments {
 }
 
 fn main() -> ExitCode {
+    // RUST_LOG=lab=info shows each trial as it ends.
+    let filter = tracing_subscriber::EnvFilter::try_from_default_env()
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
     match run(Arguments::parse().command) {
         Ok(code) => code,
         Err(error) => {
@@ -105,8 +113,12 @@ fn main() -> ExitCode {
 fn run(command: Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::List { json } => list(json),
-        Command::Run { what, bed, seed, json, dry, check } => {
-            run_experiments(&select(&what)?, &RunOptions { bed, seed, json, dry, check })
+        Command::Run { what, bed, seed, json, dry, check, isolated } => {
+            let experiments = select(&what)?;
+            if bed == Some(Bed::Netns) {
+                settle_in_namespaces(isolated)?;
+            }
+            run_experiments(&experiments, &RunOptions { bed, seed, json, dry, check })
         }
         Command::Demo(options) => lab::demo::run(&options),
         Command::ServeFile { address } => {
@@ -162,11 +174,22 @@ fn select(what: &str) -> anyhow::Result<Vec<Experiment>> {
     Ok(chosen)
 }
 
+/// Starts this program again in namespaces of its own, or makes itself at home in them.
+fn settle_in_namespaces(isolated: bool) -> anyhow::Result<()> {
+    if isolated {
+        return isolation::settle();
+    }
+    let mut arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
+    arguments.push("--isolated".into());
+    Err(isolation::enter(&arguments))
+}
+
 fn list(json: bool) -> anyhow::Result<ExitCode> {
     let directory = experiments_directory()?;
     let mut rows = Vec::new();
     for experiment in registry() {
-        let kept = read_record(&directory, &experiment.id).ok().map(|(record, _)| record);
+        let usual = usual_bed(&experiment)?;
+        let kept = read_record(&directory, &experiment, usual).ok().map(|(record, _)| record);
         let beds: Vec<String> = experiment.beds.iter().map(Bed::to_string).collect();
         if json {
             rows.push(serde_json::json!({
@@ -211,7 +234,7 @@ fn run_experiments(experiments: &[Experiment], options: &RunOptions) -> anyhow::
         let record = run_one(experiment, options, &directory)?;
         println!("{:<26} {:<15} {}", experiment.id.to_string(), record.verdict.to_string(), record.reason);
         if options.check {
-            let kept = read_record(&directory, &experiment.id)?.0;
+            let kept = read_record(&directory, experiment, record.bed)?.0;
             differs |= report_difference(&kept, &record);
         }
     }
@@ -219,8 +242,7 @@ fn run_experiments(experiments: &[Experiment], options: &RunOptions) -> anyhow::
 }
 
 fn run_one(experiment: &Experiment, options: &RunOptions, directory: &Path) -> anyhow::Result<Record> {
-    let usual = experiment.beds.first().copied().context("the experiment has no bed")?;
-    let bed = options.bed.unwrap_or(usual);
+    let bed = options.bed.map_or_else(|| usual_bed(experiment), Ok)?;
     anyhow::ensure!(
         experiment.beds.contains(&bed),
         "{} does not run on bed {bed}, only on {}",
@@ -242,6 +264,10 @@ fn run_one(experiment: &Experiment, options: &RunOptions, directory: &Path) -> a
     Ok(record)
 }
 
+fn usual_bed(experiment: &Experiment) -> anyhow::Result<Bed> {
+    experiment.beds.first().copied().with_context(|| format!("{} has no bed", experiment.id))
+}
+
 /// Whether a rerun gave another verdict than the one that is kept; prints what changed.
 fn report_difference(kept: &Record, record: &Record) -> bool {
     for (metric, before) in &kept.metrics {
@@ -261,9 +287,11 @@ fn report_difference(kept: &Record, record: &Record) -> bool {
 fn redraw(experiments: &[Experiment]) -> anyhow::Result<ExitCode> {
     let directory = experiments_directory()?;
     for experiment in experiments {
-        let (record, report) = read_record(&directory, &experiment.id)?;
-        let place = write_record(&directory, experiment, &record, &report)?;
-        println!("{}", place.join("plot.svg").display());
+        for bed in &experiment.beds {
+            let Ok((record, report)) = read_record(&directory, experiment, *bed) else { continue };
+            let place = write_record(&directory, experiment, &record, &report)?;
+            println!("{} ({bed})", place.display());
+        }
     }
     Ok(ExitCode::SUCCESS)
 }

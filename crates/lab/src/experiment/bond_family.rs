@@ -2,7 +2,12 @@
 //! network, and bonded.
 
 use super::{BarGroup, Bed, Experiment, ExperimentId, Goal, Metrics, Report};
+use crate::netbed;
 use crate::simbed::{Algorithm, Outcome, Traffic, Trial, Way, quantile};
+use crate::traffic::Congestion;
+use crate::vm;
+use crate::vm::measurement::{Arrangement, Measurement, Programs};
+use anyhow::Context;
 use sim::{Capacity, Loss, NetworkSpec, Scenario};
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -12,6 +17,8 @@ use units::Bytes;
 
 /// Length of the long downloads.
 const DURATION: Duration = Duration::from_secs(30);
+/// Their length in real time, where a run costs what it takes.
+const REAL_TIME_DURATION: Duration = Duration::from_secs(10);
 /// Size of the short one.
 const SHORT_DOWNLOAD: Bytes = Bytes(20 << 20);
 /// Payload of a full packet on a plain network, over its size.
@@ -36,9 +43,9 @@ fn experiment(scenario: Scenario) -> Experiment {
         spec: spec(&scenario),
         paper: None,
         goals: goals(&scenario),
-        beds: vec![Bed::Sim],
+        beds: vec![Bed::Sim, Bed::Netns, Bed::Vm],
         bars: bars(&scenario),
-        runner: Box::new(move |_bed, seed| run_simulated(&scenario, seed)),
+        runner: Box::new(move |bed, seed| run(&scenario, bed, seed)),
     }
 }
 
@@ -63,6 +70,7 @@ fn spec(scenario: &Scenario) -> toml::Table {
     let mut table = toml::Table::new();
     table.insert("title".into(), scenario.title.into());
     table.insert("duration_s".into(), (DURATION.as_secs() as i64).into());
+    table.insert("duration_netns_s".into(), (REAL_TIME_DURATION.as_secs() as i64).into());
     table.insert("short_download_bytes".into(), (SHORT_DOWNLOAD.0 as i64).into());
     let kinds = kinds_of_traffic().map(|(name, _)| toml::Value::from(name));
     table.insert("traffic".into(), kinds.to_vec().into());
@@ -148,6 +156,7 @@ fn bars(scenario: &Scenario) -> Vec<BarGroup> {
             }
         }
         bars.push(("bonded".to_owned(), format!("{traffic}.bonded_mbps")));
+        bars.push(("kernel MPTCP".to_owned(), format!("{traffic}.mptcp_mbps")));
         BarGroup { label: traffic.to_owned(), bars }
     };
     kinds_of_traffic().into_iter().map(group).collect()
@@ -156,9 +165,12 @@ fn bars(scenario: &Scenario) -> Vec<BarGroup> {
 /// A trial and the name under which its outcome is filed.
 type NamedTrial = (String, Trial);
 
-fn run_simulated(scenario: &Scenario, seed: u64) -> anyhow::Result<Report> {
-    let outcomes = run_all(&trials(scenario, seed))?;
+fn run(scenario: &Scenario, bed: Bed, seed: u64) -> anyhow::Result<Report> {
+    let outcomes = run_all(bed, &trials(scenario, bed, seed))?;
     let mut report = Report { metrics: Metrics::new(), series: Vec::new(), void: None };
+    if bed == Bed::Vm {
+        add_multipath_tcp(&mut report.metrics, scenario, seed)?;
+    }
     for (traffic, _) in kinds_of_traffic() {
         add_goodputs(&mut report.metrics, scenario, traffic, &outcomes);
     }
@@ -173,12 +185,14 @@ fn run_simulated(scenario: &Scenario, seed: u64) -> anyhow::Result<Report> {
     Ok(report)
 }
 
-fn trials(scenario: &Scenario, seed: u64) -> Vec<NamedTrial> {
+fn trials(scenario: &Scenario, bed: Bed, seed: u64) -> Vec<NamedTrial> {
+    let length = if bed == Bed::Netns { REAL_TIME_DURATION } else { DURATION };
     let trial = |traffic, way, bytes: Option<Bytes>| Trial {
         networks: scenario.networks.clone(),
         traffic,
         way,
-        duration: if bytes.is_some() { DURATION * 10 } else { DURATION },
+        // A download ends by itself; its time is only the most that it may take.
+        duration: if bytes.is_some() { length * 10 } else { length },
         bytes: bytes.map(|bytes| bytes.0),
         seed,
     };
@@ -204,27 +218,61 @@ fn trials(scenario: &Scenario, seed: u64) -> Vec<NamedTrial> {
     trials
 }
 
-/// Runs the trials on all cores; each by itself is one thread's work.
-fn run_all(trials: &[NamedTrial]) -> anyhow::Result<BTreeMap<String, Outcome>> {
-    let next = AtomicUsize::new(0);
-    let outcomes = Mutex::new(BTreeMap::new());
+/// How a bed runs a trial.
+type TrialRunner = Box<dyn Fn(&Trial) -> anyhow::Result<Outcome> + Sync>;
+
+/// Runs the trials: in virtual time on all cores at once, in real time one after the other.
+fn run_all(bed: Bed, trials: &[NamedTrial]) -> anyhow::Result<BTreeMap<String, Outcome>> {
+    let run_one: TrialRunner = match bed {
+        Bed::Sim => Box::new(Trial::run),
+        Bed::Netns => Box::new(netbed::trial::run),
+        Bed::Vm => {
+            let (machine, programs) = (vm::Machine::find()?, Programs::beside_this_one()?);
+            Box::new(move |trial| vm::trial::run(trial, &machine, &programs))
+        }
+    };
+    let threads =
+        if bed == Bed::Netns { 1 } else { std::thread::available_parallelism().map_or(1, usize::from) };
+    let (next, outcomes) = (AtomicUsize::new(0), Mutex::new(BTreeMap::new()));
     let work = || -> anyhow::Result<()> {
         while let Some((name, trial)) = trials.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let outcome = trial.run()?;
+            let outcome = run_one(trial).with_context(|| format!("the trial \"{name}\""))?;
+            tracing::info!("{name}: {:.2} Mbit/s", outcome.goodput_mbps);
             if let Ok(mut outcomes) = outcomes.lock() {
                 outcomes.insert(name.clone(), outcome);
             }
         }
         Ok(())
     };
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
     std::thread::scope(|scope| {
         let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
         workers
             .into_iter()
-            .try_for_each(|worker| worker.join().map_err(|_| anyhow::anyhow!("a simulation panicked"))?)
+            .try_for_each(|worker| worker.join().map_err(|_| anyhow::anyhow!("a trial panicked"))?)
     })?;
     Ok(outcomes.into_inner().unwrap_or_default())
+}
+
+/// What kernel MPTCP makes of the same networks, for each kind of TCP download.
+fn add_multipath_tcp(metrics: &mut Metrics, scenario: &Scenario, seed: u64) -> anyhow::Result<()> {
+    let (machine, programs) = (vm::Machine::find()?, Programs::beside_this_one()?);
+    for (name, traffic) in kinds_of_traffic() {
+        let Traffic::Tcp { algorithm, flows } = traffic else { continue };
+        let congestion = match algorithm {
+            Algorithm::Cubic => Congestion::Cubic,
+            Algorithm::Bbr => Congestion::Bbr,
+        };
+        let measurement = Measurement {
+            congestion,
+            flows: u32::from(flows),
+            length: DURATION,
+            seed: u32::try_from(seed % u64::from(u32::MAX))?,
+            ..Measurement::new(scenario.networks.clone(), Arrangement::Mptcp)
+        };
+        let measured = measurement.run(&machine, &programs)?;
+        metrics.insert(format!("{name}.mptcp_mbps"), rounded(measured.report.goodput_mbps));
+    }
+    Ok(())
 }
 
 fn add_goodputs(

@@ -1,5 +1,6 @@
 //! What is kept of a run: `experiments/KEY/NAME/` with `spec.toml`, `result.json`, `series.csv`,
-//! `plot.svg` and `README.md`.
+//! `plot.svg` and `README.md`. Runs on another bed than the experiment's usual one lie beside them:
+//! `result-BED.json`, `series-BED.csv`, `plot-BED.svg`.
 
 use super::{Bed, Experiment, ExperimentId, Goal, Metrics, Report, Verdict, verdict};
 use crate::plot;
@@ -79,30 +80,42 @@ pub fn write_record(
         let path = place.join(name);
         fs::write(&path, text).with_context(|| format!("write {}", path.display()))
     };
+    let suffix = suffix(experiment, record.bed);
+    write(&format!("result{suffix}.json"), record.to_json()?)?;
+    write(&format!("series{suffix}.csv"), series_text(&report.series))?;
+    write(&format!("plot{suffix}.svg"), plot::experiment_plot(experiment, record, &report.series))?;
     let spec = toml::to_string_pretty(&experiment.spec).context("write the spec as TOML")?;
     write("spec.toml", spec)?;
-    write("result.json", record.to_json()?)?;
-    write("series.csv", series_text(&report.series))?;
-    write("plot.svg", plot::experiment_plot(experiment, record, &report.series))?;
-    write("README.md", readme(experiment, record))?;
+    if suffix.is_empty() {
+        write("README.md", readme(experiment, record))?;
+    }
     Ok(place)
 }
 
-/// The committed record and series of `id` below `directory`.
+/// What the names of a run's files have behind them.
+fn suffix(experiment: &Experiment, bed: Bed) -> String {
+    if experiment.beds.first() == Some(&bed) { String::new() } else { format!("-{bed}") }
+}
+
+/// The kept record and series of `experiment` on `bed` below `directory`.
 ///
 /// # Errors
 /// Names the file that is missing or damaged.
-pub fn read_record(directory: &Path, id: &ExperimentId) -> anyhow::Result<(Record, Report)> {
+pub fn read_record(directory: &Path, experiment: &Experiment, bed: Bed) -> anyhow::Result<(Record, Report)> {
+    let id = &experiment.id;
     let place = directory.join(&id.key).join(&id.name);
+    let suffix = suffix(experiment, bed);
     let read = |name: &str| {
         let path = place.join(name);
-        fs::read_to_string(&path)
-            .with_context(|| format!("read {}; \"anabranch lab run {id}\" makes it", path.display()))
+        fs::read_to_string(&path).with_context(|| {
+            format!("read {}; \"anabranch lab run {id} --bed {bed}\" makes it", path.display())
+        })
     };
-    let record: Record = serde_json::from_str(&read("result.json")?)
-        .with_context(|| format!("{}/result.json is damaged", place.display()))?;
-    let series = parse_series(&read("series.csv")?)
-        .with_context(|| format!("{}/series.csv is damaged", place.display()))?;
+    let (result, series) = (format!("result{suffix}.json"), format!("series{suffix}.csv"));
+    let record: Record = serde_json::from_str(&read(&result)?)
+        .with_context(|| format!("{} is damaged", place.join(&result).display()))?;
+    let series = parse_series(&read(&series)?)
+        .with_context(|| format!("{} is damaged", place.join(&series).display()))?;
     let report = Report { metrics: record.metrics.clone(), series, void: None };
     Ok((record, report))
 }

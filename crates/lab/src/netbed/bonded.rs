@@ -4,8 +4,10 @@ use super::{ChildProcess, GATEWAY_ADDRESS, NetBed, SERVER_ADDRESS, program_besid
 use anyhow::{Context, ensure};
 use linux::netlink::Netlink;
 use linux::netns::Namespace;
+use socket2::{Domain, Socket, Type};
 use std::ffi::{OsStr, OsString};
-use std::io::Write;
+use std::io::{ErrorKind, Write};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
 use std::time::Duration;
@@ -133,13 +135,16 @@ fn has_interface(namespace: &Namespace) -> bool {
     there.is_ok_and(|link| link.is_some())
 }
 
-/// Whether a connection through any0 comes about.
+/// Whether the server answers a connection through any0, be it by refusing it.
 fn reaches_server(namespace: &Namespace) -> bool {
-    let connect = || {
-        let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).ok()?;
-        socket.bind_device(Some(INTERFACE.as_bytes())).ok()?;
-        let server = std::net::SocketAddr::from((SERVER_ADDRESS, 80));
-        socket.connect_timeout(&server.into(), Duration::from_secs(1)).ok()
+    let answers = || {
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
+        socket.bind_device(Some(INTERFACE.as_bytes()))?;
+        socket.connect_timeout(&SocketAddr::from((SERVER_ADDRESS, 80)).into(), Duration::from_secs(1))
     };
-    namespace.run(connect).is_ok_and(|connected| connected.is_some())
+    match namespace.run(answers) {
+        Ok(Ok(())) => true,
+        Ok(Err(error)) => error.kind() == ErrorKind::ConnectionRefused,
+        Err(_) => false,
+    }
 }

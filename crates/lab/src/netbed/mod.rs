@@ -15,6 +15,7 @@ mod echo;
 pub mod isolation;
 mod process;
 mod transfer;
+pub mod trial;
 
 pub use bonded::Bonded;
 pub use echo::Pinger;

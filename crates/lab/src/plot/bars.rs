@@ -4,8 +4,9 @@ use super::canvas::{Area, COLOURS, Canvas, draw_axis, short_number};
 use crate::experiment::{BarGroup, Metrics};
 
 /// Draws `groups` of bars with the values that `metrics` has; a legend on top names the bars of the
-/// first group, which all groups share.
+/// first group, which all groups share. Bars that no group has a value for are left out.
 pub(super) fn draw_bars(canvas: &mut Canvas, area: Area, groups: &[BarGroup], metrics: &Metrics) {
+    let groups = &without_absent(groups, metrics);
     let value = |metric: &String| metrics.get(metric).copied().filter(|value| value.is_finite());
     let all = groups.iter().flat_map(|group| &group.bars).filter_map(|(_, metric)| value(metric));
     let inner = Area {
@@ -40,6 +41,23 @@ pub(super) fn draw_bars(canvas: &mut Canvas, area: Area, groups: &[BarGroup], me
     }
     canvas.line((inner.left, inner.bottom()), (inner.right(), inner.bottom()), "#222222");
     canvas.faint_text(area.left, area.top + 24.0, 10.0, "Mbit/s");
+}
+
+fn without_absent(groups: &[BarGroup], metrics: &Metrics) -> Vec<BarGroup> {
+    let is_present = |bar: usize| {
+        groups.iter().any(|group| group.bars.get(bar).is_some_and(|(_, metric)| metrics.contains_key(metric)))
+    };
+    let present = |group: &BarGroup| BarGroup {
+        label: group.label.clone(),
+        bars: group
+            .bars
+            .iter()
+            .enumerate()
+            .filter(|(bar, _)| is_present(*bar))
+            .map(|(_, bar)| bar.clone())
+            .collect(),
+    };
+    groups.iter().map(present).collect()
 }
 
 fn draw_legend(canvas: &mut Canvas, area: Area, groups: &[BarGroup]) {

@@ -55,7 +55,7 @@ fn measurement(trial: &Trial) -> Result<Measurement> {
     })
 }
 
-fn outcome(trial: &Trial, measured: Measured) -> Outcome {
+pub(crate) fn outcome(trial: &Trial, measured: Measured) -> Outcome {
     let report = measured.report;
     let complete = |bytes: u64| report.flows.iter().all(|flow| flow.bytes >= bytes);
     let completed = trial.bytes.is_some_and(complete);

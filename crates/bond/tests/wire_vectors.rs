@@ -1,6 +1,8 @@
 //! The wire format as docs/wire-format.md has it: the committed vectors are current, and the bond understands an end that
 //! was made from that page alone (tests/second).
 
+#![expect(clippy::unwrap_used, reason = "a test: what goes wrong should stop it at once")]
+
 mod second;
 
 use bond::{

@@ -29,7 +29,7 @@ pub const DEFAULT_PORT: NonZeroU16 = match NonZeroU16::new(4600) {
     None => NonZeroU16::MIN,
 };
 /// MTU of any0 unless another is set: what fits one datagram over IPv6 on a 1500-byte network, headers included.
-pub const DEFAULT_MTU: u16 = 1_400;
+pub const DEFAULT_MTU: u16 = 1_440;
 /// All addresses of the machine.
 const DEFAULT_LISTEN: [SocketAddr; 2] = [
     SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), DEFAULT_PORT.get()),

@@ -26,6 +26,8 @@ use wire::frame::Ack;
 
 /// Added to the probe timeout: the longest that the peer may wait with an acknowledgement.
 const PEER_ACK_DELAY: Duration = Duration::from_millis(10);
+/// A busy computer at the other end may be this late without the path being at fault.
+const LEAST_PROBE_TIMEOUT: Duration = Duration::from_millis(50);
 /// A suspect path is probed at least this often, so that one that returns is used within a second.
 const MAX_PROBE_INTERVAL: Duration = Duration::from_millis(500);
 /// Probe timeouts in a row after which everything in flight is given up (RFC 9002 section 7.6).
@@ -474,7 +476,7 @@ impl Path {
 
     /// RFC 9002 section 6.2.1, with the path's own reordering.
     pub(crate) fn probe_timeout(&self) -> Duration {
-        self.rtt.pto() + PEER_ACK_DELAY + self.peer_reordering
+        (self.rtt.pto() + PEER_ACK_DELAY + self.peer_reordering).max(LEAST_PROBE_TIMEOUT)
     }
 
     fn probe_interval(&self) -> Duration {

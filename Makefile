@@ -6,7 +6,7 @@ PROFILE ?= release
 # An experiment (KEY/NAME), a family (KEY) or all.
 WHAT ?= all
 
-.PHONY: all help setup build release demo test test-unit test-rust test-scripts test-experiments \
+.PHONY: all help setup build release demo test test-unit test-rust test-scripts test-dissector test-experiments \
 	experiments fmt lint docs licences purity install
 
 all: build
@@ -32,7 +32,7 @@ demo: ## Show bonding at work in namespaces on this machine; takes about two min
 
 test: ## Run all tests; namespaces and the virtual machine included where this machine can
 	@scripts/setup.sh test $(if $(CI),,--lenient)
-	@$(MAKE) --no-print-directory purity test-scripts test-rust test-experiments
+	@$(MAKE) --no-print-directory purity test-scripts test-dissector test-rust test-experiments
 
 test-unit: ## Run the tests of the pure crates only: quick, no privileges
 	$(CARGO) test --locked -p anabranch-units -p anabranch-wire -p anabranch-policy -p anabranch-bond -p anabranch-sim
@@ -44,6 +44,9 @@ test-rust:
 
 test-scripts:
 	python3 -m unittest discover --start-directory scripts/tests
+
+test-dissector:
+	python3 packaging/wireshark/check_dissector.py
 
 # One experiment of each family again, against the verdict that is kept.
 test-experiments:

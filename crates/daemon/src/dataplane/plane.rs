@@ -10,7 +10,7 @@ use linux::tun::Tun;
 use units::Timestamp;
 use wire::inner::{Ecn, Headers};
 
-use super::{Carriers, SendOutcome};
+use super::{Carriers, SendOutcome, unreachable};
 
 /// What one round of the loop may do before it looks at everything else again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -60,13 +60,25 @@ pub struct Plane {
     ready: Vec<Ready>,
     transmit: Vec<u8>,
     delivered: Vec<Vec<u8>>,
+    answers: Vec<Vec<u8>>,
     has_more: bool,
+}
+
+/// What becomes of a packet from any0.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Verdict {
+    /// It goes to the other end of this session.
+    Send(SessionId),
+    /// It is dropped without a word.
+    Drop,
+    /// It is dropped, and its sender is told that there is no way.
+    Unreachable,
 }
 
 /// What the owner decides about packets.
 pub trait Owner {
-    /// The session that a packet from any0 belongs to; `None` drops it.
-    fn session_for(&mut self, headers: &Headers) -> Option<SessionId>;
+    /// What becomes of a packet from any0.
+    fn judge(&mut self, headers: &Headers) -> Verdict;
 
     /// Whether a packet that came by `session` may go to any0.
     fn allows(&mut self, session: SessionId, packet: &[u8]) -> bool;
@@ -96,6 +108,7 @@ impl Plane {
             ready: Vec::new(),
             transmit: Vec::with_capacity(65_536),
             delivered: Vec::new(),
+            answers: Vec::new(),
             has_more: false,
         })
     }
@@ -111,8 +124,6 @@ impl Plane {
         let timeout = self.timeout(deadline);
         self.poller.wait(timeout, &mut ready)?;
         let mut woken = false;
-        let now = clock::now();
-        self.endpoint.handle_timeout(now);
         for entry in &ready {
             match entry.token {
                 WAKER => {
@@ -124,6 +135,8 @@ impl Plane {
             }
         }
         self.ready = ready;
+        // Only now: what has arrived while this thread had to wait for a processor is no peer's silence.
+        self.endpoint.handle_timeout(clock::now());
         self.drain(owner)?;
         Ok(woken)
     }
@@ -139,19 +152,27 @@ impl Plane {
     fn read_tun(&mut self, owner: &mut impl Owner) -> io::Result<()> {
         for _ in 0..self.budget.tun_reads {
             let now = clock::now();
-            let Self { tun, endpoint, counters, .. } = self;
+            let Self { tun, endpoint, counters, answers, .. } = self;
             let result = tun.read_packets(&mut |packet| {
-                let headers = wire::inner::parse(packet).ok();
-                let session = headers.as_ref().and_then(|headers| owner.session_for(headers));
-                let (Some(headers), Some(session)) = (headers, session) else {
-                    counters.not_taken += 1;
-                    return;
-                };
                 counters.from_interface += packet.len() as u64;
-                if !endpoint.handle_parsed_packet(now, session, &headers, packet) {
-                    counters.not_taken += 1;
-                }
+                let headers = wire::inner::parse(packet).ok();
+                let verdict = headers.as_ref().map_or(Verdict::Drop, |headers| owner.judge(headers));
+                let taken = match (headers, verdict) {
+                    (Some(headers), Verdict::Send(session)) => {
+                        endpoint.handle_parsed_packet(now, session, &headers, packet)
+                    }
+                    (_, Verdict::Unreachable) if answers.len() < MAXIMUM_ANSWERS => {
+                        answers.extend(unreachable::answer(packet));
+                        false
+                    }
+                    _ => false,
+                };
+                counters.not_taken += u64::from(!taken);
             });
+            if !self.answers.is_empty() {
+                self.tun.write_packets(&self.answers)?;
+                self.answers.clear();
+            }
             match result {
                 Ok(_) => self.send(now),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
@@ -240,3 +261,5 @@ const TUN: Token = Token(1);
 /// Datagrams in one send: the kernel's limit before Linux 6.9, and 64 KiB at 1,024 bytes each.
 const SEGMENTS: usize = 44;
 const DELIVERED_AT_ONCE: usize = 256;
+/// Errors sent to applications after one read: more would only tell the same socket the same thing.
+const MAXIMUM_ANSWERS: usize = 4;

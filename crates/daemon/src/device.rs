@@ -107,10 +107,9 @@ pub fn run(options: DeviceOptions) -> Result<(), DeviceError> {
     let tun = Tun::create(&config.device.interface, mtu.into(), &[])?;
     let routing = machine::routing(&config.device, tun.index());
 
-    let user = config.daemon.user.clone();
-    let worker_state = state.clone();
-    let work = move |root: Root| work(worker_state, &config, key, peer, tun, root);
-    supervision::supervise(&state, &user, work, || machine::DeviceMachine::new(journal, routing))?;
+    let user = supervision::prepare(&state, &config.daemon.user)?;
+    let work = move |root: Root| work(state, &config, key, peer, tun, root);
+    supervision::supervise(user, work, || machine::DeviceMachine::new(journal, routing))?;
     Ok(())
 }
 
@@ -189,6 +188,7 @@ fn work(
         peer.clone(),
         name,
         key.public().to_string(),
+        config.device.mtu,
         networks::Networks::new(config),
         tasks.clone(),
         events.clone(),
@@ -227,7 +227,6 @@ fn work(
 }
 
 fn session(config: &DeviceConfig) -> SessionConfig {
-    let default = SessionConfig::default();
     SessionConfig {
         scheduler: match config.scheduler {
             SchedulerChoice::EarliestArrival => Scheduler::EarliestArrival,
@@ -244,11 +243,10 @@ fn session(config: &DeviceConfig) -> SessionConfig {
         },
         treatment: config.default_treatment,
         keep_alive: match config.keep_alive {
-            KeepAlive::Auto => default.keep_alive,
+            KeepAlive::Auto => SessionConfig::default().keep_alive,
             KeepAlive::Off => NEVER,
             KeepAlive::Every(interval) => interval,
         },
-        ..default
     }
 }
 

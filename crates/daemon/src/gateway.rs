@@ -12,10 +12,12 @@ mod clients;
 mod event_loop;
 mod messages;
 
+use std::collections::VecDeque;
 use std::fs;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use arrayvec::ArrayVec;
 use bond::{Endpoint, EndpointConfig, PrivateKey, SessionConfig};
@@ -113,14 +115,13 @@ pub fn run(options: GatewayOptions) -> Result<(), GatewayError> {
     drop(registry);
 
     let changes = nat.plan().map_err(GatewayError::Settings)?;
-    let user = config.daemon.user.clone();
-    let worker_state = state.clone();
-    let work = move |root: Root| work(worker_state, &config, key, nat, tun, root);
-    supervision::supervise(&state, &user, work, || {
-        let mut machine = GatewayMachine { journal };
-        machine.prepare(&changes);
-        machine
-    })?;
+    let user = supervision::prepare(&state, &config.daemon.user)?;
+    if let Err(error) = journal.apply(&changes) {
+        journal.restore()?;
+        return Err(error.into());
+    }
+    let work = move |root: Root| work(state, &config, key, nat, tun, root);
+    supervision::supervise(user, work, || GatewayMachine { journal })?;
     Ok(())
 }
 
@@ -166,14 +167,6 @@ fn own_addresses(registry: &Registry) -> Vec<IpPrefix> {
 /// Root's part of a gateway.
 struct GatewayMachine {
     journal: Journal,
-}
-
-impl GatewayMachine {
-    fn prepare(&mut self, changes: &[linux::journal::Change]) {
-        if let Err(error) = self.journal.apply(changes) {
-            tracing::error!("clients will not reach the Internet: {error}");
-        }
-    }
 }
 
 impl Machine for GatewayMachine {
@@ -265,9 +258,8 @@ fn listen(config: &GatewayConfig, poller: &Poller, carriers: &mut Carriers) -> R
         }
         let Some(port) = config.tcp else { continue };
         let local = SocketAddr::new(local.ip(), port.get());
-        match carriers.listen_tcp(poller, local) {
-            Err(error) => warn!("devices behind networks that block UDP cannot connect: {error}"),
-            Ok(()) => {}
+        if let Err(error) = carriers.listen_tcp(poller, local) {
+            warn!("devices behind networks that block UDP cannot connect: {error}");
         }
     }
     Ok(())
@@ -300,8 +292,16 @@ fn watch(
     poller.add(signals, SIGNALS, Interest::Readable).map_err(failed)?;
     poller.add(waker, WAKER, Interest::Readable).map_err(failed)?;
     let mut ready: Vec<Ready> = Vec::new();
+    let mut seen: VecDeque<bond::PublicKey> = VecDeque::new();
     loop {
-        poller.wait(None, &mut ready).map_err(failed)?;
+        // Notes wait for the disk; devices that knock go first.
+        let timeout = if seen.is_empty() { None } else { Some(Duration::ZERO) };
+        poller.wait(timeout, &mut ready).map_err(failed)?;
+        if ready.is_empty()
+            && let Some(key) = seen.pop_front()
+        {
+            registry.seen(key);
+        }
         while let Some(signal) = signals.take() {
             info!("ending on signal {signal}");
             commands.post(Command::Stop);
@@ -311,9 +311,10 @@ fn watch(
             match task {
                 Task::Admit { id, peer, payload } => {
                     let (payload, admitted) = admission::answer(registry, peer, &payload);
-                    commands.post(Command::Answer { id, peer, payload, admitted });
+                    commands.post(Command::Answer { id, peer, payload, admitted: admitted.map(Box::new) });
                 }
-                Task::Seen(key) => registry.seen(key),
+                Task::Seen(key) if seen.len() < TASKS && !seen.contains(&key) => seen.push_back(key),
+                Task::Seen(_) => {}
                 Task::LoopEnded(outcome) => return outcome,
             }
         }

@@ -12,9 +12,10 @@
 mod carriers;
 mod plane;
 mod traffic;
+mod unreachable;
 
 pub use carriers::{CarrierError, Carriers, SendOutcome};
-pub use plane::{FIRST_SOCKET_TOKEN, Owner, Plane};
+pub use plane::{FIRST_SOCKET_TOKEN, Owner, Plane, Verdict};
 pub use traffic::Meter;
 
 /// A seed for the endpoint's generator, from the system.

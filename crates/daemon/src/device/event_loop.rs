@@ -28,7 +28,7 @@ use super::networks::{Network, NetworkEvent, Networks, reaches};
 use super::report;
 use super::targets::{self, GatewayAddresses, Link};
 use crate::control::EventLog;
-use crate::dataplane::{Meter, Owner, Plane, stamp};
+use crate::dataplane::{Meter, Owner, Plane, Verdict, stamp};
 
 /// What the loop works with beside packets.
 pub struct DeviceLoop {
@@ -40,6 +40,8 @@ pub struct DeviceLoop {
     pub name: Name,
     /// This device's key, as text.
     pub public_key: String,
+    /// MTU of the interface if the configuration sets one.
+    pub mtu: Option<u16>,
     /// Which interfaces are networks.
     pub networks: Networks,
     /// The other thread.
@@ -64,6 +66,8 @@ struct State {
     welcomed: Option<Welcome>,
     next_connect: Timestamp,
     refusals: u32,
+    hopeless: bool,
+    recapture_at: Option<Timestamp>,
     next_resolve: Timestamp,
     total: Meter,
     meters: BTreeMap<NetworkId, Meter>,
@@ -74,11 +78,16 @@ struct State {
 /// What decides about packets: a device has one session, and the kernel chose what goes to any0.
 struct Packets {
     session: Option<SessionId>,
+    /// Whether packets have waited for a network for too long.
+    hopeless: bool,
 }
 
 impl Owner for Packets {
-    fn session_for(&mut self, _headers: &Headers) -> Option<SessionId> {
-        self.session
+    fn judge(&mut self, _headers: &Headers) -> Verdict {
+        match self.session {
+            Some(session) if !self.hopeless => Verdict::Send(session),
+            _ => Verdict::Unreachable,
+        }
     }
 
     fn allows(&mut self, session: SessionId, _packet: &[u8]) -> bool {
@@ -93,6 +102,7 @@ impl DeviceLoop {
         peer: Peer,
         name: Name,
         public_key: String,
+        mtu: Option<u16>,
         networks: Networks,
         tasks: Mailbox<Task>,
         events: Arc<EventLog>,
@@ -111,13 +121,15 @@ impl DeviceLoop {
             welcomed: None,
             next_connect: Timestamp::ZERO,
             refusals: 0,
+            hopeless: false,
+            recapture_at: None,
             next_resolve: Timestamp::ZERO,
             total: Meter::default(),
             meters: BTreeMap::new(),
             next_sample: Timestamp::ZERO,
             stopping: None,
         };
-        Self { plane, peer, name, public_key, networks, tasks, events, state }
+        Self { plane, peer, name, public_key, mtu, networks, tasks, events, state }
     }
 
     /// Runs until told to stop.
@@ -129,7 +141,7 @@ impl DeviceLoop {
         loop {
             let now = clock::now();
             self.keep_time(now);
-            let mut packets = Packets { session: self.state.session };
+            let mut packets = Packets { session: self.state.session, hopeless: self.state.hopeless };
             let deadline = self.deadline();
             if self.plane.round(&mut packets, deadline, waker)? {
                 while let Ok(command) = commands.try_recv() {
@@ -157,7 +169,11 @@ impl DeviceLoop {
         let links = state.links.values().flat_map(|link| [link.give_up_at(), link.reconnect_at()]);
         let links = links.flatten().min();
         let sample = state.session.is_some().then_some(state.next_sample);
-        [connect, links, sample, state.stopping].into_iter().flatten().min().unwrap_or(Timestamp::FAR_FUTURE)
+        [connect, links, sample, state.recapture_at, state.stopping]
+            .into_iter()
+            .flatten()
+            .min()
+            .unwrap_or(Timestamp::FAR_FUTURE)
     }
 
     /// What is due by itself.
@@ -184,6 +200,11 @@ impl DeviceLoop {
         for network in ended {
             self.open_socket(now, network);
             self.plane.endpoint.network_up(now, network);
+        }
+        if self.state.recapture_at.take_if(|at| *at <= now).is_some()
+            && let Some(welcome) = self.state.welcomed.clone()
+        {
+            self.tasks.post(Task::Capture(Box::new(welcome)));
         }
         if now >= self.state.next_sample {
             self.sample(now);
@@ -242,12 +263,13 @@ impl DeviceLoop {
 
     fn on_welcome(&mut self, welcome: Welcome) {
         self.state.refusals = 0;
+        self.state.hopeless = false;
         self.state.connected_since = Some(UnixMillis::now());
-        let again = self.state.welcomed.as_ref() == Some(&welcome);
+        let again = self.state.welcomed.as_ref() == Some(&welcome) && self.state.recapture_at.is_none();
         let v4 = welcome.v4.map(|lease| IpAddr::V4(lease.address));
         let v6 = welcome.v6.map(|lease| IpAddr::V6(lease.address));
         self.state.lease = v4.into_iter().chain(v6).collect();
-        self.state.mtu = welcome.mtu;
+        self.state.mtu = self.mtu.unwrap_or(welcome.mtu);
         let text = format!("connected with {}", welcome.name);
         self.events.push(EventKind::SessionUp, None, text);
         if again {
@@ -266,7 +288,7 @@ impl DeviceLoop {
                 self.set_phase(SessionState::Up, "data flows");
             }
             Err(reason) => {
-                self.state.welcomed = None;
+                self.state.recapture_at = Some(clock::now() + RECAPTURE_PAUSE);
                 self.events.push(EventKind::Warning, None, reason.clone());
                 self.set_phase(SessionState::Starting, reason);
             }
@@ -322,6 +344,7 @@ impl DeviceLoop {
         let now = clock::now();
         match event {
             SessionEvent::PathUp(network) => {
+                self.state.hopeless = false;
                 self.note_path(network, true, now);
                 self.report_path(network, EventKind::PathUp, "carries data");
             }
@@ -342,6 +365,7 @@ impl DeviceLoop {
                 self.set_phase(SessionState::Up, "data flows");
             }
             SessionEvent::QueueExpired => {
+                self.state.hopeless = true;
                 self.events.push(
                     EventKind::Warning,
                     None,
@@ -622,6 +646,8 @@ const REFUSED_PAUSE: Duration = Duration::from_secs(5);
 const LONGEST_PAUSE_FACTOR: u32 = 12;
 /// Two devices with one key would throw each other out for ever: let the other one have it for a while.
 const REPLACED_PAUSE: Duration = Duration::from_secs(60);
+/// A full disk or a busy nft may be better by then.
+const RECAPTURE_PAUSE: Duration = Duration::from_secs(10);
 const RESOLVE_PAUSE: Duration = Duration::from_secs(15);
 const SAMPLE_INTERVAL: Duration = Duration::from_secs(1);
 /// The goodbye must leave before the sockets close.

@@ -220,7 +220,7 @@ mod tests {
         let events = networks.update(&[wlan.clone(), lte.clone()]);
         assert_eq!(events, [NetworkEvent::Connected(NetworkId(0)), NetworkEvent::Connected(NetworkId(1))]);
         assert_eq!(networks.update(&[wlan.clone(), lte.clone()]), []);
-        assert_eq!(networks.update(&[lte.clone()]), [NetworkEvent::Disconnected(NetworkId(0))]);
+        assert_eq!(networks.update(std::slice::from_ref(&lte)), [NetworkEvent::Disconnected(NetworkId(0))]);
         let unplugged = Interface { carrier: false, ..lte.clone() };
         assert_eq!(networks.update(&[unplugged]), [NetworkEvent::Disconnected(NetworkId(1))]);
         let again = Interface { index: 9, ..wlan };

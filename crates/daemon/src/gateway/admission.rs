@@ -64,9 +64,6 @@ impl ClientRegistry for StoredRegistry {
                 (redeemed.client, redeemed.first_time)
             }
         };
-        if let Err(error) = self.registry.seen(key, wall_time()) {
-            warn!("{error}");
-        }
         Ok(self.admitted(client, first_time))
     }
 

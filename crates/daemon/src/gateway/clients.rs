@@ -7,7 +7,7 @@ use rustc_hash::FxHashMap;
 use wire::inner::Headers;
 
 use super::admission::Admitted;
-use crate::dataplane::{Meter, Owner};
+use crate::dataplane::{Meter, Owner, Verdict};
 
 /// A client's session.
 #[derive(Clone, Debug)]
@@ -86,8 +86,9 @@ impl Clients {
 }
 
 impl Owner for Clients {
-    fn session_for(&mut self, headers: &Headers) -> Option<SessionId> {
-        self.by_address.get(&headers.key.destination).copied()
+    fn judge(&mut self, headers: &Headers) -> Verdict {
+        let session = self.by_address.get(&headers.key.destination);
+        session.map_or(Verdict::Unreachable, |session| Verdict::Send(*session))
     }
 
     fn allows(&mut self, session: SessionId, packet: &[u8]) -> bool {
@@ -142,8 +143,8 @@ mod tests {
         packet
     }
 
-    fn destined(clients: &mut Clients, packet: &[u8]) -> Option<SessionId> {
-        clients.session_for(&wire::inner::parse(packet).unwrap())
+    fn destined(clients: &mut Clients, packet: &[u8]) -> Verdict {
+        clients.judge(&wire::inner::parse(packet).unwrap())
     }
 
     #[test]
@@ -153,10 +154,14 @@ mod tests {
         clients.accept(one, PublicKey([1; 32]), admitted("10.86.0.2"));
         clients.accept(other, PublicKey([2; 32]), admitted("10.86.0.3"));
         let towards = packet([8, 8, 8, 8], [10, 86, 0, 2]);
-        assert_eq!(destined(&mut clients, &towards), None, "not before the client has used its keys");
+        assert_eq!(
+            destined(&mut clients, &towards),
+            Verdict::Unreachable,
+            "not before the client has used its keys"
+        );
         clients.confirm(one);
         clients.confirm(other);
-        assert_eq!(destined(&mut clients, &towards), Some(one));
+        assert_eq!(destined(&mut clients, &towards), Verdict::Send(one));
         assert!(clients.allows(one, &packet([10, 86, 0, 2], [8, 8, 8, 8])));
         assert!(!clients.allows(other, &packet([10, 86, 0, 2], [8, 8, 8, 8])), "another client's address");
         assert!(!clients.allows(one, &[]) && !clients.allows(one, &[0x60; 10]));
@@ -171,10 +176,10 @@ mod tests {
         clients.accept(older, key, admitted("10.86.0.2"));
         clients.confirm(older);
         clients.accept(newer, key, admitted("10.86.0.2"));
-        assert_eq!(destined(&mut clients, &towards), Some(older));
+        assert_eq!(destined(&mut clients, &towards), Verdict::Send(older));
         clients.confirm(newer);
         clients.remove(older);
-        assert_eq!(destined(&mut clients, &towards), Some(newer));
+        assert_eq!(destined(&mut clients, &towards), Verdict::Send(newer));
         assert_eq!(clients.connected(), 1);
     }
 }

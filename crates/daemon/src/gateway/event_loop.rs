@@ -96,6 +96,7 @@ impl GatewayLoop {
     fn on_connected(&mut self, session: SessionId) {
         let Some(client) = self.clients.confirm(session) else { return };
         let name = client.name.clone();
+        self.tasks.post(Task::Seen(client.key));
         if client.first_time {
             self.events.push(EventKind::ClientJoined, Some(&name), format!("{name} has joined"));
         }
@@ -133,13 +134,13 @@ impl GatewayLoop {
         }
     }
 
-    fn answer(&mut self, id: IncomingId, peer: PublicKey, payload: &[u8], admitted: Option<Admitted>) {
+    fn answer(&mut self, id: IncomingId, peer: PublicKey, payload: &[u8], admitted: Option<Box<Admitted>>) {
         let Some(admitted) = admitted else {
             self.plane.endpoint.refuse(id, payload);
             return;
         };
         if let Some(session) = self.plane.endpoint.accept(clock::now(), id, payload) {
-            self.clients.accept(session, peer, admitted);
+            self.clients.accept(session, peer, *admitted);
         }
     }
 

@@ -20,7 +20,7 @@ pub enum Command {
         /// What to tell it.
         payload: Vec<u8>,
         /// Who it is.
-        admitted: Option<Admitted>,
+        admitted: Option<Box<Admitted>>,
     },
     /// What is the state of things?
     Status(SyncSender<Status>),

@@ -12,4 +12,4 @@ mod channel;
 mod process;
 
 pub use channel::{Answer, Machine, Request, Root, serve};
-pub use process::{SuperviseError, supervise, take_lock};
+pub use process::{SuperviseError, prepare, supervise, take_lock};

@@ -34,6 +34,27 @@ pub enum SuperviseError {
     HandOver(#[from] WriteError),
 }
 
+/// Finds the user that the worker becomes (`name`, else `anabranch`, else `nobody`) and gives it the state directory.
+///
+/// To be called before anything is written to the undo journal, which must stay root's: the worker must not write what
+/// root will carry out.
+///
+/// # Errors
+/// [`SuperviseError::Drop`] or [`SuperviseError::HandOver`].
+pub fn prepare(state: &StateDirectory, name: &str) -> Result<User, SuperviseError> {
+    let user = User::by_name(name).or_else(|missing| {
+        let other = User::unprivileged()?;
+        info!("{missing}; the daemon runs as {}", other.name);
+        Ok::<User, DropError>(other)
+    })?;
+    match state.hand_over(user.user, user.group) {
+        // A user namespace that does not know the user: the worker stays who it is.
+        Err(WriteError::Io { source, .. }) if source.kind() == io::ErrorKind::InvalidInput => {}
+        other => other?,
+    }
+    Ok(user)
+}
+
 /// Splits the process: `work` runs as an unprivileged user, this process stays, serves its requests on `machine`
 /// and has it take everything back when the worker has ended, however it ended.
 ///
@@ -42,22 +63,11 @@ pub enum SuperviseError {
 ///
 /// # Errors
 /// Any [`SuperviseError`]; also when the worker failed.
-pub fn supervise<W, M>(
-    state: &StateDirectory,
-    user: &str,
-    work: W,
-    prepare: impl FnOnce() -> M,
-) -> Result<DownReport, SuperviseError>
+pub fn supervise<W, M>(user: User, work: W, prepare: impl FnOnce() -> M) -> Result<DownReport, SuperviseError>
 where
     W: FnOnce(Root) -> Result<(), Box<dyn std::error::Error>>,
     M: Machine + 'static,
 {
-    let user = User::by_name(user).or_else(|missing| {
-        let other = User::unprivileged()?;
-        info!("{missing}; the daemon runs as {}", other.name);
-        Ok::<User, DropError>(other)
-    })?;
-    hand_over(state, &user)?;
     let (ours, theirs) = UnixStream::pair()?;
     match supervisor::start_worker()? {
         Role::Worker => {
@@ -95,16 +105,6 @@ where
                 Exit::Signal(signal) => Err(SuperviseError::Killed(signal)),
             }
         }
-    }
-}
-
-/// Gives the worker its files. The undo journal, which comes later, stays root's: the worker must not write what root
-/// will carry out.
-fn hand_over(state: &StateDirectory, user: &User) -> Result<(), WriteError> {
-    match state.hand_over(user.user, user.group) {
-        // A user namespace that does not know the user: the worker stays who it is.
-        Err(WriteError::Io { source, .. }) if source.kind() == io::ErrorKind::InvalidInput => Ok(()),
-        other => other,
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! The daemon splits its process and gives up root, so it cannot run inside a test harness with threads: this
 //! program runs itself again for each daemon (`DAEMON device|gateway DIRECTORY`).
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a failed step is a failed test")]
 
 mod bed;
 mod scenarios;

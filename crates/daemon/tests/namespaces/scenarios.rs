@@ -1,11 +1,14 @@
 //! What must hold, one function each.
 
 use std::fs;
-use std::io::Write;
+use std::io::{ErrorKind, Write};
+use std::net::{TcpListener, TcpStream};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use anabranch::control::{CarrierKind, PathHealth, SessionState};
+use anabranch::control::{
+    CarrierKind, ForwardRequest, PathHealth, PortNumber, SessionState, TransportProtocol,
+};
 use linux::netlink::{Netlink, Route};
 use linux::netns::Namespace;
 
@@ -25,6 +28,8 @@ pub const ALL: &[Scenario] = &[
     ("the_packet_parser_has_few_rights", the_packet_parser_has_few_rights),
     ("a_revoked_device_is_told", a_revoked_device_is_told),
     ("a_second_device_with_the_same_key_is_told", a_second_device_with_the_same_key_is_told),
+    ("without_networks_packets_wait_then_fail_then_flow", without_networks_packets_wait_then_fail_then_flow),
+    ("a_port_of_the_gateway_leads_to_the_device", a_port_of_the_gateway_leads_to_the_device),
     ("an_idle_device_is_small_and_quiet", an_idle_device_is_small_and_quiet),
 ];
 
@@ -283,4 +288,61 @@ fn an_idle_device_is_small_and_quiet() {
     std::thread::sleep(Duration::from_secs(4));
     // A tick is 10 ms: two in four seconds are 0.5 %, the finest that shows; the goal is 0.1 %.
     assert!(ticks() - before <= 2, "{} ticks in 4 s", ticks() - before);
+}
+
+fn without_networks_packets_wait_then_fail_then_flow() {
+    let bed = Bed::new(false);
+    let _daemons = bed.connected();
+    let set_all = |up: bool| ["lan0", "lan1"].map(|name| bed.gateway.set_up(name, up).unwrap());
+    let listener = bed.server.run(|| TcpListener::bind("198.51.100.9:99")).unwrap().unwrap();
+    let connect = || {
+        let address = "198.51.100.9:99".parse().unwrap();
+        bed.device.run(|| TcpStream::connect_timeout(&address, Duration::from_secs(8))).unwrap()
+    };
+    drop(connect().expect("all is well"));
+    set_all(false);
+    eventually("the device knows", || bed.status().state == SessionState::NoNetwork);
+    // Waiting packets are delivered when a network returns in time.
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(connect);
+        std::thread::sleep(Duration::from_millis(1_500));
+        set_all(true);
+        waiting.join().unwrap().expect("a packet that waited arrives");
+    });
+    set_all(false);
+    let start = Instant::now();
+    let mut error = connect().expect_err("nothing can be reached");
+    while error.kind() == ErrorKind::TimedOut && start.elapsed() < Duration::from_secs(30) {
+        error = connect().expect_err("nothing can be reached");
+    }
+    let clean = [ErrorKind::HostUnreachable, ErrorKind::NetworkUnreachable];
+    assert!(clean.contains(&error.kind()), "{error}");
+    set_all(true);
+    eventually("the session is back", || bed.status().state == SessionState::Up);
+    drop(connect().expect("all is well again"));
+    drop(listener);
+}
+
+fn a_port_of_the_gateway_leads_to_the_device() {
+    let bed = Bed::new(false);
+    let _daemons = bed.connected();
+    let request = ForwardRequest {
+        client: None,
+        port: PortNumber(8_080.try_into().unwrap()),
+        device_port: None,
+        protocol: TransportProtocol::Tcp,
+    };
+    let service = bed.device.run(|| TcpListener::bind("0.0.0.0:8080")).unwrap().unwrap();
+    let knock = || {
+        let address = "198.51.100.1:8080".parse().unwrap();
+        bed.server.run(|| TcpStream::connect_timeout(&address, Duration::from_secs(2))).unwrap()
+    };
+    assert!(knock().is_err());
+    bed.client("gateway").forward(&request).unwrap();
+    let outside = knock().expect("the forwarded port");
+    let (inside, from) = service.accept().unwrap();
+    assert_eq!(from.ip(), SERVER_V4.parse::<std::net::IpAddr>().unwrap());
+    drop((inside, outside));
+    bed.client("gateway").stop_forward(&request).unwrap();
+    assert!(knock().is_err());
 }

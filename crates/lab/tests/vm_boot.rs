@@ -44,11 +44,12 @@ fn job(seed: u32) -> Job {
         sleep 1
         traffic() {{ in_namespace device anabranch-lab traffic \"$@\"; }}
         traffic fetch {SERVER_ADDRESS}:9000 --bytes 20000 --interface steady --json /tmp/warm
+        traffic ping {SERVER_ADDRESS}:9001 --seconds 1 --interface lossy --json /tmp/warm
         cut -d' ' -f1 /proc/uptime >/results/before
         sleep 1000
         cut -d' ' -f1 /proc/uptime >/results/after
-        traffic fetch {SERVER_ADDRESS}:9000 --seconds 5 --interface steady --json /results/flow
-        traffic ping {SERVER_ADDRESS}:9001 --seconds 10 --interval-ms 10 --interface lossy --json /results/ping
+        traffic fetch {SERVER_ADDRESS}:9000 --seconds 4 --interface steady --json /results/flow
+        traffic ping {SERVER_ADDRESS}:9001 --seconds 5 --interval-ms 10 --interface lossy --json /results/ping
         test -c /dev/net/tun"
     ));
     job.files = topology.files;
@@ -87,7 +88,7 @@ fn time_is_virtual_links_are_shaped_and_runs_repeat() {
     let value = |name: &str| ping[name].as_f64().unwrap();
     assert!((49.0..52.0).contains(&value("p50_milliseconds")), "{ping}");
     assert!((53.0..57.0).contains(&value("p99_milliseconds")), "{ping}");
-    assert!((850.0..950.0).contains(&value("received")), "{} of 1000 came back", value("received"));
+    assert!((410.0..490.0).contains(&value("received")), "{} of 500 came back", value("received"));
 
     let (_, again) = run(1);
     let difference = (flow.goodput_mbps / again.goodput_mbps - 1.0).abs();

@@ -2,6 +2,8 @@
 //!
 //! Skipped with a reason where the emulator or the kernel cannot be had, except in CI.
 
+#![expect(clippy::unwrap_used, reason = "a test ends where a step fails")]
+
 use std::path::PathBuf;
 use std::time::Duration;
 

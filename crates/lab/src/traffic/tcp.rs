@@ -153,16 +153,18 @@ fn receive_into(stream: &mut TcpStream, recorder: &mut Recorder) -> Result<bool>
     }
 }
 
+/// Reads byte by byte: what follows the line belongs to the flow.
 fn read_line(stream: &mut TcpStream) -> Result<Vec<u8>> {
     let mut line = Vec::new();
-    for byte in Read::by_ref(stream).bytes() {
-        match byte.context("reading the request")? {
+    let mut byte = [0];
+    while line.len() <= MAX_LINE {
+        stream.read_exact(&mut byte).context("reading the request")?;
+        match byte[0] {
             b'\n' => return Ok(line),
-            _ if line.len() == MAX_LINE => bail!("the request is longer than {MAX_LINE} bytes"),
             byte => line.push(byte),
         }
     }
-    bail!("the client ended within its request")
+    bail!("the request is longer than {MAX_LINE} bytes")
 }
 
 fn read_report(stream: &mut TcpStream) -> Result<Vec<u8>> {

@@ -9,6 +9,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 import check_experiments
 import check_licences
 import check_purity
+import configuration_page
 
 
 class Licences(unittest.TestCase):
@@ -48,6 +49,18 @@ class Experiments(unittest.TestCase):
         self.assertEqual(check_experiments.choose("BOND", ["delay-20-40", "equal"]), "equal")
         self.assertEqual(check_experiments.choose("BOND", ["loss", "delay"]), "delay")
         self.assertIsNone(check_experiments.choose("VIF", []))
+
+
+class ConfigurationPage(unittest.TestCase):
+    def test_the_page_says_what_the_example_says(self):
+        text = configuration_page.PAGE.read_text()
+        written = configuration_page.page(text, configuration_page.EXAMPLE.read_text())
+        self.assertEqual(text, written, "run: scripts/configuration_page.py")
+
+    def test_a_key_becomes_a_row(self):
+        comment = ["Its MTU", "in bytes.", "Expected: a number. Not set: what the gateway says."]
+        row = configuration_page.row("mtu", "1400", comment)
+        self.assertEqual(row, "| `mtu` | what the gateway says; for example `1400` | a number | Its MTU in bytes. |")
 
 
 if __name__ == "__main__":

@@ -107,7 +107,7 @@ impl Outcome {
 /// MTU of a plain network.
 const LINK_MTU: usize = 1_500;
 /// MTU of any0, as the daemon sets it.
-const TUNNEL_MTU: usize = 1_400;
+const TUNNEL_MTU: usize = 1_440;
 const FIRST_CLIENT_PORT: u16 = 40_000;
 const FIRST_SERVER_PORT: u16 = 8_000;
 const PING_PORTS: (u16, u16) = (39_000, 7_000);

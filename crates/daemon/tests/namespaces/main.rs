@@ -5,6 +5,7 @@
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a failed step is a failed test")]
 
 mod bed;
+mod crowd;
 mod scenarios;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -87,16 +87,16 @@ impl DataHeader {
     }
 }
 
-/// How many bytes of `number` to send so that a receiver that has seen `largest_acked` finds the whole number
-/// (RFC 9000 section 17.1: more than twice the distance must be representable).
+/// How many bytes of `number` to send so that a receiver finds the whole number: eight times the distance to what is known to
+/// have arrived must be representable. RFC 9000 section 17.1 asks for twice, which is too little where packets overtake.
 pub const fn packet_number_len(number: u64, largest_acked: Option<u64>) -> u8 {
     let distance = match largest_acked {
         Some(acked) => number.saturating_sub(acked),
         None => number + 1,
     };
     match distance {
-        0..=0x7f => 1,
-        0x80..=0x7fff => 2,
+        0..=0x1f => 1,
+        0x20..=0x1fff => 2,
         _ => 3,
     }
 }
@@ -318,21 +318,19 @@ mod tests {
 
     #[test]
     fn packet_number_vectors_of_rfc_9000() {
-        // Appendix A.2 and A.3.
-        assert_eq!(packet_number_len(0xac5c02, Some(0xabe8b3)), 2);
-        assert_eq!(packet_number_len(0xace8fe, Some(0xabe8b3)), 3);
+        // Appendix A.3.
         assert_eq!(expand_packet_number(0x9b32, 2, Some(0xa82f30ea)), 0xa82f9b32);
     }
 
     #[test]
     fn packet_numbers_survive_the_wire() {
         for acked in [None, Some(0u64), Some(200), Some(70_000), Some(16_777_200)] {
-            for ahead in [0u64, 1, 100, 127, 128, 30_000, 32_767, 32_768, 1_000_000] {
+            for ahead in [0u64, 1, 30, 31, 32, 100, 8_190, 8_191, 8_192, 30_000, 1_000_000] {
                 let number = acked.map_or(0, |largest| largest + 1) + ahead;
                 let length = packet_number_len(number, acked);
                 let mask = (1u64 << (8 * length)) - 1;
-                // The receiver has seen at least what was acknowledged, at most all before this one.
-                for seen in [acked, number.checked_sub(1)] {
+                // The receiver has seen at least what was acknowledged, at most three flights more than this one.
+                for seen in [acked, number.checked_sub(1), Some(number + 3 * ahead)] {
                     let whole = expand_packet_number((number & mask) as u32, length, seen);
                     assert_eq!(whole, number, "{acked:?} {ahead} {seen:?}");
                 }

@@ -82,8 +82,8 @@ fn varints() -> Value {
 fn packet_numbers() -> Value {
     let cases = [
         (0, None, None),
-        (127, None, Some(126)),
-        (128, None, Some(120)),
+        (30, None, Some(126)),
+        (31, None, Some(120)),
         (200, Some(100), Some(190)),
         (0xac_5c02, Some(0xab_e8b3), Some(0xab_e8b3)),
         (0xac_e8fe, Some(0xab_e8b3), Some(0xac_e8fd)),
@@ -422,7 +422,7 @@ fn data_packets(keys: &Keys) -> Value {
     let mut data = Vec::new();
     Data { flow: 1, sequence: 2, long: false, ordered: true, part: None, payload: b"inner" }
         .put(false, &mut data);
-    let down = Place { receiver_index: DEVICE_INDEX, ..to_responder(7, 0x1_0000, Some(0x1_0000 - 0x7fff)) };
+    let down = Place { receiver_index: DEVICE_INDEX, ..to_responder(7, 0x1_0000, Some(0x1_0000 - 0x1fff)) };
     let rows = [
         ("to responder", "a challenge with some padding", to_responder(0, 0, None), challenge),
         (

@@ -34,4 +34,4 @@ pub use link::{
 pub use random::SeededRandom;
 pub use scenario::{NetworkSpec, Scenario};
 pub use trace::{DeliveryTrace, TraceError};
-pub use world::{Node, NodeId, Port, World};
+pub use world::{LinkId, Node, NodeId, Port, Stuck, World};

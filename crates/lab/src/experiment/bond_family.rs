@@ -45,6 +45,7 @@ fn experiment(scenario: Scenario) -> Experiment {
         goals: goals(&scenario),
         beds: vec![Bed::Sim, Bed::Netns, Bed::Vm],
         bars: bars(&scenario),
+        unit: "Mbit/s",
         runner: Box::new(move |bed, seed| run(&scenario, bed, seed)),
     }
 }

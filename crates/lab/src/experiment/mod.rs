@@ -1,6 +1,7 @@
 //! Experiments: what is run, what it should show, and what it showed.
 
 mod bond_family;
+mod failover;
 mod record;
 mod registry;
 mod verdict;
@@ -132,6 +133,8 @@ pub struct Experiment {
     pub beds: Vec<Bed>,
     /// Bars of its plot: groups and, in each, the metric of each bar.
     pub bars: Vec<BarGroup>,
+    /// Unit of bars and lines.
+    pub unit: &'static str,
     /// Runs it.
     pub runner: Runner,
 }

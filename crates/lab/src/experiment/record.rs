@@ -80,10 +80,10 @@ pub fn write_record(
         let path = place.join(name);
         fs::write(&path, text).with_context(|| format!("write {}", path.display()))
     };
-    let suffix = suffix(experiment, record.bed);
+    let (suffix, series) = (suffix(experiment, record.bed), thinned(&report.series));
     write(&format!("result{suffix}.json"), record.to_json()?)?;
-    write(&format!("series{suffix}.csv"), series_text(&report.series))?;
-    write(&format!("plot{suffix}.svg"), plot::experiment_plot(experiment, record, &report.series))?;
+    write(&format!("series{suffix}.csv"), series_text(&series))?;
+    write(&format!("plot{suffix}.svg"), plot::experiment_plot(experiment, record, &series))?;
     let spec = toml::to_string_pretty(&experiment.spec).context("write the spec as TOML")?;
     write("spec.toml", spec)?;
     if suffix.is_empty() {
@@ -125,10 +125,10 @@ type Series = Vec<(String, Vec<(f64, f64)>)>;
 /// Seconds between the points that are kept.
 const SERIES_STEP: f64 = 0.5;
 
-/// One line per point: line's name, seconds, value; points within half a second are averaged.
-fn series_text(series: &Series) -> String {
-    let mut text = String::from("line,seconds,value\n");
-    for (name, points) in series {
+/// Points within half a second averaged.
+fn thinned(series: &Series) -> Series {
+    let thin = |points: &Vec<(f64, f64)>| {
+        let mut thin = Vec::new();
         let mut start = 0;
         while let Some((first, _)) = points.get(start) {
             let step = (first / SERIES_STEP + 1e-6).floor();
@@ -137,8 +137,20 @@ fn series_text(series: &Series) -> String {
                 .take_while(|(at, _)| (at / SERIES_STEP + 1e-6).floor() <= step)
                 .count();
             let mean = points[start..start + same].iter().map(|(_, value)| value).sum::<f64>() / same as f64;
-            let _ = writeln!(text, "{name},{:.1},{mean:.2}", step * SERIES_STEP);
+            thin.push((step * SERIES_STEP, (mean * 100.0).round() / 100.0));
             start += same;
+        }
+        thin
+    };
+    series.iter().map(|(name, points)| (name.clone(), thin(points))).collect()
+}
+
+/// One line per point: line's name, seconds, value.
+fn series_text(series: &Series) -> String {
+    let mut text = String::from("line,seconds,value\n");
+    for (name, points) in series {
+        for (seconds, value) in points {
+            let _ = writeln!(text, "{name},{seconds:.1},{value:.2}");
         }
     }
     text
@@ -192,10 +204,10 @@ mod tests {
     fn series_survive_the_file() {
         let points = |offset: f64| (0..20).map(|n| (f64::from(n) * 0.1, offset + f64::from(n / 5))).collect();
         let series: Series = vec![("one".to_owned(), points(0.0)), ("two".to_owned(), points(5.0))];
-        let text = series_text(&series);
-        let read = parse_series(&text).unwrap();
-        assert_eq!(read[0], ("one".to_owned(), vec![(0.0, 0.0), (0.5, 1.0), (1.0, 2.0), (1.5, 3.0)]));
-        assert_eq!(series_text(&read), text);
+        let thin = thinned(&series);
+        assert_eq!(thin[0], ("one".to_owned(), vec![(0.0, 0.0), (0.5, 1.0), (1.0, 2.0), (1.5, 3.0)]));
+        assert_eq!(parse_series(&series_text(&thin)).unwrap(), thin);
+        assert_eq!(thinned(&thin), thin);
         assert!(parse_series("line,seconds,value\none,2\n").is_err());
     }
 }

@@ -1,10 +1,12 @@
 //! All experiments, family by family.
 
-use super::{Experiment, ExperimentId, bond_family};
+use super::{Experiment, ExperimentId, bond_family, failover};
 
 /// Every experiment of the lab, in the order in which it lists and runs them.
 pub fn registry() -> Vec<Experiment> {
-    bond_family::experiments()
+    let mut all = bond_family::experiments();
+    all.push(failover::experiment());
+    all
 }
 
 /// The experiment called `id`.

@@ -5,7 +5,7 @@ use crate::experiment::{BarGroup, Metrics};
 
 /// Draws `groups` of bars with the values that `metrics` has; a legend on top names the bars of the
 /// first group, which all groups share. Bars that no group has a value for are left out.
-pub(super) fn draw_bars(canvas: &mut Canvas, area: Area, groups: &[BarGroup], metrics: &Metrics) {
+pub(super) fn draw_bars(canvas: &mut Canvas, area: Area, groups: &[BarGroup], metrics: &Metrics, unit: &str) {
     let groups = &without_absent(groups, metrics);
     let value = |metric: &String| metrics.get(metric).copied().filter(|value| value.is_finite());
     let all = groups.iter().flat_map(|group| &group.bars).filter_map(|(_, metric)| value(metric));
@@ -40,7 +40,7 @@ pub(super) fn draw_bars(canvas: &mut Canvas, area: Area, groups: &[BarGroup], me
         canvas.centred_text(left + group_width / 2.0, inner.bottom() + 16.0, 12.0, &group.label);
     }
     canvas.line((inner.left, inner.bottom()), (inner.right(), inner.bottom()), "#222222");
-    canvas.faint_text(area.left, area.top + 24.0, 10.0, "Mbit/s");
+    canvas.faint_text(area.left, area.top + 24.0, 10.0, unit);
 }
 
 fn without_absent(groups: &[BarGroup], metrics: &Metrics) -> Vec<BarGroup> {

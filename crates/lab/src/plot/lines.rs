@@ -3,8 +3,8 @@
 use super::Series;
 use super::canvas::{Area, COLOURS, Canvas, axis, draw_axis, short_number};
 
-/// Draws `series` over seconds.
-pub(super) fn draw_lines(canvas: &mut Canvas, area: Area, series: &Series) {
+/// Draws `series`, values in `unit`, over seconds.
+pub(super) fn draw_lines(canvas: &mut Canvas, area: Area, series: &Series, unit: &str) {
     let points = || series.iter().flat_map(|(_, points)| points);
     let inner = Area {
         left: area.left + 36.0,
@@ -34,5 +34,5 @@ pub(super) fn draw_lines(canvas: &mut Canvas, area: Area, series: &Series) {
         canvas.text(legend + 18.0, area.top + 14.0, 11.0, name);
         legend += 34.0 + 6.4 * name.chars().count() as f64;
     }
-    canvas.faint_text(area.left, area.top + 24.0, 10.0, "Mbit/s");
+    canvas.faint_text(area.left, area.top + 24.0, 10.0, unit);
 }

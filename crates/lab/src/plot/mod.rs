@@ -22,17 +22,19 @@ type Series = [(String, Vec<(f64, f64)>)];
 pub fn experiment_plot(experiment: &Experiment, record: &Record, series: &Series) -> String {
     let lines_height = if series.is_empty() { 0.0 } else { LINES_HEIGHT };
     let mut canvas = Canvas::new(WIDTH, TITLE_HEIGHT + BARS_HEIGHT + lines_height + MARGIN);
-    canvas.text(MARGIN, 24.0, 15.0, &format!("{}: {}", experiment.id, experiment.title));
-    canvas.faint_text(
-        MARGIN,
-        42.0,
-        11.0,
-        &format!("{} on bed {}, seed {}", record.verdict, record.bed, record.seed),
-    );
+    let run = format!("{}: {} on bed {}, seed {}", experiment.id, record.verdict, record.bed, record.seed);
+    canvas.text(MARGIN, 24.0, 15.0, &run);
+    canvas.faint_text(MARGIN, 42.0, 11.0, &experiment.title);
     let area = |top, height| Area { left: MARGIN, top, width: WIDTH - 2.0 * MARGIN, height };
-    draw_bars(&mut canvas, area(TITLE_HEIGHT, BARS_HEIGHT), &experiment.bars, &record.metrics);
+    draw_bars(
+        &mut canvas,
+        area(TITLE_HEIGHT, BARS_HEIGHT),
+        &experiment.bars,
+        &record.metrics,
+        experiment.unit,
+    );
     if !series.is_empty() {
-        draw_lines(&mut canvas, area(TITLE_HEIGHT + BARS_HEIGHT, LINES_HEIGHT), series);
+        draw_lines(&mut canvas, area(TITLE_HEIGHT + BARS_HEIGHT, LINES_HEIGHT), series, experiment.unit);
     }
     canvas.finish()
 }

@@ -93,6 +93,11 @@ impl Host {
         self.flows.get(&local_port)
     }
 
+    /// The end of the flow on `local_port`, to command it.
+    pub fn flow_mut(&mut self, local_port: u16) -> Option<&mut FlowEnd> {
+        self.flows.get_mut(&local_port)
+    }
+
     /// The flows and their local ports.
     pub fn flows(&self) -> impl Iterator<Item = (u16, &FlowEnd)> {
         self.flows.iter().map(|(port, end)| (*port, end))

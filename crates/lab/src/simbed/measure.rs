@@ -39,6 +39,11 @@ impl Progress {
         self.intervals[index] += bytes;
     }
 
+    /// Forgets the gaps so far; one that is under way counts in full.
+    pub fn forget_gaps(&mut self) {
+        self.longest_gap = Duration::ZERO;
+    }
+
     /// Bytes that arrived.
     pub fn bytes(&self) -> u64 {
         self.bytes

@@ -1,6 +1,7 @@
 //! The simulated test bed: hosts with TCP and QUIC flows over simulated networks, with or without the
 //! bond between them, in virtual time.
 
+mod failover;
 mod host;
 mod measure;
 mod node;
@@ -15,6 +16,7 @@ mod tests;
 mod trial;
 mod tunnel;
 
+pub use failover::{Failover, FailoverOutcome};
 pub use measure::{Progress, quantile};
 pub use tcp::Algorithm;
 pub use trial::{EndReport, Outcome, Traffic, Trial, Way};

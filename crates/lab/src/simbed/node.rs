@@ -31,6 +31,14 @@ impl SimulatedNode {
         }
     }
 
+    /// The end of the bond, if it is one.
+    pub fn tunnel_mut(&mut self) -> Option<&mut TunnelEnd> {
+        match self {
+            Self::Tunnel(end) => Some(end),
+            Self::Host(_) => None,
+        }
+    }
+
     /// The host, if it is one.
     pub fn host_mut(&mut self) -> Option<&mut Host> {
         match self {

@@ -11,7 +11,8 @@ use super::tcp::{Algorithm, TcpReceiver, TcpSender};
 use super::tunnel::{INNER_PORT, TunnelEnd, network_port};
 use anyhow::{Context, ensure};
 use bond::{PathReport, SessionCounters};
-use sim::{LinkSpec, NetworkSpec, NodeId, Port, SeededRandom, World};
+use sim::{LinkId, LinkSpec, NetworkSpec, NodeId, Port, SeededRandom, World};
+use std::collections::BTreeMap;
 use std::net::SocketAddrV4;
 use std::time::Duration;
 use units::Timestamp;
@@ -104,11 +105,22 @@ impl Outcome {
     }
 }
 
+/// A trial's world, ready to run.
+pub(super) struct Built {
+    pub(super) world: SimulatedWorld,
+    /// The device's host.
+    pub(super) device: NodeId,
+    /// The device's end of the bond; `None` for a plain network.
+    pub(super) device_end: Option<NodeId>,
+    /// Up and down of each network that is used, by its index.
+    pub(super) links: BTreeMap<usize, [LinkId; 2]>,
+}
+
 /// MTU of a plain network.
 const LINK_MTU: usize = 1_500;
 /// MTU of any0, as the daemon sets it.
 const TUNNEL_MTU: usize = 1_440;
-const FIRST_CLIENT_PORT: u16 = 40_000;
+pub(super) const FIRST_CLIENT_PORT: u16 = 40_000;
 const FIRST_SERVER_PORT: u16 = 8_000;
 const PING_PORTS: (u16, u16) = (39_000, 7_000);
 /// The bond's handshake and the pings come first.
@@ -124,13 +136,8 @@ impl Trial {
     /// # Errors
     /// If the trial names a network that is not there, or the simulation cannot go on.
     pub fn run(&self) -> anyhow::Result<Outcome> {
-        let mut world = World::new();
-        let (device, server) = match &self.way {
-            Way::Plain(index) => self.build_plain(&mut world, *index)?,
-            Way::Bonded(indices) => self.build_bonded(&mut world, indices)?,
-        };
+        let Built { mut world, device, .. } = self.build()?;
         let end = TRAFFIC_START + self.duration;
-        self.add_flows(&mut world, device, server)?;
         if self.bytes.is_none() {
             world.run_until(end).context("run the simulation")?;
         } else {
@@ -142,23 +149,30 @@ impl Trial {
         self.outcome(&world, device)
     }
 
-    fn build_plain(&self, world: &mut SimulatedWorld, index: usize) -> anyhow::Result<(NodeId, NodeId)> {
-        let network = self.network(index)?;
+    /// Nodes, links and flows at time zero.
+    pub(super) fn build(&self) -> anyhow::Result<Built> {
+        let (mut built, server) = match &self.way {
+            Way::Plain(index) => self.build_plain(*index)?,
+            Way::Bonded(indices) => self.build_bonded(indices)?,
+        };
+        self.add_flows(&mut built.world, built.device, server)?;
+        Ok(built)
+    }
+
+    fn build_plain(&self, index: usize) -> anyhow::Result<(Built, NodeId)> {
+        let mut world = World::new();
         let device = world.add_node(SimulatedNode::Host(Host::new(LINK_MTU)));
         let server = world.add_node(SimulatedNode::Host(Host::new(LINK_MTU)));
-        self.join(world, index, network, (device, Port(0)), (server, Port(0)));
-        Ok((device, server))
+        let links = self.join(&mut world, index, (device, Port(0)), (server, Port(0)))?;
+        Ok((Built { world, device, device_end: None, links: BTreeMap::from([(index, links)]) }, server))
     }
 
     /// host -- device's end of the bond == networks == gateway's end -- server
-    fn build_bonded(
-        &self,
-        world: &mut SimulatedWorld,
-        indices: &[usize],
-    ) -> anyhow::Result<(NodeId, NodeId)> {
+    fn build_bonded(&self, indices: &[usize]) -> anyhow::Result<(Built, NodeId)> {
         let seed = |name| SeededRandom::derive(self.seed, name).seed_bytes();
         let gateway_end = TunnelEnd::gateway(seed("gateway"))?;
         let device_end = TunnelEnd::device(seed("device"), gateway_end.public_key(), indices)?;
+        let mut world = World::new();
         let device = world.add_node(SimulatedNode::Host(Host::new(TUNNEL_MTU)));
         let server = world.add_node(SimulatedNode::Host(Host::new(TUNNEL_MTU)));
         let near = world.add_node(SimulatedNode::Tunnel(Box::new(device_end)));
@@ -167,24 +181,27 @@ impl Trial {
             world.add_link((host, Port(0)), (end, INNER_PORT), LinkSpec::ideal(Duration::ZERO), 0);
             world.add_link((end, INNER_PORT), (host, Port(0)), LinkSpec::ideal(Duration::ZERO), 0);
         }
+        let mut links = BTreeMap::new();
         for index in indices {
-            let (network, port) = (self.network(*index)?, network_port(*index));
-            self.join(world, *index, network, (near, port), (far, port));
+            let port = network_port(*index);
+            links.insert(*index, self.join(&mut world, *index, (near, port), (far, port))?);
         }
-        Ok((device, server))
+        Ok((Built { world, device, device_end: Some(near), links }, server))
     }
 
+    /// Both directions of the network with this index.
     fn join(
         &self,
         world: &mut SimulatedWorld,
         index: usize,
-        network: &NetworkSpec,
         device: (NodeId, Port),
         server: (NodeId, Port),
-    ) {
+    ) -> anyhow::Result<[LinkId; 2]> {
+        let network = self.network(index)?;
         let seed = |way| SeededRandom::derive(self.seed, &format!("network {index} {way}")).next_u64();
-        world.add_link(device, server, network.up.clone(), seed("up"));
-        world.add_link(server, device, network.down.clone(), seed("down"));
+        let up = world.add_link(device, server, network.up.clone(), seed("up"));
+        let down = world.add_link(server, device, network.down.clone(), seed("down"));
+        Ok([up, down])
     }
 
     fn network(&self, index: usize) -> anyhow::Result<&NetworkSpec> {
@@ -265,7 +282,7 @@ impl Trial {
     }
 }
 
-type SimulatedWorld = World<SimulatedNode, Packet>;
+pub(super) type SimulatedWorld = World<SimulatedNode, Packet>;
 
 /// The addresses of a flow as the device sees it.
 fn addresses(ports: (u16, u16)) -> FlowAddresses {

@@ -106,6 +106,17 @@ impl TunnelEnd {
         }
     }
 
+    /// The device's kernel says that the network with this index is gone, or that it is back.
+    pub fn set_network(&mut self, now: Timestamp, index: usize, is_up: bool) {
+        let network = NetworkId(network_port(index).0 as u32);
+        if is_up {
+            self.endpoint.network_up(now, network);
+        } else {
+            self.endpoint.network_down(now, network);
+        }
+        self.drain(now);
+    }
+
     /// A packet arrived from the application's side or from a network.
     pub fn handle_packet(&mut self, now: Timestamp, port: Port, packet: Packet) {
         match packet {

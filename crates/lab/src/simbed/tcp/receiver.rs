@@ -71,6 +71,11 @@ impl TcpReceiver {
         &self.progress
     }
 
+    /// The same, to begin a measurement.
+    pub fn progress_mut(&mut self) -> &mut Progress {
+        &mut self.progress
+    }
+
     /// A packet from the server arrived.
     pub fn handle_packet(&mut self, now: Timestamp, packet: &[u8]) {
         let Some(segment) = Segment::from_packet(packet) else { return };

@@ -126,11 +126,11 @@ impl Resequencer {
                 continue;
             }
             self.grow(ahead);
-            if let Some(slot) = self.slots.get_mut(ahead as usize) {
-                if matches!(slot, Slot::Missing | Slot::Parts(_)) {
-                    *slot = Slot::Passed;
-                    tally.skipped += 1;
-                }
+            if let Some(slot) = self.slots.get_mut(ahead as usize)
+                && matches!(slot, Slot::Missing | Slot::Parts(_))
+            {
+                *slot = Slot::Passed;
+                tally.skipped += 1;
             }
         }
         self.release(now, Duration::MAX, tally, deliver);

@@ -59,6 +59,10 @@ const PART_MORE: u16 = 0x8000;
 
 /// One frame.
 #[derive(Clone, PartialEq, Eq, Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "frames live on the stack while they are handled; a box would cost more"
+)]
 pub enum Frame<'a> {
     /// Nothing but an acknowledgement is asked for.
     Ping,

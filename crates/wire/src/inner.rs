@@ -298,7 +298,7 @@ fn lower_segment_size(segment: &mut [u8], at: usize, limit: u16) -> bool {
     let Some(&checksum) = segment.get(16..).and_then(|bytes| bytes.first_chunk::<2>()) else { return false };
     // An option at an odd offset contributes with its bytes exchanged.
     let (before, after) =
-        if at % 2 == 0 { (announced, limit) } else { (announced.swap_bytes(), limit.swap_bytes()) };
+        if at.is_multiple_of(2) { (announced, limit) } else { (announced.swap_bytes(), limit.swap_bytes()) };
     let mended = replace_in_checksum(u16::from_be_bytes(checksum), before, after);
     if let Some(place) = segment.get_mut(at..at + 2) {
         place.copy_from_slice(&limit.to_be_bytes());

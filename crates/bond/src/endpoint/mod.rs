@@ -575,12 +575,13 @@ impl Endpoint {
     fn after_input(&mut self, now: Timestamp, id: SessionId) {
         let Some(slot) = self.slots.get_mut(&id) else { return };
         let mut closed = None;
-        if let Some(session) = &mut slot.session {
-            if session.confirmed && !slot.announced {
-                slot.announced = true;
-                slot.answer = None;
-                self.on_confirmed(id);
-            }
+        if let Some(session) = &mut slot.session
+            && session.confirmed
+            && !slot.announced
+        {
+            slot.announced = true;
+            slot.answer = None;
+            self.on_confirmed(id);
         }
         let Some(slot) = self.slots.get_mut(&id) else { return };
         if let Some(session) = &mut slot.session {

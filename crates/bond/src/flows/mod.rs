@@ -346,10 +346,10 @@ impl Flows {
     }
 
     fn flow_of(&mut self, now: Timestamp, key: &FlowKey) -> Option<u16> {
-        if let Some((last, id)) = &self.last {
-            if last == key {
-                return Some(*id);
-            }
+        if let Some((last, id)) = &self.last
+            && last == key
+        {
+            return Some(*id);
         }
         let id = match self.by_key.get(key) {
             Some(&id) => id,

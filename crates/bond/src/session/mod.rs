@@ -259,10 +259,10 @@ impl Session {
     pub(crate) fn add_path(&mut self, now: Timestamp, address: Address, mtu_limit: u16) -> Option<PathId> {
         let id = (0..=u8::MAX).map(PathId).find(|id| !self.path_id_used(*id))?;
         self.open_path(now, id, address, mtu_limit)?;
-        if self.role == Role::Initiator {
-            if let Some(path) = self.paths.last_mut() {
-                path.grant_budget(u64::MAX / 8);
-            }
+        if self.role == Role::Initiator
+            && let Some(path) = self.paths.last_mut()
+        {
+            path.grant_budget(u64::MAX / 8);
         }
         Some(id)
     }

@@ -122,15 +122,16 @@ impl Session {
                 }
                 return self.finish_single(now, index, draft, buffer);
             }
-            if path.state == PathState::Usable && path.is_validated() {
-                if let Some(size) = path.mtu.next_probe(now) {
-                    let mut draft = start(path, self.peer_index, self.keys.epoch(), buffer);
-                    Frame::Ping.put(buffer);
-                    buffer.resize(draft.header_from + usize::from(size) - TAG_LEN, 0);
-                    draft.eliciting = true;
-                    draft.mtu_probe = true;
-                    return self.finish_single(now, index, draft, buffer);
-                }
+            if path.state == PathState::Usable
+                && path.is_validated()
+                && let Some(size) = path.mtu.next_probe(now)
+            {
+                let mut draft = start(path, self.peer_index, self.keys.epoch(), buffer);
+                Frame::Ping.put(buffer);
+                buffer.resize(draft.header_from + usize::from(size) - TAG_LEN, 0);
+                draft.eliciting = true;
+                draft.mtu_probe = true;
+                return self.finish_single(now, index, draft, buffer);
             }
         }
         if closing.is_some() {
@@ -149,11 +150,11 @@ impl Session {
         let room = self.paths.get(index).map_or(0, |path| usize::from(mtu_of(path)));
         let used = buffer.len() - draft.header_from;
         let fits = |unit: &DataUnit| used + unit.len() + DATA_OVERHEAD <= room && unit.part.is_none();
-        if self.repeats.front().is_some_and(|(unit, _)| fits(unit)) {
-            if let Some((unit, _)) = self.repeats.pop_front() {
-                put_unit(&unit, true, buffer);
-                draft.items.push(Item::Data(unit));
-            }
+        if self.repeats.front().is_some_and(|(unit, _)| fits(unit))
+            && let Some((unit, _)) = self.repeats.pop_front()
+        {
+            put_unit(&unit, true, buffer);
+            draft.items.push(Item::Data(unit));
         }
     }
 
@@ -196,10 +197,10 @@ impl Session {
         let mut first: Option<(usize, usize)> = None;
         for _ in 0..max_segments {
             let Some(pick) = self.pick(&views) else { break };
-            if let Some((path, segment)) = first {
-                if pick.path != path || self.predicted_size(&pick) != Some(segment) {
-                    break;
-                }
+            if let Some((path, segment)) = first
+                && (pick.path != path || self.predicted_size(&pick) != Some(segment))
+            {
+                break;
             }
             let before = buffer.len();
             self.send_pick(now, &pick, first.is_none(), buffer);

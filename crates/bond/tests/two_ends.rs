@@ -1,5 +1,7 @@
 //! A device and a gateway over simple links in virtual time: the whole core together.
 
+#![expect(clippy::unwrap_used, reason = "a failed step of a test may panic")]
+
 mod bench;
 
 use bench::{Bench, LinkSpec};

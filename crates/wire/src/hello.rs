@@ -15,7 +15,7 @@
 //!
 //! | message | bytes | fields |
 //! |---|---|---|
-//! | hello | `01`, fields | 1 device name, 2 invitation secret (16), 3 features (4) |
+//! | hello | `01`, fields | 1 device name, 2 invitation secret (16), 3 features (4), 9 default treatment (1) |
 //! | welcome | `01 00`, fields | 1 gateway name, 3 features (4), 4 IPv4 and prefix (5), 5 IPv6 and prefix (17), 6 DNS server (4 or 16, up to 4 times), 7 MTU (2) |
 //! | refusal | `01 01`, fields | 8 reason (1) |
 //!
@@ -52,6 +52,7 @@ mod field {
     pub const DNS_SERVER: u8 = 6;
     pub const MTU: u8 = 7;
     pub const REASON: u8 = 8;
+    pub const TREATMENT: u8 = 9;
 }
 
 /// A short name of a device or a gateway: 1 to 64 bytes of UTF-8 without control characters.
@@ -118,6 +119,38 @@ pub struct Hello {
     pub secret: Option<InvitationSecret>,
     /// What the device can do.
     pub features: Features,
+    /// How the gateway is to carry flows towards the device.
+    pub treatment: DefaultTreatment,
+}
+
+/// How flows are carried of which nothing else is said.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum DefaultTreatment {
+    /// Over all networks. Also what a code means that this version does not know.
+    #[default]
+    Bonded,
+    /// Every packet on two networks.
+    Duplicated,
+    /// With forward error correction.
+    Protected,
+}
+
+impl DefaultTreatment {
+    fn code(self) -> u8 {
+        match self {
+            Self::Bonded => 0,
+            Self::Duplicated => 1,
+            Self::Protected => 2,
+        }
+    }
+
+    fn from_code(code: u8) -> Self {
+        match code {
+            1 => Self::Duplicated,
+            2 => Self::Protected,
+            _ => Self::Bonded,
+        }
+    }
 }
 
 /// The gateway's answer when it lets the device in.
@@ -252,6 +285,9 @@ impl Hello {
             put(&mut bytes, field::SECRET, &secret.0);
         }
         put(&mut bytes, field::FEATURES, &self.features.0.to_be_bytes());
+        if self.treatment != DefaultTreatment::Bonded {
+            put(&mut bytes, field::TREATMENT, &[self.treatment.code()]);
+        }
         bytes
     }
 
@@ -261,17 +297,22 @@ impl Hello {
     /// A [`HelloError`] that names the first fault.
     pub fn parse(bytes: &[u8]) -> Result<Self, HelloError> {
         let mut fields = Fields::of_version(bytes)?;
-        let (mut name, mut secret, mut features) = (None, None, None);
+        let (mut name, mut secret, mut features, mut treatment) = (None, None, None, None);
         while let Some((kind, value)) = fields.next()? {
             match kind {
                 field::NAME => set(&mut name, kind, parse_name(value)?)?,
                 field::SECRET => set(&mut secret, kind, InvitationSecret(sized(kind, value)?))?,
                 field::FEATURES => set(&mut features, kind, parse_features(value)?)?,
+                field::TREATMENT => {
+                    let [code] = sized(kind, value)?;
+                    set(&mut treatment, kind, DefaultTreatment::from_code(code))?;
+                }
                 _ => ignore(kind)?,
             }
         }
         let name = name.ok_or(HelloError::Missing(field::NAME))?;
-        Ok(Self { name, secret, features: features.unwrap_or_default() })
+        let (features, treatment) = (features.unwrap_or_default(), treatment.unwrap_or_default());
+        Ok(Self { name, secret, features, treatment })
     }
 }
 

@@ -346,6 +346,13 @@ impl Endpoint {
         }
     }
 
+    /// Fixes how flows of a session are treated of which nothing else was said; flows that are there stay as they are.
+    pub fn set_default_treatment(&mut self, session: SessionId, treatment: Treatment) {
+        if let Some(session) = self.session_mut(session) {
+            session.set_default_treatment(treatment);
+        }
+    }
+
     /// Sends bytes to the peer's owner, reliably; at most `wire::frame::MAX_BLOB_LEN`.
     pub fn send_message(&mut self, session: SessionId, bytes: Vec<u8>) {
         if let Some(session) = self.session_mut(session) {

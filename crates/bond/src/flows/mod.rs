@@ -111,6 +111,11 @@ impl Flows {
         }
     }
 
+    /// How flows are treated that begin from now on and of which nothing else was said.
+    pub(crate) fn set_default_treatment(&mut self, treatment: Treatment) {
+        self.default_treatment = treatment;
+    }
+
     /// Bytes of bulk that wait.
     pub(crate) fn bulk_bytes(&self) -> u64 {
         self.bulk_bytes

@@ -121,14 +121,14 @@ pub struct PathReport {
     pub state: PathState,
     /// How both ends want it used.
     pub status: PathStatus,
-    /// Smoothed round-trip time.
-    pub smoothed_rtt: Duration,
-    /// Least smoothed round-trip time of the last seconds.
-    pub base_rtt: Duration,
+    /// Smoothed round-trip time; `None` until something was measured.
+    pub smoothed_rtt: Option<Duration>,
+    /// Least smoothed round-trip time of the last seconds; `None` until something was measured.
+    pub base_rtt: Option<Duration>,
     /// Round-trip variation.
     pub rtt_variation: Duration,
-    /// Expected rate towards the peer.
-    pub rate: BitRate,
+    /// Expected rate towards the peer; `None` until a round trip was measured.
+    pub rate: Option<BitRate>,
     /// Congestion window, bytes.
     pub window: Bytes,
     /// Bytes in flight.
@@ -384,6 +384,10 @@ impl Session {
 
     pub(crate) fn treat(&mut self, key: wire::inner::FlowKey, treatment: Treatment) {
         self.flows.treat(key, treatment);
+    }
+
+    pub(crate) fn set_default_treatment(&mut self, treatment: Treatment) {
+        self.flows.set_default_treatment(treatment);
     }
 
     pub(crate) fn poll_packet(&mut self) -> Option<Vec<u8>> {
@@ -738,10 +742,10 @@ impl Session {
                 address: path.address,
                 state: path.state,
                 status: path.status(),
-                smoothed_rtt: path.rtt.smoothed(),
-                base_rtt: path.base_rtt(),
+                smoothed_rtt: path.rtt.is_measured().then(|| path.rtt.smoothed()),
+                base_rtt: path.rtt.is_measured().then(|| path.base_rtt()),
                 rtt_variation: path.rtt.variation(),
-                rate: path.rate(),
+                rate: path.rtt.is_measured().then(|| path.rate()),
                 window: Bytes(path.controller.window()),
                 in_flight: Bytes(path.sent.in_flight()),
                 mtu: path.mtu.current(),

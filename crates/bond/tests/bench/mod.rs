@@ -184,7 +184,7 @@ impl Bench {
         );
         for path in self.gateway.path_reports(gateway) {
             text += &format!(
-                "{} {:?} rtt {:?} base {:?} rate {} window {} in flight {} loss {:.4} extra {:?} {:?}\n",
+                "{} {:?} rtt {:?} base {:?} rate {:?} window {} in flight {} loss {:.4} extra {:?} {:?}\n",
                 path.path,
                 path.state,
                 path.smoothed_rtt,

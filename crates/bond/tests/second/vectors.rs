@@ -286,6 +286,7 @@ pub fn hello_bytes() -> Vec<u8> {
         name: Name::new("van").unwrap(),
         secret: Some(InvitationSecret(*b"sixteen byte key")),
         features: Features(0),
+        treatment: DefaultTreatment::Bonded,
     }
     .encode()
 }
@@ -303,7 +304,12 @@ fn welcome() -> Reply {
 
 fn hello() -> Value {
     let plain =
-        Hello { name: Name::new("Bücherbus").unwrap(), secret: None, features: Features(0x0102_0304) };
+        Hello {
+            name: Name::new("Bücherbus").unwrap(),
+            secret: None,
+            features: Features(0x0102_0304),
+            treatment: DefaultTreatment::Bonded,
+        };
     let unknown = [&plain.encode()[..], &[0x70, 2, 9, 9]].concat();
     let essential = [&plain.encode()[..], &[0xf0, 0]].concat();
     json!([

@@ -7,6 +7,7 @@ fn hello() -> Hello {
         name: Name::new("van").unwrap(),
         secret: Some(InvitationSecret(*b"sixteen byte key")),
         features: Features(0x0102_0304),
+        treatment: DefaultTreatment::Bonded,
     }
 }
 
@@ -19,6 +20,18 @@ fn welcome() -> Welcome {
         dns: ["10.86.0.1".parse().unwrap(), "fd00::1".parse().unwrap()].into_iter().collect(),
         mtu: 1_420,
     }
+}
+
+#[test]
+fn the_wanted_treatment_stands_last_and_an_unknown_one_is_none() {
+    let protected = Hello { treatment: DefaultTreatment::Protected, ..hello() };
+    let bytes = protected.encode();
+    assert_eq!(bytes[bytes.len() - 3..], [9, 1, 2]);
+    assert_eq!(Hello::parse(&bytes).unwrap(), protected);
+    let unknown = [&bytes[..bytes.len() - 1], &[200]].concat();
+    assert_eq!(Hello::parse(&unknown).unwrap(), hello());
+    let twice = [&bytes[..], &[9, 1, 2]].concat();
+    assert_eq!(Hello::parse(&twice), Err(HelloError::Repeated(9)));
 }
 
 #[test]
@@ -113,8 +126,9 @@ prop_compose! {
 
 proptest! {
     #[test]
-    fn any_hello_comes_back(name in any_name(), secret in any::<Option<[u8; 16]>>(), features in any::<u32>()) {
-        let hello = Hello { name, secret: secret.map(InvitationSecret), features: Features(features) };
+    fn any_hello_comes_back(name in any_name(), secret in any::<Option<[u8; 16]>>(), features in any::<u32>(), code in any::<u8>()) {
+        let treatment = DefaultTreatment::from_code(code);
+        let hello = Hello { name, secret: secret.map(InvitationSecret), features: Features(features), treatment };
         prop_assert_eq!(Hello::parse(&hello.encode()).unwrap(), hello);
     }
 

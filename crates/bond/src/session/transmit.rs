@@ -22,6 +22,8 @@ const PART_OVERHEAD: usize = MAX_HEADER_LEN + TAG_LEN + Data::MAX_OVERHEAD;
 pub(super) const CLOSED: u8 = u8::MAX;
 /// Bytes in flight on a path above which flows carry whole sequence numbers.
 const LONG_NUMBER_BYTES: u64 = 8_000_000;
+/// Bytes in one batch: the kernel takes no more than an IP packet's worth.
+const MAX_BATCH: usize = 65_000;
 /// Ranges in an acknowledgement that rides along.
 const PIGGYBACK_RANGES: usize = 4;
 /// A challenge this often unanswered is tried without ECN: some networks drop what is marked ECN-capable.
@@ -198,7 +200,9 @@ impl Session {
         for _ in 0..max_segments {
             let Some(pick) = self.pick(&views) else { break };
             if let Some((path, segment)) = first
-                && (pick.path != path || self.predicted_size(&pick) != Some(segment))
+                && (pick.path != path
+                    || buffer.len() + segment > MAX_BATCH
+                    || self.predicted_size(&pick) != Some(segment))
             {
                 break;
             }

@@ -7,7 +7,7 @@ PROFILE ?= release
 WHAT ?= all
 
 .PHONY: all help setup build release demo test test-unit test-rust test-scripts test-dissector test-experiments \
-	experiments fmt lint docs licences purity install
+	test-demo experiments bench fmt lint docs licences purity install
 
 all: build
 
@@ -25,14 +25,14 @@ release: ## Build both programs for use, into target/release
 	@scripts/setup.sh build
 	$(CARGO) build --locked --profile $(PROFILE) --bin anabranch --bin anabranch-lab
 
-demo: ## Show bonding at work in namespaces on this machine; takes about two minutes once built
+demo: ## Show bonding at work in namespaces on this machine; takes a minute once built
 	@scripts/setup.sh demo
 	$(CARGO) build --locked --release --bin anabranch --bin anabranch-lab
 	target/release/anabranch demo $(DEMO)
 
 test: ## Run all tests; namespaces and the virtual machine included where this machine can
 	@scripts/setup.sh test $(if $(CI),,--lenient)
-	@$(MAKE) --no-print-directory purity test-scripts test-dissector test-rust test-experiments
+	@$(MAKE) --no-print-directory purity test-scripts test-dissector test-rust test-experiments test-demo
 
 test-unit: ## Run the tests of the pure crates only: quick, no privileges
 	$(CARGO) test --locked -p anabranch-units -p anabranch-wire -p anabranch-policy -p anabranch-bond -p anabranch-sim
@@ -50,8 +50,13 @@ test-dissector:
 
 # One experiment of each family again, against the verdict that is kept.
 test-experiments:
-	$(CARGO) build --locked --release --bin anabranch --bin anabranch-lab
+	$(CARGO) build --locked --workspace --bins
 	python3 scripts/check_experiments.py
+
+# The whole product once: real programs, real sockets, a link cut on the way.
+test-demo:
+	$(CARGO) build --locked --workspace --bins
+	python3 scripts/check_demo.py
 
 purity: ## Check that the pure crates depend on nothing that does I/O
 	python3 scripts/check_purity.py
@@ -60,6 +65,10 @@ experiments: ## Run experiments (WHAT=all, KEY or KEY/NAME) and keep their resul
 	@scripts/setup.sh experiments
 	$(CARGO) build --locked --release --bin anabranch --bin anabranch-lab
 	target/release/anabranch-lab run $(WHAT)
+
+bench: ## Measure the tunnel beside wireguard-go, as ratios within one run; takes root, go and some minutes
+	@scripts/setup.sh experiments
+	python3 scripts/bench.py
 
 fmt: ## Format the sources
 	$(CARGO) fmt --all

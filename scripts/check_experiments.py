@@ -10,7 +10,7 @@ import subprocess
 import sys
 
 EXPERIMENTS = pathlib.Path("experiments")
-PROGRAM = pathlib.Path("target/release/anabranch-lab")
+PROGRAM = pathlib.Path("target/debug/anabranch-lab")
 
 # The one to rerun where another than the first kept result of the family is the better check.
 CHOSEN = {"BOND": "equal"}

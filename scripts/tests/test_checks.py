@@ -6,6 +6,7 @@ import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
+import check_demo
 import check_experiments
 import check_licences
 import check_purity
@@ -49,6 +50,24 @@ class Experiments(unittest.TestCase):
         self.assertEqual(check_experiments.choose("BOND", ["delay-20-40", "equal"]), "equal")
         self.assertEqual(check_experiments.choose("BOND", ["loss", "delay"]), "delay")
         self.assertIsNone(check_experiments.choose("VIF", []))
+
+
+class Demo(unittest.TestCase):
+    def test_faults_are_found(self):
+        report = {
+            "networks": [{"name": "net1", "goodput_mbps": 38.0}],
+            "bonded_goodput_mbps": 50.0,
+            "gain_over_best": 1.3,
+            "longest_stall_ms": 200.0,
+            "bytes_verified": 1000,
+            "nothing_lost": True,
+        }
+        self.assertIsNone(check_demo.fault_in(report))
+        self.assertIn("lost", check_demo.fault_in(dict(report, nothing_lost=False)))
+        self.assertIn("lost", check_demo.fault_in(dict(report, bytes_verified=0)))
+        self.assertIn("networks", check_demo.fault_in(dict(report, networks=[])))
+        del report["longest_stall_ms"]
+        self.assertIn("longest_stall_ms", check_demo.fault_in(report))
 
 
 class ConfigurationPage(unittest.TestCase):

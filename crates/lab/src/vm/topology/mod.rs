@@ -7,8 +7,8 @@
 //! ```
 //!
 //! The device sees one interface per network, called like it, with an address, a default route and no other set-up. A
-//! link is two namespaces with queueing disciplines of the kernel ([`kernel_link`]) or, if it replays a delivery trace,
-//! one namespace with the lab's emulator ([`emulated_link`]).
+//! link is two namespaces with queueing disciplines of the kernel (`kernel_link`) or, if it replays a delivery trace,
+//! one namespace with the lab's emulator (`emulated_link`).
 
 mod emulated_link;
 mod kernel_link;

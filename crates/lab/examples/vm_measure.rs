@@ -37,6 +37,9 @@ struct Arguments {
     /// Commands to run beside it.
     #[arg(long, default_value = "")]
     beside: String,
+    /// Programs of this machine for that.
+    #[arg(long)]
+    beside_program: Vec<PathBuf>,
     /// Print what the daemons logged.
     #[arg(long)]
     logs: bool,
@@ -61,6 +64,7 @@ fn main() -> anyhow::Result<()> {
     measurement.flows = arguments.flows;
     measurement.ping = arguments.ping;
     measurement.beside = arguments.beside;
+    measurement.beside_programs = arguments.beside_program;
     measurement.length = Duration::try_from_secs_f64(arguments.seconds)?;
     if arguments.quic {
         measurement.transport = Transport::Quic;

@@ -45,8 +45,11 @@ pub struct Measurement {
     pub upload: bool,
     /// Measure round trips of small UDP packets for 5 s before the flows and beside them.
     pub ping: bool,
-    /// Shell commands to run beside the flows from their start on; may use the functions of [`Topology`].
+    /// Shell commands to run beside the flows from their start on, and waited for; may use the functions of
+    /// [`Topology`].
     pub beside: String,
+    /// Programs of this machine that those commands use, beside `ip`, `tc`, `nft` and busybox's commands.
+    pub beside_programs: Vec<PathBuf>,
     /// Seeds all chance of the run.
     pub seed: u32,
 }
@@ -105,6 +108,7 @@ impl Measurement {
             upload: false,
             ping: false,
             beside: String::new(),
+            beside_programs: Vec::new(),
             seed: 1,
         }
     }
@@ -117,6 +121,7 @@ impl Measurement {
         let topology = Topology::new(&self.networks)?;
         let mut job = Job::new(self.script());
         job.programs.push(programs.lab.clone());
+        job.programs.extend(self.beside_programs.iter().cloned());
         if self.arrangement == Arrangement::Tunnel {
             let program = programs.anabranch.clone().ok_or_else(|| MachineError::Missing {
                 what: "the program anabranch is not beside anabranch-lab".into(),
@@ -186,11 +191,13 @@ head -1 /proc/stat >/results/before
 start_changes
 ( {beside}
 true ) &
+beside_process=$!
 {loaded_ping} &
 ping_process=$!
 {fetch}{options} --json /results/flows || fail 'the download'
 head -1 /proc/stat >/results/after
 wait $ping_process || fail 'the ping'
+wait $beside_process
 ",
             idle_ping = ping(5.0, "idle-ping"),
             loaded_ping = ping(seconds, "loaded-ping"),

@@ -23,7 +23,7 @@ use std::time::Duration;
 
 use units::Bytes;
 
-pub use kernel::Kernel;
+pub use kernel::{Kernel, cache_directory};
 
 /// A virtual machine that can be started: an emulator and a kernel.
 #[derive(Clone, Debug)]

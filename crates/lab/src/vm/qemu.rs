@@ -85,7 +85,7 @@ fn command(directory: &Path, machine: &Machine, job: &Job) -> Command {
     command
         .args(["--pdeathsig", "KILL"])
         .arg(&machine.qemu)
-        .args(["-M", "q35", "-cpu", "max", "-smp", "1"])
+        .args(["-M", "q35", "-cpu", "max,-erms,-fsrm", "-smp", "1"])
         .args(["-accel", "tcg,thread=single", "-icount", &format!("shift={shift},sleep=off")])
         .args(["-m", &format!("{megabytes}M"), "-seed", &job.seed.to_string()])
         .args(["-rtc", "base=2026-01-01T00:00:00,clock=vm"])
@@ -128,7 +128,7 @@ fn last_characters(text: &str, count: usize) -> String {
 
 /// No address randomisation and no clock watchdog, so that runs repeat; a panic ends the machine.
 const KERNEL_ARGUMENTS: &str = "console=ttyS0 quiet nokaslr norandmaps mitigations=off tsc=reliable clocksource=tsc \
-     random.trust_cpu=on audit=0 panic=-1 oops=panic";
+     random.trust_cpu=on audit=0 init_on_alloc=0 panic=-1 oops=panic";
 
 /// The status of a process ended by SIGKILL, as a shell gives it.
 const KILLED: i32 = 137;

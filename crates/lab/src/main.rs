@@ -70,6 +70,8 @@ enum Command {
         /// KEY/NAME, KEY or all.
         what: String,
     },
+    /// Runs benchmarks and keeps their results: ratios to a rival in the same run, and sizes.
+    Bench(lab::bench::BenchOptions),
     /// Bulk flows, pings and paced commands, for use inside a test bed.
     #[command(subcommand, hide = true)]
     Traffic(lab::traffic::TrafficCommand),
@@ -127,6 +129,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         }
         Command::FetchFile(arguments) => fetch_file(arguments),
         Command::Plot { what } => redraw(&select(&what)?),
+        Command::Bench(options) => lab::bench::run(&options),
         Command::Traffic(command) => lab::traffic::run(command).map(|()| ExitCode::SUCCESS),
     }
 }

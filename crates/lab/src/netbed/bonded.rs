@@ -21,6 +21,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 pub struct Bonded {
     gateway: ChildProcess,
     device: ChildProcess,
+    gateway_state: PathBuf,
 }
 
 impl Bonded {
@@ -57,7 +58,22 @@ impl Bonded {
         device
             .wait_until("any0 must be up and lead to the Internet", PATIENCE, is_up)
             .map_err(|error| error.context(format!("the gateway said:\n{}", gateway.last_words())))?;
-        Ok(Self { gateway, device })
+        Ok(Self { gateway, device, gateway_state })
+    }
+
+    /// The device's first process.
+    pub fn device_process(&self) -> u32 {
+        self.device.id()
+    }
+
+    /// The gateway's first process.
+    pub fn gateway_process(&self) -> u32 {
+        self.gateway.id()
+    }
+
+    /// Where the gateway keeps its state and its control socket.
+    pub fn gateway_state(&self) -> &Path {
+        &self.gateway_state
     }
 
     /// Adds to `error` what both sides said last.

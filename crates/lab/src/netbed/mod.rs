@@ -48,10 +48,9 @@ pub struct NetBed {
     pub server: Namespace,
     /// The device's networks, in the order of their specs; interface names are [`NetBed::interface`].
     pub networks: Vec<EmulatedNetwork>,
-    /// Routes between the networks, the gateway and the server; lives as long as the bed.
-    _provider: Namespace,
-    /// Holds the emulators' interfaces; lives as long as the bed.
-    _wire: Namespace,
+    /// What lies between them: who routes between the networks, and who holds the emulators' interfaces.
+    /// Lives as long as the bed.
+    _between: Vec<Namespace>,
 }
 
 impl NetBed {
@@ -79,20 +78,40 @@ impl NetBed {
             provider.join(&wire, &far, &outside)?;
             address(&device, &near, device_address(index))?;
             address(&provider, &far, provider_address(index))?;
-            device
-                .add_route(
-                    &near,
-                    IpPrefix::ALL_V4,
-                    Some(provider_address(index).into()),
-                    Some(100 + index as u32),
-                )
-                .context("give the device a default route")?;
+            default_route(&device, &near, provider_address(index), Some(100 + index as u32))?;
             for (namespace, interface) in [(&device, &near), (&provider, &far)] {
                 namespace.run(|| disable_offloads(interface))?.context("switch offloads off")?;
             }
             networks.push(EmulatedNetwork::start(&wire, &inside, &outside, spec, seed + index as u64)?);
         }
-        Ok(Self { device, gateway, server, networks, _provider: provider, _wire: wire })
+        Ok(Self { device, gateway, server, networks, _between: vec![provider, wire] })
+    }
+
+    /// A bed without emulators: `count` cables without a limit lead from the device straight to the
+    /// gateway, and one from there to the server.
+    ///
+    /// # Errors
+    /// As [`NetBed::build`].
+    pub fn unshaped(count: usize) -> anyhow::Result<Self> {
+        let make = || Namespace::anonymous().context("make a network namespace");
+        let (device, gateway, server) = (make()?, make()?, make()?);
+        for namespace in [&device, &gateway, &server] {
+            furnish(namespace)?;
+        }
+        gateway.join(&server, "eth0", "eth0")?;
+        address(&gateway, "eth0", GATEWAY_ADDRESS)?;
+        address(&gateway, "eth0", PROVIDER_TO_SERVER)?;
+        address(&server, "eth0", SERVER_ADDRESS)?;
+        default_route(&gateway, "eth0", SERVER_ADDRESS, None)?;
+        default_route(&server, "eth0", PROVIDER_TO_SERVER, None)?;
+        for index in 0..count {
+            let (near, far) = (Self::interface(index), format!("isp{}", index + 1));
+            device.join(&gateway, &near, &far)?;
+            address(&device, &near, device_address(index))?;
+            address(&gateway, &far, provider_address(index))?;
+            default_route(&device, &near, provider_address(index), Some(100 + index as u32))?;
+        }
+        Ok(Self { device, gateway, server, networks: Vec::new(), _between: Vec::new() })
     }
 
     /// The device's interface of the network with this index.
@@ -133,9 +152,17 @@ fn cable(
     provider.join(host, provider_interface, host_interface)?;
     address(provider, provider_interface, provider_end)?;
     address(host, host_interface, host_end)?;
-    host.add_route(host_interface, IpPrefix::ALL_V4, Some(IpAddr::V4(provider_end)), None)
-        .context("give a host its default route")?;
-    Ok(())
+    default_route(host, host_interface, provider_end, None)
+}
+
+fn default_route(
+    host: &Namespace,
+    interface: &str,
+    via: Ipv4Addr,
+    metric: Option<u32>,
+) -> anyhow::Result<()> {
+    host.add_route(interface, IpPrefix::ALL_V4, Some(IpAddr::V4(via)), metric)
+        .with_context(|| format!("give a host its default route over {interface}"))
 }
 
 fn address(namespace: &Namespace, interface: &str, address: Ipv4Addr) -> anyhow::Result<()> {

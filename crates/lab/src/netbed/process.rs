@@ -51,6 +51,11 @@ impl ChildProcess {
         Ok(Self { name, child, last_lines })
     }
 
+    /// Its process.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// The end of what the program said.
     pub fn last_words(&self) -> String {
         self.last_lines.lock().map(|lines| lines.join("\n")).unwrap_or_default()

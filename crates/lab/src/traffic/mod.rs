@@ -23,6 +23,7 @@ use anyhow::{Context, Result};
 pub use link::LinkArguments;
 pub use ping::PingReport;
 pub use record::{FlowReport, Gap, Report};
+pub(crate) use record::{MAX_GAPS, SHORTEST_GAP};
 pub use request::{Congestion, Request, Transport};
 
 /// `anabranch-lab traffic ...`

@@ -27,7 +27,7 @@ pub struct FlowReport {
     pub first_byte_milliseconds: f64,
     /// The longest gap between two arrivals, or from the last one to the end of the time asked for.
     pub longest_gap: Gap,
-    /// All gaps of 50 ms and more, at most 1000.
+    /// All gaps of 20 ms and more, at most 1000.
     pub gaps: Vec<Gap>,
     /// Bytes in each 100 ms.
     pub tenths: Vec<u64>,
@@ -142,7 +142,7 @@ impl Recorder {
         if gap.milliseconds > self.longest_gap.milliseconds {
             self.longest_gap = gap;
         }
-        if gap.milliseconds >= 50.0 && self.gaps.len() < MAX_GAPS {
+        if gap.milliseconds >= SHORTEST_GAP && self.gaps.len() < MAX_GAPS {
             self.gaps.push(gap);
         }
     }
@@ -182,7 +182,10 @@ impl Report {
     }
 }
 
-const MAX_GAPS: usize = 1_000;
+/// Shorter gaps are not kept, milliseconds.
+pub(crate) const SHORTEST_GAP: f64 = 20.0;
+/// More gaps of a flow are not kept.
+pub(crate) const MAX_GAPS: usize = 1_000;
 
 #[cfg(test)]
 mod tests {

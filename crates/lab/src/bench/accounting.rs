@@ -1,0 +1,118 @@
+//! What processes cost: processor time and memory of a process and everything that it started, from /proc
+//! (proc_pid_stat(5), proc_pid_status(5)).
+
+use anyhow::{Context, ensure};
+use std::fs;
+use std::time::Duration;
+
+/// `first` and all its descendants.
+///
+/// # Errors
+/// If `first` is not there.
+pub fn process_tree(first: u32) -> anyhow::Result<Vec<u32>> {
+    let mut parents = Vec::new();
+    for entry in fs::read_dir("/proc").context("list the processes")?.flatten() {
+        let Some(process) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else {
+            continue;
+        };
+        // A process may end while it is looked at.
+        let Ok(status) = fs::read_to_string(entry.path().join("status")) else { continue };
+        if let Some(parent) = number_after(&status, "PPid:") {
+            parents.push((process, parent));
+        }
+    }
+    ensure!(parents.iter().any(|(process, _)| *process == first), "there is no process {first}");
+    let mut tree = vec![u64::from(first)];
+    let mut next = 0;
+    while let Some(parent) = tree.get(next).copied() {
+        tree.extend(parents.iter().filter(|(_, of)| *of == parent).map(|(process, _)| u64::from(*process)));
+        next += 1;
+    }
+    Ok(tree.into_iter().filter_map(|process| u32::try_from(process).ok()).collect())
+}
+
+/// Processor time that all threads of `processes` used so far.
+///
+/// The first number of `schedstat` is nanoseconds on a processor, where `stat` has ticks of 10 ms. Threads
+/// that ended are not in it; those of the daemons and of wireguard-go live as long as they do.
+///
+/// # Errors
+/// If a process is gone, or the kernel keeps no such statistics.
+pub fn processor_time(processes: &[u32]) -> anyhow::Result<Duration> {
+    let mut nanoseconds = 0;
+    for process in processes {
+        let threads = fs::read_dir(format!("/proc/{process}/task"))
+            .with_context(|| format!("look at process {process}"))?;
+        for thread in threads.flatten() {
+            // A thread may end while it is looked at.
+            let Ok(text) = fs::read_to_string(thread.path().join("schedstat")) else { continue };
+            let first = text.split_whitespace().next().and_then(|word| word.parse::<u64>().ok());
+            nanoseconds += first.context("this kernel keeps no scheduler statistics (CONFIG_SCHED_INFO)")?;
+        }
+    }
+    Ok(Duration::from_nanos(nanoseconds))
+}
+
+/// Memory that `processes` hold now (VmRSS), kB; what they share counts once for each.
+///
+/// # Errors
+/// If a process is gone.
+pub fn resident_kb(processes: &[u32]) -> anyhow::Result<u64> {
+    sum_of_status(processes, "VmRSS:")
+}
+
+/// The most memory that each of `processes` ever held (VmHWM), summed, kB.
+///
+/// # Errors
+/// If a process is gone.
+pub fn peak_resident_kb(processes: &[u32]) -> anyhow::Result<u64> {
+    sum_of_status(processes, "VmHWM:")
+}
+
+fn sum_of_status(processes: &[u32], key: &str) -> anyhow::Result<u64> {
+    let mut sum = 0;
+    for process in processes {
+        let status = fs::read_to_string(format!("/proc/{process}/status"))
+            .with_context(|| format!("look at process {process}"))?;
+        sum += number_after(&status, key).with_context(|| format!("process {process} has no {key}"))?;
+    }
+    Ok(sum)
+}
+
+/// The number on the line of a status file that begins with `key`.
+fn number_after(status: &str, key: &str) -> Option<u64> {
+    let line = status.lines().find_map(|line| line.strip_prefix(key))?;
+    line.split_whitespace().next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::{Command, Stdio};
+
+    #[test]
+    fn a_child_is_in_the_tree_and_its_work_is_counted() {
+        let own = std::process::id();
+        let mut child =
+            Command::new("sh").args(["-c", "while :; do :; done"]).stdin(Stdio::null()).spawn().unwrap();
+        let tree = process_tree(own).unwrap();
+        std::thread::sleep(Duration::from_millis(300));
+        let worked = processor_time(&[child.id()]).unwrap();
+        let memory = (resident_kb(&[child.id()]).unwrap(), peak_resident_kb(&[child.id()]).unwrap());
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(tree[0], own);
+        assert!(tree.contains(&child.id()));
+        assert!(worked > Duration::ZERO);
+        assert!(memory.0 > 100 && memory.1 >= memory.0, "{memory:?}");
+        assert!(process_tree(child.id()).is_err());
+    }
+
+    #[test]
+    fn numbers_follow_their_key() {
+        let status = "Name:\tsh\nPPid:\t12\nVmRSS:\t    1924 kB\n";
+        assert_eq!(number_after(status, "VmRSS:"), Some(1_924));
+        assert_eq!(number_after(status, "PPid:"), Some(12));
+        assert_eq!(number_after(status, "VmHWM:"), None);
+    }
+}

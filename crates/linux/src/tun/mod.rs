@@ -2,7 +2,7 @@
 //!
 //! The kernel hands over TCP and UDP in segments of up to 64 KiB and takes them back the same way, so that one
 //! system call and one pass through the network stack serve some forty packets. This module cuts and joins
-//! ([`split`], [`join`]); its users see whole IP packets of at most the interface's MTU only.
+//! (`split`, `join`); its users see whole IP packets of at most the interface's MTU only.
 #![expect(unsafe_code, reason = "TUN interfaces are made and set up by ioctl")]
 
 mod checksum;

@@ -70,12 +70,18 @@ bench: ## Measure the tunnel beside wireguard-go, as ratios within one run; take
 	@scripts/setup.sh experiments
 	python3 scripts/bench.py
 
+bench: ## Run benchmarks (BENCH="throughput idle", or all) and keep their results; all takes about half an hour
+	@scripts/setup.sh bench
+	$(CARGO) build --locked --release --bin anabranch --bin anabranch-lab
+	target/release/anabranch-lab bench $(BENCH)
+
 fmt: ## Format the sources
 	$(CARGO) fmt --all
 
 lint: ## Check format, clippy and the documentation; warnings are errors
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
+	@$(MAKE) --no-print-directory docs
 
 docs: ## Build the documentation of the code into target/doc; warnings are errors
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --no-deps --workspace

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # Makes sure that the programs which a part of the project runs are on this machine.
 #
-#   scripts/setup.sh build|demo|test|experiments [--lenient]
+#   scripts/setup.sh build|demo|test|experiments|bench [--lenient]
 #
 # As root on Debian or Ubuntu it installs what is missing; anybody else gets the list and the command.
 # With --lenient missing packages are only reported: the tests that need them say so and skip.
 set -euo pipefail
 
-part=${1:?"usage: scripts/setup.sh build|demo|test|experiments [--lenient]"}
+part=${1:?"usage: scripts/setup.sh build|demo|test|experiments|bench [--lenient]"}
 lenient=${2:-}
 export PATH="$PATH:/usr/local/sbin:/usr/sbin:/sbin"
 
@@ -35,13 +35,19 @@ iperf3|iperf3|a second opinion on throughput
 mptcpize|mptcpize|kernel MPTCP as a rival
 "
 
+bench_needs="$test_needs
+wg|wireguard-tools|sets the rival up
+go|golang-go|builds the rival, wireguard-go
+"
+
 case $part in
 build) needs=$build_needs ;;
 demo) needs=$demo_needs ;;
 test) needs=$test_needs ;;
 experiments) needs=$experiments_needs ;;
+bench) needs=$bench_needs ;;
 *)
-	echo "setup: there is no part \"$part\"; build, demo, test and experiments are" >&2
+	echo "setup: there is no part \"$part\"; build, demo, test, experiments and bench are" >&2
 	exit 2
 	;;
 esac
@@ -70,7 +76,7 @@ packages=${packages# }
 
 # The virtual machine's kernel and its busybox are downloaded as packages too, but never installed.
 needs_lists() {
-	[ "$part" = test ] || [ "$part" = experiments ] || return 1
+	case $part in test | experiments | bench) ;; *) return 1 ;; esac
 	[ ! -d .cache/vm/busybox-static ] && ! apt-cache show linux-image-amd64 >/dev/null 2>&1
 }
 

@@ -18,10 +18,17 @@ pub fn run(session: &Session, arguments: &Events) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// The text, with what it is about before it unless the text begins with that.
+fn sentence(event: &Event) -> String {
+    match event.subject.as_deref() {
+        Some(subject) if !event.text.starts_with(subject) => format!("{subject}: {}", event.text),
+        _ => event.text.clone(),
+    }
+}
+
 fn show(event: &Event, json: bool) -> anyhow::Result<()> {
     if json {
         return output::line(&serde_json::to_string(event)?);
     }
-    let subject = event.subject.as_deref().map_or_else(String::new, |subject| format!("{subject}: "));
-    output::line(&format!("{}  {:<16}  {subject}{}", event.time, event.kind.as_str(), event.text))
+    output::line(&format!("{}  {:<16}  {}", event.time, event.kind.as_str(), sentence(event)))
 }

@@ -61,7 +61,13 @@ fn read_link() -> anyhow::Result<Zeroizing<String>> {
         output::remark("Paste the join link and press Enter:");
         input.read_line(&mut text)?;
     } else {
-        input.read_to_string(&mut text)?;
+        input.read_to_string(&mut text).map_err(|error| match error.kind() {
+            io::ErrorKind::InvalidData => WrongUsage(
+                "this is no join link: it should be one line that starts with anabranch://join/".to_owned(),
+            )
+            .into(),
+            _ => anyhow::Error::from(error),
+        })?;
     }
     if text.trim().is_empty() {
         return Err(WrongUsage("no join link on standard input: pipe it in, or name it".to_owned()).into());

@@ -1,6 +1,8 @@
 //! `anabranch status`.
 
-use anabranch::control::{NetworkReport, PathReport, Role, SessionState, Status};
+use anabranch::control::{NetworkReport, PathHealth, PathReport, Role, SessionState, Status};
+
+use policy::PathStatus;
 
 use crate::arguments;
 use crate::output;
@@ -15,10 +17,6 @@ pub fn run(session: &Session, arguments: &arguments::Status) -> anyhow::Result<(
     output::line(&head(&status))?;
     if !status.networks.is_empty() {
         output::line(&format!("\n{}", paths(&status.networks)))?;
-        let reasons = reasons(&status.networks);
-        if !reasons.is_empty() {
-            output::line(&format!("\n{}", reasons.join("\n")))?;
-        }
     }
     Ok(())
 }
@@ -64,40 +62,49 @@ fn head(status: &Status) -> String {
 /// One line for each path, and one for each network without any.
 fn paths(networks: &[NetworkReport]) -> String {
     let mut table = Table::new(&[
-        "NETWORK", "STATUS", "HEALTH", "CARRIER", "CAN SEND", "RTT", "LOSS", "QUEUE", "OUT", "IN",
+        "NETWORK", "STATUS", "HEALTH", "CARRIER", "SHARE", "CAN SEND", "RTT", "LOSS", "OUT", "IN", "WHY",
     ]);
     for network in networks {
+        if !network.connected || network.paths.is_empty() {
+            let status = if network.connected { word(&network.status) } else { dash() };
+            let mut cells = vec![network.name.clone(), status];
+            cells.resize_with(10, dash);
+            cells.push(network.why.clone());
+            table.row(cells);
+            continue;
+        }
         for path in &network.paths {
             table.row(path_cells(network, path));
-        }
-        if network.paths.is_empty() {
-            table.row(vec![network.name.clone(), word(&network.status), "no path".to_owned()]);
         }
     }
     table.render()
 }
 
 fn path_cells(network: &NetworkReport, path: &PathReport) -> Vec<String> {
+    let measured = path.rtt.is_some();
     vec![
         network.name.clone(),
         word(&path.status),
         word(&path.health),
         word(&path.carrier),
-        rate(path.rate),
+        path.share.map_or_else(dash, |share| format!("{:.0} %", share.0 * 100.0)),
+        path.rate.map_or_else(dash, rate),
         millis(path.rtt),
-        format!("{:.1} %", path.loss.0 * 100.0),
-        bytes(path.queue),
+        if measured { format!("{:.1} %", path.loss.0 * 100.0) } else { dash() },
         rate(path.traffic.sending),
         rate(path.traffic.receiving),
+        why(network, path).to_owned(),
     ]
 }
 
-fn reasons(networks: &[NetworkReport]) -> Vec<String> {
-    networks
-        .iter()
-        .filter(|network| !network.why.is_empty())
-        .map(|n| format!("{}: {}", n.name, n.why))
-        .collect()
+/// What explains the line best: a path that does not answer, else what keeps the network back, else how the path does.
+fn why<'a>(network: &'a NetworkReport, path: &'a PathReport) -> &'a str {
+    let answers = path.health == PathHealth::Good;
+    if answers && network.status != PathStatus::Active { &network.why } else { &path.why }
+}
+
+fn dash() -> String {
+    "-".to_owned()
 }
 
 /// The word of an enum in the API.

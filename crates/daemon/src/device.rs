@@ -24,12 +24,12 @@ use linux::journal::{Journal, JournalError};
 use linux::poll::Poller;
 use linux::privileges::requirements::{self, Missing, Purpose};
 use linux::privileges::seccomp;
-use linux::routing::Routing;
 use linux::signals::EndSignals;
 use linux::tun::{Tun, TunError};
+use policy::Treatment;
 use thiserror::Error;
 use tracing::{info, warn};
-use wire::hello::{HelloError, Name};
+use wire::hello::{DefaultTreatment, HelloError, Name};
 
 use crate::config::{Config, CongestionChoice, DEFAULT_MTU, DeviceConfig, KeepAlive, SchedulerChoice};
 use crate::control::{Callers, ControlServer, EventLog};
@@ -180,7 +180,7 @@ fn work(
         retry_above: u32::MAX,
     };
     let endpoint = Endpoint::new(endpoint, dataplane::seed()?)?;
-    let carriers = Carriers::new(FIRST_SOCKET_TOKEN, Some(Routing::DEFAULT_MARK));
+    let carriers = Carriers::new(FIRST_SOCKET_TOKEN, Some(config.device.mark));
     let plane = Plane::new(Poller::new()?, tun, carriers, endpoint, &command_waker)?;
     let name = config.daemon.name.clone().map_or_else(host_name, Ok)?;
     let device = event_loop::DeviceLoop::new(
@@ -189,6 +189,7 @@ fn work(
         name,
         key.public().to_string(),
         config.device.mtu,
+        wanted_treatment(config.device.default_treatment),
         networks::Networks::new(config),
         tasks.clone(),
         events.clone(),
@@ -215,7 +216,7 @@ fn work(
         interface_index,
         mtu: config.device.mtu,
         dns: config.device.dns,
-        mark: Routing::DEFAULT_MARK,
+        mark: config.device.mark,
     };
     let outcome = watcher.run(&signals, &task_receiver, &task_waker);
     drop(control);
@@ -224,6 +225,15 @@ fn work(
     }
     info!("stopped");
     Ok(outcome?)
+}
+
+/// What the gateway is told. The other treatments need no gateway, and the configuration takes them for no default.
+fn wanted_treatment(treatment: Treatment) -> DefaultTreatment {
+    match treatment {
+        Treatment::Duplicated => DefaultTreatment::Duplicated,
+        Treatment::Protected => DefaultTreatment::Protected,
+        Treatment::Bonded | Treatment::Direct | Treatment::Mptcp => DefaultTreatment::Bonded,
+    }
 }
 
 fn session(config: &DeviceConfig) -> SessionConfig {

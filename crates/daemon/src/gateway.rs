@@ -19,9 +19,11 @@ use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use anabranch::control::EventKind;
 use arrayvec::ArrayVec;
 use bond::{Endpoint, EndpointConfig, PrivateKey, SessionConfig};
 use identity::{KeyError, KeyPair, LockError, OpenError, Registry, RegistryError, StateDirectory};
+use linux::firewall;
 use linux::journal::{ApplyError, Journal, JournalError};
 use linux::nat::Nat;
 use linux::poll::{Interest, Poller, Ready, Token, Waker};
@@ -120,7 +122,8 @@ pub fn run(options: GatewayOptions) -> Result<(), GatewayError> {
         journal.restore()?;
         return Err(error.into());
     }
-    let work = move |root: Root| work(state, &config, key, nat, tun, root);
+    let warnings = closed_firewalls(&gateway.interface);
+    let work = move |root: Root| work(state, &config, key, nat, tun, root, &warnings);
     supervision::supervise(user, work, || GatewayMachine { journal })?;
     Ok(())
 }
@@ -164,6 +167,24 @@ fn own_addresses(registry: &Registry) -> Vec<IpPrefix> {
         .collect()
 }
 
+/// What to tell the user about other programs' firewalls. Ours cannot open them.
+fn closed_firewalls(interface: &str) -> Vec<String> {
+    match firewall::closed_chains(interface) {
+        Ok(closed) => closed
+            .iter()
+            .map(|closed| {
+                format!(
+                    "the firewall chain \"{}\" drops what clients send to the Internet; let it through: {}",
+                    closed.chain, closed.remedy
+                )
+            })
+            .collect(),
+        Err(error) => {
+            vec![format!("it is not known whether a firewall keeps clients from the Internet: {error}")]
+        }
+    }
+}
+
 /// Root's part of a gateway.
 struct GatewayMachine {
     journal: Journal,
@@ -188,10 +209,15 @@ fn work(
     nat: Nat,
     tun: Tun,
     root: Root,
+    warnings: &[String],
 ) -> Result<(), Box<dyn std::error::Error>> {
     let signals = EndSignals::catch()?;
     let root = Arc::new(root);
     let events = Arc::new(EventLog::default());
+    for warning in warnings {
+        warn!("{warning}");
+        events.push(EventKind::Warning, None, warning);
+    }
     let (commands, command_receiver, command_waker) = Mailbox::new(COMMANDS)?;
     let (tasks, task_receiver, task_waker) = Mailbox::new(TASKS)?;
     let gateway = &config.gateway;

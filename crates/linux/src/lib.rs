@@ -6,6 +6,7 @@
 mod bind;
 pub mod clock;
 pub mod dns;
+pub mod firewall;
 pub mod journal;
 pub mod monitor;
 pub mod nat;

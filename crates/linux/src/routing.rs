@@ -3,9 +3,12 @@
 //! The main table is left as it is, so the programs that look after the links keep working. Three rules of each
 //! family are put before the look-up in the main table (priority 32766):
 //!
-//! 1. main table, but without its default routes: what lies on a local network is reached directly;
-//! 2. packets without our mark: the table whose only route leads to any0;
-//! 3. the bond's own packets have the mark, fall through to the main table and leave by the networks.
+//! 1. packets without our mark: the main table, but without its default routes, so that what lies on a local network
+//!    is reached directly;
+//! 2. packets with our mark, which are the bond's own: the main table, so that they leave by the networks;
+//! 3. all others: the table whose only route leads to any0.
+//!
+//! The second comes before the third of every device on the machine, so that no bond is carried by another.
 
 use std::fs;
 use std::io;
@@ -54,23 +57,33 @@ impl Routing {
             }
             let route = Route { table: self.table, ..Route::over(all, self.interface_index) };
             changes.push(Change::Route { route, interface: self.interface.clone() });
-            let main = Rule {
+            let mark = Some(self.mark);
+            // With the mark in it, the rule is not the very same as another device's.
+            let local = Rule {
                 ipv6,
                 priority: LOCAL_PRIORITY,
-                mark: None,
-                invert: false,
+                mark,
+                invert: true,
                 table: Route::MAIN_TABLE,
                 suppress_prefix_length: Some(0),
             };
-            let ours = Rule {
+            let own = Rule {
+                ipv6,
+                priority: OWN_PRIORITY,
+                mark,
+                invert: false,
+                table: Route::MAIN_TABLE,
+                suppress_prefix_length: None,
+            };
+            let capture = Rule {
                 ipv6,
                 priority: CAPTURE_PRIORITY,
-                mark: Some(self.mark),
+                mark,
                 invert: true,
                 table: self.table,
                 suppress_prefix_length: None,
             };
-            changes.extend([Change::Rule(main), Change::Rule(ours)]);
+            changes.extend([local, own, capture].map(Change::Rule));
         }
         changes
     }
@@ -127,6 +140,7 @@ pub(crate) fn plain(name: &str) -> String {
 const STRICT: u8 = 1;
 const LOOSE: u8 = 2;
 const LOCAL_PRIORITY: u32 = 32_500;
+const OWN_PRIORITY: u32 = 32_505;
 const CAPTURE_PRIORITY: u32 = 32_510;
 
 #[cfg(test)]

@@ -34,7 +34,10 @@ pub struct Client {
 #[derive(Debug, Error)]
 pub enum ClientError {
     /// Nobody listens.
-    #[error("no daemon is running here: {} does not answer", .0.display())]
+    #[error(
+        "no daemon is running here: {} does not answer; start it with `anabranch up`, or on a gateway with `anabranch gateway run`",
+        .0.display()
+    )]
     NotRunning(PathBuf),
     /// The socket may not be opened.
     #[error(

@@ -64,9 +64,11 @@ pub struct ClientReport {
     pub last_seen: Option<UnixMillis>,
     /// Whether a session is up.
     pub connected: bool,
+    /// Since when it is, if it is.
+    pub connected_since: Option<UnixMillis>,
     /// Where its paths come from, while connected.
     pub paths: Vec<SocketAddr>,
-    /// What went to and from it since the gateway started.
+    /// What went to and from it since it is connected.
     pub traffic: Traffic,
     /// Ports of the gateway that lead to it.
     pub forwards: Vec<ForwardReport>,

@@ -161,8 +161,8 @@ pub struct PathReport {
     pub health: PathHealth,
     /// A sentence on why it is used as it is.
     pub why: String,
-    /// Estimated rate that it can deliver outward, bits per second.
-    pub rate: BitRate,
+    /// Estimated rate that it can deliver outward, bits per second; `None` until something was measured.
+    pub rate: Option<BitRate>,
     /// Smoothed round-trip time.
     #[serde(rename = "rtt_us")]
     pub rtt: Option<Micros>,
@@ -176,10 +176,10 @@ pub struct PathReport {
     pub loss: Fraction,
     /// Bytes sent and not yet acknowledged.
     pub in_flight: Bytes,
-    /// Bytes that wait for this path.
-    pub queue: Bytes,
     /// Largest datagram that it carries, in bytes.
     pub mtu: Bytes,
+    /// Its part of all that went over the paths in the last second, both ways; `None` if nothing did.
+    pub share: Option<Fraction>,
     /// What went over it.
     pub traffic: Traffic,
 }

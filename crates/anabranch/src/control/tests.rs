@@ -17,13 +17,13 @@ fn a_network_reads_as_documented() {
         status: PathStatus::Backup,
         health: PathHealth::Suspect,
         why: "silent for 300 ms".to_owned(),
-        rate: BitRate(40_000_000),
+        rate: Some(BitRate(40_000_000)),
         rtt: Some(Duration::from_micros(20_400).into()),
         min_rtt: None,
         extra_delay: None,
         loss: Fraction(0.005),
         in_flight: Bytes(1_452),
-        queue: Bytes(0),
+        share: None,
         mtu: Bytes(1_452),
         traffic: Traffic { sent: Bytes(5), ..Traffic::default() },
     };
@@ -46,7 +46,7 @@ fn a_network_reads_as_documented() {
         "paths": [{
             "id": 1, "remote": "[2001:db8::1]:4600", "carrier": "udp", "status": "backup", "health": "suspect",
             "why": "silent for 300 ms", "rate": 40_000_000, "rtt_us": 20_400, "min_rtt_us": null,
-            "extra_delay_us": null, "loss": 0.005, "in_flight": 1_452, "queue": 0, "mtu": 1_452,
+            "extra_delay_us": null, "loss": 0.005, "in_flight": 1_452, "mtu": 1_452, "share": null,
             "traffic": { "sent": 5, "received": 0, "sending": 0, "receiving": 0 },
         }],
     });

@@ -11,7 +11,7 @@ use units::PathId;
 use wire::cursor::put_varint;
 use wire::datagram::{Reset, VERSION, expand_packet_number};
 use wire::frame::{Ack, Data, Frame, GaveUp, Part, PathStatus, Rekey, Repair};
-use wire::hello::{Features, Hello, Name, Prefixed, Refusal, Reply, Welcome};
+use wire::hello::{DefaultTreatment, Features, Hello, Name, Prefixed, Refusal, Reply, Welcome};
 use wire::join_link::{HostPort, InvitationKind, InvitationSecret, JoinLink, UnixSeconds};
 
 /// Fixed ends of all vectors.
@@ -303,13 +303,12 @@ fn welcome() -> Reply {
 }
 
 fn hello() -> Value {
-    let plain =
-        Hello {
-            name: Name::new("Bücherbus").unwrap(),
-            secret: None,
-            features: Features(0x0102_0304),
-            treatment: DefaultTreatment::Bonded,
-        };
+    let plain = Hello {
+        name: Name::new("Bücherbus").unwrap(),
+        secret: None,
+        features: Features(0x0102_0304),
+        treatment: DefaultTreatment::Bonded,
+    };
     let unknown = [&plain.encode()[..], &[0x70, 2, 9, 9]].concat();
     let essential = [&plain.encode()[..], &[0xf0, 0]].concat();
     json!([

@@ -1,5 +1,7 @@
 //! `anabranch gateway clients`, `revoke` and `forward`.
 
+use std::net::SocketAddr;
+
 use anabranch::control::{ClientReport, ForwardRequest, InvitationReport, PortNumber, TransportProtocol};
 use daemon::control::clients;
 use identity::wall_time;
@@ -8,7 +10,7 @@ use super::offline;
 use crate::arguments::{GatewayClients, GatewayForward, GatewayRevoke};
 use crate::output;
 use crate::session::Session;
-use crate::table::{Table, bytes, yes};
+use crate::table::{Table, bytes};
 
 pub fn list(session: &Session, arguments: &GatewayClients) -> anyhow::Result<()> {
     let answer = offline::ask(
@@ -81,8 +83,17 @@ pub fn forward(session: &Session, arguments: &GatewayForward) -> anyhow::Result<
 }
 
 fn client_table(clients: &[ClientReport]) -> String {
-    let mut table =
-        Table::new(&["CLIENT", "CONNECTED", "ADDRESSES", "LAST SEEN", "SENT", "RECEIVED", "FORWARDS", "KEY"]);
+    let mut table = Table::new(&[
+        "CLIENT",
+        "CONNECTED SINCE",
+        "FROM",
+        "ADDRESSES",
+        "SENT",
+        "RECEIVED",
+        "LAST SEEN",
+        "FORWARDS",
+        "KEY",
+    ]);
     for client in clients {
         let addresses: Vec<String> = client.addresses.iter().map(ToString::to_string).collect();
         let forwards = client.forwards.iter().map(|forward| {
@@ -91,16 +102,29 @@ fn client_table(clients: &[ClientReport]) -> String {
         });
         table.row(vec![
             client.name.clone(),
-            yes(client.connected),
+            client.connected_since.map_or_else(|| "-".to_owned(), |time| time.to_string()),
+            from(&client.paths),
             addresses.join(" "),
-            client.last_seen.map_or_else(|| "never".to_owned(), |time| time.to_string()),
             bytes(client.traffic.sent),
             bytes(client.traffic.received),
+            client.last_seen.map_or_else(|| "never".to_owned(), |time| time.to_string()),
             forwards.collect::<Vec<_>>().join(" "),
             client.public_key.chars().take(8).collect(),
         ]);
     }
     table.render()
+}
+
+/// The addresses of its paths, each once; ports change with every path.
+fn from(paths: &[SocketAddr]) -> String {
+    let mut addresses: Vec<String> = Vec::new();
+    for path in paths {
+        let address = path.ip().to_canonical().to_string();
+        if !addresses.contains(&address) {
+            addresses.push(address);
+        }
+    }
+    if addresses.is_empty() { "-".to_owned() } else { addresses.join(" ") }
 }
 
 fn invitation_table(invitations: &[InvitationReport]) -> String {

@@ -146,6 +146,24 @@ pub(super) const DEVICE: &[Key<DeviceConfig>] = &[
         otherwise: None,
         set: |config, value| value::keep_alive(value).map(|choice| config.keep_alive = choice),
     },
+    Key {
+        name: "mark",
+        meaning: "Firewall mark of its own packets. Another one for a second device on this machine, or where another program\nuses this one.",
+        accepts: "a whole number from 1 to 4294967295",
+        default: "43857",
+        otherwise: None,
+        set: |config, value| value::number(value, 1..=u32::MAX.into()).map(|mark| config.mark = mark as u32),
+    },
+    Key {
+        name: "table",
+        meaning: "Routing table that leads to the interface. As for mark.",
+        accepts: "a whole number from 256 to 4294967295",
+        default: "43857",
+        otherwise: None,
+        set: |config, value| {
+            value::number(value, 256..=u32::MAX.into()).map(|table| config.table = table as u32)
+        },
+    },
 ];
 
 pub(super) const NETWORK: &[Key<NetworkConfig>] = &[

@@ -16,6 +16,7 @@ use std::num::NonZeroU16;
 use std::time::Duration;
 
 use identity::{Ipv4Pool, Ipv6Pool};
+use linux::routing::Routing;
 use policy::{Priority, Treatment};
 use wire::hello::Name;
 use wire::join_link::HostPort;
@@ -79,6 +80,10 @@ pub struct DeviceConfig {
     pub dns: bool,
     /// Whether idle paths are kept open.
     pub keep_alive: KeepAlive,
+    /// Firewall mark of the bond's own packets.
+    pub mark: u32,
+    /// Number of the routing table that leads to any0.
+    pub table: u32,
 }
 
 /// `[network.NAME]`.
@@ -191,6 +196,8 @@ impl Default for DeviceConfig {
             kill_switch: false,
             dns: true,
             keep_alive: KeepAlive::default(),
+            mark: Routing::DEFAULT_MARK,
+            table: Routing::DEFAULT_TABLE,
         }
     }
 }

@@ -19,7 +19,7 @@ use policy::PathStatus;
 use tracing::{debug, info};
 use units::{Bytes, NetworkId, Timestamp};
 use wire::frame::{CLOSE_GOODBYE, CLOSE_REPLACED, CLOSE_REVOKED};
-use wire::hello::{Features, Hello, Name, Refusal, Reply, Welcome};
+use wire::hello::{DefaultTreatment, Features, Hello, Name, Refusal, Reply, Welcome};
 use wire::inner::Headers;
 
 use super::messages::{Command, Mailbox, Task};
@@ -42,6 +42,8 @@ pub struct DeviceLoop {
     pub public_key: String,
     /// MTU of the interface if the configuration sets one.
     pub mtu: Option<u16>,
+    /// How the gateway is to carry flows towards this device.
+    pub treatment: DefaultTreatment,
     /// Which interfaces are networks.
     pub networks: Networks,
     /// The other thread.
@@ -103,6 +105,7 @@ impl DeviceLoop {
         name: Name,
         public_key: String,
         mtu: Option<u16>,
+        treatment: DefaultTreatment,
         networks: Networks,
         tasks: Mailbox<Task>,
         events: Arc<EventLog>,
@@ -129,7 +132,7 @@ impl DeviceLoop {
             next_sample: Timestamp::ZERO,
             stopping: None,
         };
-        Self { plane, peer, name, public_key, mtu, networks, tasks, events, state }
+        Self { plane, peer, name, public_key, mtu, treatment, networks, tasks, events, state }
     }
 
     /// Runs until told to stop.
@@ -219,6 +222,7 @@ impl DeviceLoop {
             name: self.name.clone(),
             secret: self.peer.invitation.clone(),
             features: Features::default(),
+            treatment: self.treatment,
         };
         let key = PublicKey(self.peer.public_key.0);
         match self.plane.endpoint.connect(now, key, hello.encode(), stamp()) {
@@ -440,6 +444,10 @@ impl DeviceLoop {
                 NetworkEvent::Connected(id) => (id, EventKind::NetworkUp, "is connected"),
                 NetworkEvent::Moved(id) => (id, EventKind::NetworkChanged, "has another address or next hop"),
                 NetworkEvent::Disconnected(id) => (id, EventKind::NetworkDown, "is gone"),
+                NetworkEvent::Forgotten(id) => {
+                    self.forget(now, id);
+                    continue;
+                }
             };
             self.report_path(id, kind, what);
             match event {
@@ -449,6 +457,7 @@ impl DeviceLoop {
                     self.note_path(id, false, now);
                 }
                 NetworkEvent::Connected(id) | NetworkEvent::Moved(id) => self.on_connected(now, id),
+                NetworkEvent::Forgotten(_) => {}
             }
         }
         self.update_statuses();
@@ -459,6 +468,16 @@ impl DeviceLoop {
         } else if self.state.phase == SessionState::NoNetwork && self.state.connected_since.is_none() {
             self.set_phase(SessionState::Connecting, "knocking at the gateway");
         }
+    }
+
+    fn forget(&mut self, now: Timestamp, id: NetworkId) {
+        if let Some(session) = self.state.session {
+            self.plane.endpoint.remove_path(now, session, id);
+        }
+        self.plane.carriers.close_network(id);
+        self.state.links.remove(&id);
+        self.state.prefixes.remove(&id);
+        self.state.meters.remove(&id);
     }
 
     fn on_connected(&mut self, now: Timestamp, id: NetworkId) {
@@ -603,12 +622,15 @@ impl DeviceLoop {
     fn network_reports(&self) -> Vec<NetworkReport> {
         let paths =
             self.state.session.map_or_else(Vec::new, |session| self.plane.endpoint.path_reports(session));
+        let traffic = |path: &bond::PathReport| {
+            let meter = self.state.meters.get(&path.network).copied().unwrap_or_default();
+            meter.traffic(path.counters.sent_bytes, path.counters.received_bytes)
+        };
+        let all: u64 = paths.iter().map(traffic).map(|traffic| traffic.sending.0 + traffic.receiving.0).sum();
         let report = |network: &Network| {
-            let of_network = paths.iter().filter(|path| path.network == network.id).map(|path| {
-                let meter = self.state.meters.get(&path.network).copied().unwrap_or_default();
-                report::path(path, meter.traffic(path.counters.sent_bytes, path.counters.received_bytes))
-            });
-            report::network(network, self.status_of(network.id), of_network.collect())
+            let of_network = paths.iter().filter(|path| path.network == network.id);
+            let of_network = of_network.map(|path| report::path(path, traffic(path), all)).collect();
+            report::network(network, self.status_of(network.id), of_network)
         };
         self.networks.iter().map(report).collect()
     }

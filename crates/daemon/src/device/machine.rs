@@ -16,8 +16,8 @@ pub fn routing(config: &DeviceConfig, interface_index: u32) -> Routing {
     Routing {
         interface: config.interface.clone(),
         interface_index,
-        mark: Routing::DEFAULT_MARK,
-        table: Routing::DEFAULT_TABLE,
+        mark: config.mark,
+        table: config.table,
         ipv4: true,
         ipv6: true,
         kill_switch: config.kill_switch,

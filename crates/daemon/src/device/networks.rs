@@ -15,6 +15,8 @@ pub struct Network {
     pub id: NetworkId,
     /// The interface as last seen.
     pub interface: Interface,
+    /// Whether the interface is there now.
+    pub present: bool,
     /// Whether packets can leave by it now.
     pub connected: bool,
     /// What the user prefers.
@@ -32,14 +34,18 @@ pub enum NetworkEvent {
     Moved(NetworkId),
     /// No packet can leave by it.
     Disconnected(NetworkId),
+    /// It was gone and has made room for another; its number does not come back.
+    Forgotten(NetworkId),
 }
 
-/// All networks that were ever seen, by name of the interface.
+/// The networks that are there and those that were, by name of the interface; at most [`MAXIMUM_NETWORKS`], of which the
+/// oldest that is gone makes room for a new one.
 #[derive(Debug)]
 pub struct Networks {
     own_interface: String,
     config: BTreeMap<String, NetworkConfig>,
     known: BTreeMap<String, Network>,
+    next: u32,
 }
 
 impl Networks {
@@ -49,6 +55,7 @@ impl Networks {
             own_interface: config.device.interface.clone(),
             config: config.networks.clone(),
             known: BTreeMap::new(),
+            next: 0,
         }
     }
 
@@ -57,6 +64,7 @@ impl Networks {
         let mut events = Vec::new();
         for (name, network) in &mut self.known {
             let gone = !interfaces.iter().any(|interface| interface.name == *name);
+            network.present = !gone;
             if gone && network.connected {
                 network.connected = false;
                 events.push(NetworkEvent::Disconnected(network.id));
@@ -64,42 +72,54 @@ impl Networks {
         }
         for interface in interfaces {
             if self.may_be_network(interface) {
-                events.extend(self.take_in(interface));
+                self.take_in(interface, &mut events);
             }
         }
         events
     }
 
-    fn take_in(&mut self, interface: &Interface) -> Option<NetworkEvent> {
+    fn take_in(&mut self, interface: &Interface, events: &mut Vec<NetworkEvent>) {
         let connected = interface.is_running() && (reaches(interface, false) || reaches(interface, true));
-        let count = self.known.len();
-        let next = NetworkId(count as u32);
-        match self.known.get_mut(&interface.name) {
-            None if !connected || count >= MAXIMUM_NETWORKS => None,
-            None => {
-                let config = self.config.get(&interface.name).copied().unwrap_or_default();
-                let network = Network {
-                    id: next,
-                    interface: interface.clone(),
-                    connected,
-                    preference: preference(config),
-                    carrier: config.carrier,
-                };
-                self.known.insert(interface.name.clone(), network);
-                Some(NetworkEvent::Connected(next))
+        let Some(network) = self.known.get_mut(&interface.name) else {
+            if connected {
+                self.add(interface, events);
             }
-            Some(network) => {
-                let moved = is_elsewhere(&network.interface, interface);
-                let before = std::mem::replace(&mut network.connected, connected);
-                network.interface = interface.clone();
-                match (before, connected) {
-                    (false, true) => Some(NetworkEvent::Connected(network.id)),
-                    (true, false) => Some(NetworkEvent::Disconnected(network.id)),
-                    (true, true) if moved => Some(NetworkEvent::Moved(network.id)),
-                    _ => None,
-                }
-            }
+            return;
+        };
+        let moved = is_elsewhere(&network.interface, interface);
+        let before = std::mem::replace(&mut network.connected, connected);
+        network.interface = interface.clone();
+        match (before, connected) {
+            (false, true) => events.push(NetworkEvent::Connected(network.id)),
+            (true, false) => events.push(NetworkEvent::Disconnected(network.id)),
+            (true, true) if moved => events.push(NetworkEvent::Moved(network.id)),
+            _ => {}
         }
+    }
+
+    fn add(&mut self, interface: &Interface, events: &mut Vec<NetworkEvent>) {
+        if self.known.len() >= MAXIMUM_NETWORKS {
+            let gone =
+                self.known.values().filter(|network| !network.connected).min_by_key(|network| network.id);
+            let Some((id, name)) = gone.map(|network| (network.id, network.interface.name.clone())) else {
+                return;
+            };
+            self.known.remove(&name);
+            events.push(NetworkEvent::Forgotten(id));
+        }
+        let config = self.config.get(&interface.name).copied().unwrap_or_default();
+        let id = NetworkId(self.next);
+        self.next += 1;
+        let network = Network {
+            id,
+            interface: interface.clone(),
+            present: true,
+            connected: true,
+            preference: preference(config),
+            carrier: config.carrier,
+        };
+        self.known.insert(interface.name.clone(), network);
+        events.push(NetworkEvent::Connected(id));
     }
 
     /// Interfaces that lead out by themselves: not ours, not local, not another tunnel, not a port of a bridge.
@@ -226,6 +246,22 @@ mod tests {
         let again = Interface { index: 9, ..wlan };
         assert_eq!(networks.update(&[again, lte]).len(), 2);
         assert_eq!(networks.by_name_mut("wlan0").unwrap().id, NetworkId(0));
+    }
+
+    /// Tethered phones show up under a new name each time.
+    #[test]
+    fn what_is_gone_makes_room() {
+        let mut networks = networks("");
+        let wlan = interface("wlan0", 1);
+        networks.update(std::slice::from_ref(&wlan));
+        for number in 0..40 {
+            let phone = interface(&format!("usb{number}"), 2 + number);
+            let events = networks.update(&[wlan.clone(), phone]);
+            assert!(events.contains(&NetworkEvent::Connected(NetworkId(1 + number))), "{events:?}");
+            assert!(networks.iter().count() <= MAXIMUM_NETWORKS);
+        }
+        assert_eq!(networks.by_name_mut("wlan0").unwrap().id, NetworkId(0));
+        assert!(networks.get(NetworkId(1)).is_none(), "the oldest is forgotten first");
     }
 
     #[test]

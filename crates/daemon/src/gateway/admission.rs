@@ -5,8 +5,11 @@ use std::net::IpAddr;
 use arrayvec::ArrayVec;
 use bond::PublicKey;
 use identity::{Client, Registry, wall_time};
+use policy::Treatment;
 use tracing::warn;
-use wire::hello::{Features, Hello, MAX_DNS_SERVERS, Name, Prefixed, Refusal, Reply, Welcome};
+use wire::hello::{
+    DefaultTreatment, Features, Hello, MAX_DNS_SERVERS, Name, Prefixed, Refusal, Reply, Welcome,
+};
 
 /// What a gateway knows of its clients: the seam between the loop and where they are kept.
 pub trait ClientRegistry: Send {
@@ -29,6 +32,8 @@ pub struct Admitted {
     pub addresses: Vec<IpAddr>,
     /// Whether it is here for the first time.
     pub first_time: bool,
+    /// How flows towards it are carried.
+    pub treatment: Treatment,
     /// The answer to it.
     pub welcome: Welcome,
 }
@@ -64,7 +69,7 @@ impl ClientRegistry for StoredRegistry {
                 (redeemed.client, redeemed.first_time)
             }
         };
-        Ok(self.admitted(client, first_time))
+        Ok(self.admitted(client, first_time, hello.treatment))
     }
 
     fn seen(&mut self, key: PublicKey) {
@@ -75,13 +80,18 @@ impl ClientRegistry for StoredRegistry {
 }
 
 impl StoredRegistry {
-    fn admitted(&self, client: Client, first_time: bool) -> Admitted {
+    fn admitted(&self, client: Client, first_time: bool, wanted: DefaultTreatment) -> Admitted {
         let v4 = client.lease.v4;
         let v6 = Some(client.lease.v6);
         Admitted {
             name: client.name,
             addresses: addresses(v4, v6),
             first_time,
+            treatment: match wanted {
+                DefaultTreatment::Bonded => Treatment::Bonded,
+                DefaultTreatment::Duplicated => Treatment::Duplicated,
+                DefaultTreatment::Protected => Treatment::Protected,
+            },
             welcome: Welcome {
                 name: self.name.clone(),
                 features: Features::default(),

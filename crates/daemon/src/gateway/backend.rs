@@ -102,6 +102,7 @@ impl Backend for GatewayBackend {
                 |one: &&ConnectedClient| identity::PublicKey(one.key.0).to_string() == report.public_key;
             if let Some(one) = connected.iter().find(of_client) {
                 report.connected = true;
+                report.connected_since = Some(one.since);
                 report.paths.clone_from(&one.paths);
                 report.traffic = one.traffic;
             }

@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use anabranch::control::UnixMillis;
 use bond::{PublicKey, SessionId};
 use rustc_hash::FxHashMap;
 use wire::inner::Headers;
@@ -18,8 +19,10 @@ pub struct ClientSession {
     pub key: PublicKey,
     /// The addresses that it may send from.
     pub addresses: Vec<IpAddr>,
-    /// Whether it was here before.
+    /// Whether it is here for the first time.
     pub first_time: bool,
+    /// Since when it is here.
+    pub since: UnixMillis,
     /// Whether the client has used the session's keys: only then packets are sent to it.
     pub confirmed: bool,
     /// Its traffic's rates.
@@ -41,6 +44,7 @@ impl Clients {
             key,
             addresses: admitted.addresses,
             first_time: admitted.first_time,
+            since: UnixMillis::now(),
             confirmed: false,
             meter: Meter::default(),
         };
@@ -124,6 +128,7 @@ mod tests {
             name: "van".to_owned(),
             addresses: vec![address.parse().unwrap()],
             first_time: false,
+            treatment: policy::Treatment::Bonded,
             welcome: Welcome {
                 name: Name::new("gateway").unwrap(),
                 features: Features::default(),

@@ -6,7 +6,7 @@ use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
 use anabranch::control::{EventKind, Role, SessionState, Status, UnixMillis};
-use bond::{EndpointEvent, IncomingId, PublicKey, SessionId};
+use bond::{EndpointEvent, IncomingId, PathState, PublicKey, SessionId};
 use linux::clock;
 use linux::poll::Waker;
 use tracing::{debug, info};
@@ -140,6 +140,7 @@ impl GatewayLoop {
             return;
         };
         if let Some(session) = self.plane.endpoint.accept(clock::now(), id, payload) {
+            self.plane.endpoint.set_default_treatment(session, admitted.treatment);
             self.clients.accept(session, peer, *admitted);
         }
     }
@@ -184,9 +185,11 @@ impl GatewayLoop {
         let report = |(session, client): (SessionId, &mut super::clients::ClientSession)| {
             let counters = plane.endpoint.session_counters(session).unwrap_or_default();
             let paths = plane.endpoint.path_reports(session);
+            let alive = paths.iter().filter(|path| path.state != PathState::Down);
             ConnectedClient {
                 key: client.key,
-                paths: paths.iter().map(|path| path.address.remote).collect(),
+                since: client.since,
+                paths: alive.map(|path| path.address.remote).collect(),
                 traffic: client.meter.traffic(counters.bytes_in, counters.bytes_out),
             }
         };

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::mpsc::SyncSender;
 
-use anabranch::control::{Status, Traffic};
+use anabranch::control::{Status, Traffic, UnixMillis};
 use bond::{IncomingId, PublicKey};
 
 use super::admission::Admitted;
@@ -37,6 +37,8 @@ pub enum Command {
 pub struct ConnectedClient {
     /// Its key.
     pub key: PublicKey,
+    /// Since when.
+    pub since: UnixMillis,
     /// Where its paths come from.
     pub paths: Vec<SocketAddr>,
     /// What went to and from it.

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::fs;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 
 use crate::nft;
 
@@ -70,10 +71,20 @@ fn tun_device() -> Option<Missing> {
         io::ErrorKind::NotFound => {
             "load the driver: modprobe tun; in a container: run it with --device /dev/net/tun"
         }
-        io::ErrorKind::PermissionDenied => "run as root, or: chmod 666 /dev/net/tun",
+        io::ErrorKind::PermissionDenied => return Some(closed_tun_device()),
         _ => "load the driver: modprobe tun",
     };
     Some(Missing { what: format!("/dev/net/tun cannot be opened ({error})"), remedy: remedy.to_owned() })
+}
+
+/// Most distributions let everybody open it: what may be done with it is checked later.
+fn closed_tun_device() -> Missing {
+    let mode = fs::metadata("/dev/net/tun").map(|metadata| metadata.mode() & 0o777);
+    let mode = mode.map_or_else(|_| "closed".to_owned(), |mode| format!("mode {mode:o}"));
+    Missing {
+        what: format!("/dev/net/tun may be opened by its owner only ({mode})"),
+        remedy: "run as root, or let everybody open it: sudo chmod 666 /dev/net/tun".to_owned(),
+    }
 }
 
 fn capability() -> Option<Missing> {

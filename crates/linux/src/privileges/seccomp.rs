@@ -14,9 +14,7 @@ use thiserror::Error;
 
 /// Why the filter was not set.
 #[derive(Debug, Error)]
-#[error(
-    "cannot filter system calls: {0}; the kernel needs CONFIG_SECCOMP_FILTER, or set \"seccomp = false\" in the configuration"
-)]
+#[error("cannot filter system calls: {0}; the kernel needs CONFIG_SECCOMP_FILTER")]
 pub struct SeccompError(String);
 
 /// Refuses dangerous calls in the calling thread and all threads and programs that it starts from now on.

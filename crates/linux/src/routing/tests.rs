@@ -106,7 +106,7 @@ fn applications_go_to_any0_and_the_bond_does_not() {
     drop(tun);
     let undone = left.run(|| Journal::open(&state).unwrap().restore().unwrap()).unwrap();
     assert!(undone.iter().all(|one| one.failure.is_none()), "{undone:#?}");
-    assert_eq!(undone.len(), 8, "{undone:#?}");
+    assert_eq!(undone.len(), 10, "{undone:#?}");
     assert_eq!(snapshot(&left), before);
     assert!(!state.join("undo.json").exists());
     fs::remove_dir_all(state).unwrap();

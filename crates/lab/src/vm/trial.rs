@@ -82,3 +82,65 @@ pub(crate) fn outcome(trial: &Trial, measured: Measured) -> Outcome {
 
 /// Less idle time than this, and the processor is what bounds a flow.
 const LEAST_IDLE: f64 = 0.05;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::traffic::Report;
+    use sim::NetworkSpec;
+
+    fn trial(way: Way, bytes: Option<u64>) -> Trial {
+        Trial {
+            networks: vec![NetworkSpec::symmetric("a", 10.0, 20), NetworkSpec::symmetric("b", 5.0, 40)],
+            traffic: Traffic::Tcp { algorithm: Algorithm::Bbr, flows: 8 },
+            way,
+            duration: Duration::from_secs(30),
+            bytes,
+            seed: 7,
+        }
+    }
+
+    #[test]
+    fn a_trial_keeps_its_networks_and_its_flows() {
+        let plain = measurement(&trial(Way::Plain(1), None)).unwrap();
+        assert_eq!(plain.networks.iter().map(|network| network.name).collect::<Vec<_>>(), ["b"]);
+        assert_eq!(
+            (plain.arrangement, plain.congestion, plain.flows),
+            (Arrangement::Plain, Congestion::Bbr, 8)
+        );
+        let bonded = measurement(&trial(Way::Bonded(vec![0, 1]), Some(5))).unwrap();
+        assert_eq!(
+            (bonded.arrangement, bonded.networks.len(), bonded.bytes),
+            (Arrangement::Tunnel, 2, Some(5))
+        );
+        assert!(measurement(&trial(Way::Plain(2), None)).is_err());
+    }
+
+    #[test]
+    fn a_download_that_did_not_end_is_not_complete() {
+        let flow = |bytes| {
+            let report = serde_json::json!({
+                "bytes": bytes, "seconds": 2.0, "first_byte_milliseconds": 1.0, "gaps": [], "tenths": [bytes],
+                "longest_gap": {"at_seconds": 0.5, "milliseconds": 70.0}, "intact": true,
+            });
+            serde_json::from_value(report).unwrap()
+        };
+        let outcome_of = |bytes| {
+            let report =
+                Report::of_flows(Transport::Tcp, Congestion::Bbr, false, vec![flow(1_000_000), flow(bytes)]);
+            let measured = Measured {
+                report,
+                idle_ping: None,
+                loaded_ping: None,
+                guest_idle: 0.5,
+                wall_seconds: 1.0,
+                logs: Vec::new(),
+            };
+            outcome(&trial(Way::Plain(0), Some(1_000_000)), measured)
+        };
+        assert_eq!(outcome_of(1_000_000).completed_after, Some(Duration::from_secs(2)));
+        assert!((outcome_of(1_000_000).goodput_mbps - 8.0).abs() < 1e-9);
+        assert_eq!(outcome_of(999_999).completed_after, None);
+        assert_eq!(outcome_of(1).longest_gap, Duration::from_millis(70));
+    }
+}

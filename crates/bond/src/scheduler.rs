@@ -57,7 +57,7 @@ pub enum Scheduler {
     EarliestArrival,
     /// The path with the least round-trip time that has room.
     MinimumRtt,
-    /// Shares by 1/RTT ([VIF] eq. 2).
+    /// Shares by 1/RTT (VIF eq. 2).
     InverseRtt,
     /// Every packet on the two earliest paths.
     Duplicated,

@@ -112,17 +112,37 @@ impl Bed {
     pub fn start(&self, role: &str) -> Daemon {
         let space = if role == "gateway" { &self.gateway } else { &self.device };
         let mut command: Command = space.command(std::env::current_exe().unwrap()).unwrap();
-        let daemon = Daemon(command.args(["DAEMON", role]).arg(self.directory(role)).spawn().unwrap());
+        self.spawn(role, command.args(["DAEMON", role]))
+    }
+
+    /// The same for a device whose `/etc/resolv.conf` names this server.
+    pub fn start_with_names(&self, role: &str, server: &str) -> Daemon {
+        let file = self.directory.path().join("resolv.conf");
+        fs::write(&file, format!("nameserver {server}\n")).unwrap();
+        let mut command = self.device.command("unshare").unwrap();
+        let script = "mount --bind \"$1\" /etc/resolv.conf && shift && exec \"$@\"";
+        command.args(["--mount", "--propagation", "private", "sh", "-c", script, "sh"]).arg(file);
+        self.spawn(role, command.arg(std::env::current_exe().unwrap()).args(["DAEMON", role]))
+    }
+
+    fn spawn(&self, role: &str, command: &mut Command) -> Daemon {
+        let daemon = Daemon(command.arg(self.directory(role)).spawn().unwrap());
         eventually(&format!("the {role} answers"), || self.client(role).status().is_ok());
         daemon
     }
 
     /// Invites a device and has it join, as `gateway invite` and `join -` do.
     pub fn join(&self) {
-        let request = InviteRequest { name: "van".to_owned(), lifetime_seconds: Seconds(600) };
+        self.join_as("device");
+    }
+
+    /// The same for another state directory.
+    pub fn join_as(&self, role: &str) {
+        let name = if role == "device" { "van" } else { role };
+        let request = InviteRequest { name: name.to_owned(), lifetime_seconds: Seconds(600) };
         let invited = self.client("gateway").invite(&request).unwrap();
         let link = JoinLink::parse(&invited.link.0).unwrap();
-        let state = self.state("device");
+        let state = self.state(role);
         let own = KeyPair::load_or_create(&state).unwrap().public();
         Peers::change(&state, |peers| peers.join(&link, None, own, wall_time())).unwrap();
     }

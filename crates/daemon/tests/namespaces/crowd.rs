@@ -12,7 +12,7 @@ use bond::{
 };
 use policy::PathStatus;
 use units::NetworkId;
-use wire::hello::{Features, Hello, Name, Reply};
+use wire::hello::{DefaultTreatment, Features, Hello, Name, Reply};
 use wire::inner::Ecn;
 use wire::join_link::JoinLink;
 
@@ -46,6 +46,7 @@ impl Client {
             name: Name::new("crowd").unwrap(),
             secret: Some(link.secret),
             features: Features::default(),
+            treatment: DefaultTreatment::default(),
         };
         let now = linux::clock::now();
         let session =

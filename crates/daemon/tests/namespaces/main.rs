@@ -6,7 +6,10 @@
 
 mod bed;
 mod crowd;
+mod hardship;
+mod nat64;
 mod scenarios;
+mod treatments;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;

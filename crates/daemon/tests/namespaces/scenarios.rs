@@ -13,6 +13,7 @@ use linux::netlink::{Netlink, Route};
 use linux::netns::Namespace;
 
 use crate::bed::{Bed, SERVER_V4, SERVER_V6, eventually};
+use crate::{hardship, nat64, treatments};
 
 /// A name and what it does.
 type Scenario = (&'static str, fn());
@@ -32,9 +33,18 @@ pub const ALL: &[Scenario] = &[
     ("a_port_of_the_gateway_leads_to_the_device", a_port_of_the_gateway_leads_to_the_device),
     ("a_thousand_idle_clients_are_small", crate::crowd::a_thousand_idle_clients_are_small),
     ("an_idle_device_is_small_and_quiet", an_idle_device_is_small_and_quiet),
+    ("fifty_networks_come_and_go", hardship::fifty_networks_come_and_go),
+    ("a_new_address_loses_nothing", hardship::a_new_address_loses_nothing),
+    ("networks_with_the_same_subnet_work", hardship::networks_with_the_same_subnet_work),
+    ("a_closed_firewall_is_told", hardship::a_closed_firewall_is_told),
+    ("two_devices_live_on_one_machine", hardship::two_devices_live_on_one_machine),
+    ("the_gateway_is_as_before_after_kill", hardship::the_gateway_is_as_before),
+    ("duplicated_flows_go_twice_both_ways", treatments::duplicated_flows_go_twice_both_ways),
+    ("protected_flows_have_repair_both_ways", treatments::protected_flows_have_repair_both_ways),
+    ("an_ipv6_only_network_carries_through_its_nat64", nat64::an_ipv6_only_network_carries_through_its_nat64),
 ];
 
-fn working_paths(bed: &Bed) -> usize {
+pub fn working_paths(bed: &Bed) -> usize {
     let networks = bed.status().networks;
     networks.iter().flat_map(|network| &network.paths).filter(|path| path.health == PathHealth::Good).count()
 }
@@ -99,7 +109,7 @@ fn a_silent_network_loses_nothing() {
     assert!(longest < Duration::from_millis(1_000), "the stream stood still for {longest:?}");
 }
 
-fn nft(space: &Namespace, script: &str) {
+pub fn nft(space: &Namespace, script: &str) {
     let mut command = space.command("nft").unwrap();
     let mut child = command.args(["-f", "-"]).stdin(Stdio::piped()).spawn().unwrap();
     // One statement a line, as nft wants it.
@@ -127,7 +137,7 @@ fn sessions_survive_a_killed_gateway() {
 }
 
 /// Everything of the machine that a device may change, a line each.
-fn snapshot(space: &Namespace) -> Vec<String> {
+pub fn snapshot(space: &Namespace) -> Vec<String> {
     let (routes, rules) = space
         .run(|| {
             let mut netlink = Netlink::open().unwrap();
@@ -184,7 +194,7 @@ fn the_machine_is_as_before() {
     assert_eq!(snapshot(&bed.device), before);
 }
 
-fn kill(process: u32) {
+pub fn kill(process: u32) {
     let done = std::process::Command::new("kill").args(["-9", &process.to_string()]).status().unwrap();
     assert!(done.success());
 }

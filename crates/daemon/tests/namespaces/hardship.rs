@@ -1,0 +1,190 @@
+//! What goes wrong in practice: networks that come under ever new names, routers that all use one subnet, other
+//! programs' firewalls, two daemons on one machine.
+
+use std::fs;
+use std::io::Read;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::time::Duration;
+
+use anabranch::control::{EventKind, EventSequence, PathHealth, SessionState};
+use linux::netns::Namespace;
+
+use crate::bed::{Bed, SERVER_V4, eventually};
+use crate::scenarios::{kill, nft, snapshot, working_paths};
+
+fn descriptors(process: u32) -> usize {
+    fs::read_dir(format!("/proc/{process}/fd")).unwrap().count()
+}
+
+/// A tethered phone has another name each time, and there is no end to names.
+pub fn fifty_networks_come_and_go() {
+    let bed = Bed::new(false);
+    let _daemons = bed.connected();
+    eventually("both paths work", || working_paths(&bed) == 2);
+    let worker = bed.status().pid;
+    let before = descriptors(worker);
+    bed.gateway.set_sysctl("net.ipv4.conf.all.rp_filter", "0").unwrap();
+    for number in 0..50 {
+        let name = format!("usb{number}");
+        plug_in(&bed, &name);
+        if number % 10 == 9 {
+            eventually("the new network is used", || path_works(&bed, &name));
+        }
+        bed.device.delete_link(&name).unwrap();
+    }
+    eventually("what is gone is not used", || working_paths(&bed) == 2);
+    assert!(descriptors(worker) <= before + 1, "{} descriptors, {before} before", descriptors(worker));
+    bed.download(SERVER_V4, 1_000_000, || {});
+}
+
+fn plug_in(bed: &Bed, name: &str) {
+    bed.device.join(&bed.gateway, name, "phone").unwrap();
+    bed.device.add_address(name, "10.1.7.2/24".parse().unwrap()).unwrap();
+    bed.gateway.add_address("phone", "10.1.7.1/24".parse().unwrap()).unwrap();
+    bed.device.add_route(name, "0.0.0.0/0".parse().unwrap(), "10.1.7.1".parse().ok(), Some(300)).unwrap();
+}
+
+fn path_works(bed: &Bed, name: &str) -> bool {
+    let networks = bed.status().networks;
+    let network = networks.iter().find(|network| network.name == name);
+    network.is_some_and(|network| network.paths.iter().any(|path| path.health == PathHealth::Good))
+}
+
+/// DHCP gives another address while a transfer runs.
+pub fn a_new_address_loses_nothing() {
+    let bed = Bed::new(false);
+    let _daemons = bed.connected();
+    eventually("both paths work", || working_paths(&bed) == 2);
+    bed.download(SERVER_V4, 20_000_000, || {
+        std::thread::sleep(Duration::from_millis(300));
+        let arguments = ["address", "del", "10.1.0.2/24", "dev", "wan0"];
+        assert!(bed.device.command("ip").unwrap().args(arguments).status().unwrap().success());
+        bed.device.add_address("wan0", "10.1.0.77/24".parse().unwrap()).unwrap();
+        let via = "10.1.0.1".parse().ok();
+        bed.device.add_route("wan0", "0.0.0.0/0".parse().unwrap(), via, Some(100)).unwrap();
+        eventually("the gateway hears of the new address", || {
+            let clients = bed.client("gateway").gateway_clients().unwrap().clients;
+            clients[0].paths.iter().any(|path| path.ip().to_string() == "10.1.0.77")
+        });
+        eventually("both paths work again", || working_paths(&bed) == 2);
+    });
+}
+
+/// Two home routers of one make: both networks have the same subnet, the same router and the same lease.
+pub fn networks_with_the_same_subnet_work() {
+    let bed = Bed::new(false);
+    let routers: Vec<Namespace> = (0..2).map(|number| behind_a_router(&bed, number)).collect();
+    let (_gateway, device) = bed.connected();
+    eventually("both paths work", || working_paths(&bed) == 2);
+    bed.download(SERVER_V4, 8_000_000, || {});
+    for network in bed.status().networks {
+        assert_eq!(network.addresses, ["192.168.1.2".parse::<std::net::IpAddr>().unwrap()]);
+        assert!(network.paths[0].traffic.received.0 > 100_000, "{network:#?}");
+    }
+    drop((device, routers));
+}
+
+/// Puts a router that translates addresses where the cable of a network was.
+fn behind_a_router(bed: &Bed, number: u8) -> Namespace {
+    let router = Namespace::anonymous().unwrap();
+    let wan = format!("wan{number}");
+    bed.device.delete_link(&wan).unwrap();
+    bed.device.join(&router, &wan, "lan").unwrap();
+    bed.device.add_address(&wan, "192.168.1.2/24".parse().unwrap()).unwrap();
+    router.add_address("lan", "192.168.1.1/24".parse().unwrap()).unwrap();
+    let via = "192.168.1.1".parse().ok();
+    bed.device.add_route(&wan, "0.0.0.0/0".parse().unwrap(), via, Some(100 + u32::from(number))).unwrap();
+    let far = format!("lan{number}");
+    router.join(&bed.gateway, "up", &far).unwrap();
+    router.add_address("up", format!("10.1.{number}.2/24").parse().unwrap()).unwrap();
+    bed.gateway.add_address(&far, format!("10.1.{number}.1/24").parse().unwrap()).unwrap();
+    let via = format!("10.1.{number}.1").parse().ok();
+    router.add_route("up", "0.0.0.0/0".parse().unwrap(), via, None).unwrap();
+    router.set_sysctl("net.ipv4.ip_forward", "1").unwrap();
+    nft(
+        &router,
+        "table inet translate { chain c { type nat hook postrouting priority srcnat; oifname \"up\" masquerade; } }",
+    );
+    router
+}
+
+/// ufw and Docker close the forward chain; nothing that we may do opens it.
+pub fn a_closed_firewall_is_told() {
+    let bed = Bed::new(false);
+    nft(
+        &bed.gateway,
+        "table ip filter { chain FORWARD { type filter hook forward priority 0; policy drop; } chain DOCKER-USER { } }",
+    );
+    let _gateway = bed.start("gateway");
+    let events = bed.client("gateway").events(EventSequence(0)).unwrap();
+    let warning = events.iter().find(|event| event.kind == EventKind::Warning);
+    let text = &warning.expect("a warning").text;
+    assert!(text.contains("ip filter FORWARD") && text.contains("iptables -I DOCKER-USER -i any0"), "{text}");
+}
+
+/// A second device on one machine has marks, a table and an interface of its own; neither carries the other's bond.
+pub fn two_devices_live_on_one_machine() {
+    let bed = Bed::new(false);
+    let before = snapshot(&bed.device);
+    let (_gateway, first) = bed.connected();
+    bed.write_config("other", "[device]\ndns = \"off\"\ninterface = \"any1\"\nmark = 0x77\ntable = 7700\n");
+    bed.join_as("other");
+    let second = bed.start("other");
+    eventually("the second session is up", || {
+        bed.client("other").status().is_ok_and(|status| status.state == SessionState::Up)
+    });
+    bed.download(SERVER_V4, 2_000_000, || {});
+    let through_second = || bed.client("other").status().unwrap().traffic.received.0;
+    let quiet = through_second();
+    let address: SocketAddr = "198.51.100.9:81".parse().unwrap();
+    let listener = bed.server.run(|| TcpListener::bind(address)).unwrap().unwrap();
+    let stream = bed.device.run(|| connect_over("any1", address)).unwrap();
+    let (mut far, _) = listener.accept().unwrap();
+    std::io::Write::write_all(&mut far, &[7; 100_000]).unwrap();
+    drop(far);
+    let mut received = Vec::new();
+    { stream }.read_to_end(&mut received).unwrap();
+    assert_eq!(received.len(), 100_000);
+    assert!(through_second() >= quiet + 100_000, "it did not come by the second device");
+    bed.client("other").down().unwrap();
+    assert!(second.wait());
+    bed.download(SERVER_V4, 1_000_000, || {});
+    bed.client("device").down().unwrap();
+    assert!(first.wait());
+    assert_eq!(snapshot(&bed.device), before);
+}
+
+fn connect_over(interface: &str, address: SocketAddr) -> TcpStream {
+    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+    socket.bind_device(Some(interface.as_bytes())).unwrap();
+    socket.connect_timeout(&address.into(), Duration::from_secs(5)).unwrap();
+    socket.into()
+}
+
+/// A gateway whose worker is killed leaves nothing behind either.
+pub fn the_gateway_is_as_before() {
+    let bed = Bed::new(false);
+    let ruleset = || {
+        let output = bed.gateway.command("nft").unwrap().args(["list", "ruleset"]).output().unwrap();
+        let forwarding = ["ipv4/ip_forward", "ipv6/conf/all/forwarding", "ipv6/conf/wan/accept_ra"];
+        let read = |key: &str| {
+            let path = format!("/proc/sys/net/{key}");
+            bed.gateway.run(|| fs::read_to_string(path)).unwrap().unwrap()
+        };
+        (String::from_utf8_lossy(&output.stdout).into_owned(), forwarding.map(read))
+    };
+    let before = ruleset();
+    let gateway = bed.start("gateway");
+    assert_ne!(ruleset(), before);
+    let worker = bed.client("gateway").status().unwrap().pid;
+    kill(worker);
+    assert!(!gateway.wait(), "a crash is not a good end");
+    assert_eq!(ruleset(), before);
+    let gateway = bed.start("gateway");
+    gateway.kill();
+    assert_ne!(ruleset(), before, "nobody was left to clean up");
+    let gateway = bed.start("gateway");
+    bed.client("gateway").down().unwrap();
+    assert!(gateway.wait());
+    assert_eq!(ruleset(), before);
+}

@@ -17,6 +17,14 @@ const FIRST_NUMBERS: u32 = 64;
 const MAX_HELD: u32 = 32_768;
 /// Parts that one inner packet may come in.
 const MAX_PARTS: usize = 16;
+/// Packets that all flows of a session may hold back or wait for.
+const MAX_SLOTS: u32 = 131_072;
+/// Packets of a session of which only parts have come.
+const MAX_PARTIAL: u32 = 256;
+/// Flows of a session whose packets are kept for repairs.
+const MAX_DECODERS: u32 = 64;
+/// Room for slots that an emptied flow keeps.
+const KEPT_SLOTS: usize = 64;
 /// Longest inner packet.
 const MAX_PACKET_LEN: usize = 65_535;
 
@@ -34,7 +42,50 @@ pub(crate) struct Resequencer {
     /// Bit `s % PAST`: sequence number `s` below `next` has been delivered.
     past: Option<Box<[u64; PAST as usize / 64]>>,
     decoder: Option<Box<Decoder>>,
+    /// How many slots hold parts.
+    partial: u32,
+    room: Room,
     pub(crate) last_used: Timestamp,
+}
+
+/// What a flow, or all flows of a session, keep for packets to come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Load {
+    pub(crate) slots: u32,
+    pub(crate) partial: u32,
+    pub(crate) decoders: u32,
+}
+
+/// What a flow may keep in addition, so that a session's flows together stay within bounds.
+#[derive(Clone, Copy, Debug)]
+struct Room {
+    slots: u32,
+    partial: u32,
+    decoders: u32,
+}
+
+impl Default for Room {
+    fn default() -> Self {
+        Load::default().room()
+    }
+}
+
+impl Load {
+    /// Adds what a flow has come to keep, and takes away what it kept before.
+    pub(crate) fn replace(&mut self, before: Self, after: Self) {
+        let replaced = |sum: u32, before: u32, after: u32| sum.saturating_add(after).saturating_sub(before);
+        self.slots = replaced(self.slots, before.slots, after.slots);
+        self.partial = replaced(self.partial, before.partial, after.partial);
+        self.decoders = replaced(self.decoders, before.decoders, after.decoders);
+    }
+
+    fn room(self) -> Room {
+        Room {
+            slots: MAX_SLOTS.saturating_sub(self.slots),
+            partial: MAX_PARTIAL.saturating_sub(self.partial),
+            decoders: MAX_DECODERS.saturating_sub(self.decoders),
+        }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -95,6 +146,9 @@ impl Resequencer {
         tally: &mut Tally,
         deliver: &mut impl FnMut(Vec<u8>),
     ) {
+        if self.decoder.is_none() && self.room.decoders == 0 {
+            return;
+        }
         let first = self.expand(u32::from(repair.first), false);
         // Packets are kept from the first repair on: flows without protection keep none.
         let decoder = self.decoder.get_or_insert_default();
@@ -234,22 +288,22 @@ impl Resequencer {
             deliver(packet);
             return;
         }
-        if ahead >= MAX_HELD {
+        if ahead >= self.reach() {
             // The sender is far ahead of anything that can still come: start anew from here.
             self.release(now, Duration::ZERO, tally, deliver);
-            self.slots.clear();
+            self.slots = VecDeque::new();
+            self.partial = 0;
             self.next = sequence.wrapping_add(1);
             self.mark_past(sequence);
             deliver(packet);
             return;
         }
         self.grow(ahead);
-        let Some(slot) = self.slots.get_mut(ahead as usize) else { return };
         if ordered {
-            *slot = Slot::Held { packet, since: now };
+            self.put(ahead, Slot::Held { packet, since: now });
             self.held += 1;
         } else {
-            *slot = Slot::Passed;
+            self.put(ahead, Slot::Passed);
             deliver(packet);
         }
         self.deliver_front(deliver);
@@ -279,7 +333,12 @@ impl Resequencer {
 
     /// Moves on by one sequence number.
     fn step(&mut self, delivered: bool) {
-        self.slots.pop_front();
+        if let Some(Slot::Parts(_)) = self.slots.pop_front() {
+            self.partial = self.partial.saturating_sub(1);
+        }
+        if self.slots.is_empty() && self.slots.capacity() > KEPT_SLOTS {
+            self.slots = VecDeque::new();
+        }
         let sequence = self.next;
         self.next = self.next.wrapping_add(1);
         if delivered {
@@ -305,6 +364,31 @@ impl Resequencer {
         }
     }
 
+    /// Puts something in a slot that exists.
+    fn put(&mut self, ahead: u32, content: Slot) {
+        let Some(slot) = self.slots.get_mut(ahead as usize) else { return };
+        let was = u32::from(matches!(slot, Slot::Parts(_)));
+        let is = u32::from(matches!(content, Slot::Parts(_)));
+        *slot = content;
+        self.partial = (self.partial + is).saturating_sub(was);
+    }
+
+    /// How far ahead of the next packet one may be held.
+    fn reach(&self) -> u32 {
+        MAX_HELD.min((self.slots.len() as u32).saturating_add(self.room.slots))
+    }
+
+    /// What this flow keeps.
+    pub(crate) fn load(&self) -> Load {
+        let decoders = u32::from(self.decoder.is_some());
+        Load { slots: self.slots.len() as u32, partial: self.partial, decoders }
+    }
+
+    /// Tells what the session's flows keep, this one's included.
+    pub(crate) fn limit(&mut self, session: Load) {
+        self.room = session.room();
+    }
+
     fn grow(&mut self, ahead: u32) {
         while self.slots.len() <= ahead as usize {
             self.slots.push_back(Slot::Missing);
@@ -319,23 +403,25 @@ impl Resequencer {
         }
         self.start(sequence);
         let ahead = sequence.wrapping_sub(self.next);
-        if ahead >= MAX_HELD {
+        if ahead >= self.reach() {
             // Parts of a packet that was given up, or far ahead: not worth keeping.
             return None;
         }
         self.grow(ahead);
-        let slot = self.slots.get_mut(ahead as usize)?;
-        if matches!(slot, Slot::Missing) {
-            *slot = Slot::Parts(Vec::new());
+        if matches!(self.slots.get(ahead as usize), Some(Slot::Missing)) {
+            if self.room.partial == 0 {
+                return None;
+            }
+            self.put(ahead, Slot::Parts(Vec::new()));
         }
-        let Slot::Parts(parts) = slot else { return None };
+        let Some(Slot::Parts(parts)) = self.slots.get_mut(ahead as usize) else { return None };
         if parts.len() >= MAX_PARTS || parts.iter().any(|(known, _)| known.offset == part.offset) {
             tally.duplicates += 1;
             return None;
         }
         parts.push((part, data.payload.to_vec()));
         let packet = assemble(parts)?;
-        *slot = Slot::Missing;
+        self.put(ahead, Slot::Missing);
         Some(packet)
     }
 }

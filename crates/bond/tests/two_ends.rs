@@ -231,3 +231,38 @@ fn duplicated_flows_lose_nothing_to_one_bad_path() {
     let counters = bench.device.session_counters(bench.device_session).unwrap();
     assert!(counters.duplicates > 150, "{counters:?}");
 }
+
+#[test]
+fn the_peer_is_told_of_a_network_that_vanished() {
+    let mut bench = Bench::new(&[LinkSpec::new(40.0, 10), LinkSpec::new(20.0, 25)]);
+    bench.connect();
+    bench.run(Duration::from_millis(300));
+    bench.saturate_down(Duration::from_secs(2));
+    bench.set_alive(0, false);
+    bench.device.network_down(bench.now, NetworkId(1));
+    bench.saturate_down(Duration::from_secs(1));
+    // One way to the gateway and one way back by the other path, and what the queue there adds.
+    assert!(bench.longest_gap_down < Duration::from_millis(75), "{:?}", bench.longest_gap_down);
+    assert_eq!(bench.missing_down(), 0, "{}", bench.report());
+    bench.set_alive(0, true);
+    bench.device.network_up(bench.now, NetworkId(1));
+    bench.run(Duration::from_millis(500));
+    let rate = bench.saturate_down(Duration::from_secs(3));
+    assert!(rate > 0.8 * 60.0, "{rate}\n{}", bench.report());
+}
+
+#[test]
+fn small_sparse_packets_go_twice_where_packets_are_lost() {
+    let mut bench = Bench::new(&[LinkSpec::new(20.0, 10).loss(0.02), LinkSpec::new(20.0, 12).loss(0.02)]);
+    bench.connect();
+    bench.run(Duration::from_millis(500));
+    bench.saturate_down(Duration::from_secs(2));
+    let before = bench.device.session_counters(bench.device_session).unwrap().duplicates;
+    bench.run(Duration::from_secs(3));
+    for index in 0..20u16 {
+        bench.send_down(index, 100);
+        bench.run(Duration::from_millis(200));
+    }
+    let after = bench.device.session_counters(bench.device_session).unwrap().duplicates;
+    assert!(after - before >= 15, "{before} {after}");
+}

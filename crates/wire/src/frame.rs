@@ -100,6 +100,8 @@ pub enum Frame<'a> {
     Data(Data<'a>),
 }
 
+/// Status of a path whose network has vanished: what is in flight there will not arrive.
+pub const STATUS_GONE: u8 = 3;
 /// The peer is going away in good order.
 pub const CLOSE_GOODBYE: u8 = 0;
 /// The peer's identity is no longer accepted.
@@ -131,7 +133,7 @@ pub struct PathStatus {
     pub path: PathId,
     /// Higher replaces lower.
     pub sequence: u64,
-    /// 0 active, 1 backup, 2 off.
+    /// 0 active, 1 backup, 2 off, 3 gone: its network has vanished.
     pub status: u8,
     /// 0 is used first.
     pub priority: u8,
@@ -372,7 +374,7 @@ impl<'a> Frames<'a> {
             PATH_STATUS => Frame::PathStatus(PathStatus {
                 path: PathId(reader.u8()?),
                 sequence: reader.varint()?,
-                status: at_most(reader.u8()?, 2, "status")?,
+                status: at_most(reader.u8()?, STATUS_GONE, "status")?,
                 priority: reader.u8()?,
             }),
             PATH_ABANDON => Frame::PathAbandon(PathId(reader.u8()?)),

@@ -444,7 +444,7 @@ const START_UP_GROWTH: f64 = 1.25;
 /// Flat rounds that end start-up where no queue shows.
 const START_UP_FLAT_ROUNDS: u8 = 3;
 /// In flight while draining, in bandwidth-delay products.
-const DRAINED: f64 = 0.95;
+const DRAINED: f64 = 1.0;
 /// Rounds with heavy loss that start-up survives: the first come from before it was paced.
 const OVERRUN_ROUNDS: u8 = 3;
 /// Draining longer would not help.
@@ -452,7 +452,7 @@ const LONGEST_DRAIN: u8 = 6;
 /// Packets in flight that build no queue worth the name.
 const FEWEST_TO_JUDGE: u64 = 5;
 /// Pace with a small standing queue.
-const STANDING_GAIN: f64 = 0.9;
+const STANDING_GAIN: f64 = 0.95;
 /// Pace with a deep queue.
 const DEEP_GAIN: f64 = 0.75;
 /// What may be in flight, in bandwidth-delay products.

@@ -23,6 +23,10 @@ const IDLE_AFTER: Duration = Duration::from_secs(60);
 const SPARSE_LIMIT: u64 = 128 * 1024;
 /// A bulk flow may always queue this many packets.
 const MIN_BULK_PACKETS: usize = 30;
+/// A sparse packet up to this size costs less to send twice than to wait for: a name look-up, a key stroke, a ping ...
+const SMALL_PACKET: usize = 300;
+/// ... where this much is lost.
+const LOSS_WORTH_A_COPY: f64 = 0.001;
 /// A packet of this size or more is part of a transfer.
 const LARGE_PACKET: usize = 1_000;
 /// Bytes that a bulk flow sends in one turn.
@@ -175,7 +179,11 @@ impl Flows {
             _ => None,
         };
         let before = flow.queue.bytes();
+        let small = packet.len() <= SMALL_PACKET && !headers.is_pure_ack();
         flow.queue.push(now, sequence, ordered, class, Payload::Packet(packet));
+        if small && class != FlowClass::Bulk && limits.loss_rate > LOSS_WORTH_A_COPY {
+            flow.queue.send_last_twice();
+        }
         self.queued_packets += 1;
         if let Some(run) = run {
             let repair = Payload::Repair { count: run.count, length_xor: run.length_xor, xor: run.xor };
@@ -221,6 +229,13 @@ impl Flows {
     /// Size of the next sparse packet, if one waits.
     pub(crate) fn urgent_len(&self) -> Option<usize> {
         self.real_time.front().or(self.interactive.front()).and_then(|&id| self.head_len(id))
+    }
+
+    /// Whether the next sparse packet may share a datagram with others.
+    pub(crate) fn urgent_may_share(&self) -> bool {
+        let next = self.real_time.front().or(self.interactive.front());
+        let flow = next.and_then(|&id| self.flows.get(usize::from(id))?.as_ref());
+        flow.is_some_and(|flow| flow.treatment != Treatment::Duplicated && flow.queue.head_may_share())
     }
 
     /// Takes the next sparse packet.

@@ -13,6 +13,7 @@ struct Queued {
     ordered: bool,
     class: FlowClass,
     sequence: u32,
+    twice: bool,
 }
 
 /// The queue of one flow.
@@ -50,10 +51,23 @@ impl FlowQueue {
         class: FlowClass,
         payload: Payload,
     ) {
-        let queued = Queued { payload, queued_at: now, ordered, class, sequence };
+        let queued = Queued { payload, queued_at: now, ordered, class, sequence, twice: false };
         self.bytes += queued.len() as u64;
         self.packets += 1;
         self.slots.push_back(Some(queued));
+    }
+
+    /// Whether the packet at the head may share a datagram: a repair ends one, and what is sent twice goes alone.
+    pub(crate) fn head_may_share(&self) -> bool {
+        let head = self.slots.front().and_then(Option::as_ref);
+        head.is_some_and(|head| !head.twice && matches!(head.payload, Payload::Packet(_)))
+    }
+
+    /// The packet at the back is worth two copies.
+    pub(crate) fn send_last_twice(&mut self) {
+        if let Some(Some(last)) = self.slots.back_mut() {
+            last.twice = true;
+        }
     }
 
     /// Takes the packet that has about `depth` bytes in front of it.
@@ -75,7 +89,7 @@ impl FlowQueue {
             class: queued.class,
             part: None,
             repeats: 0,
-            duplicate: treatment == Treatment::Duplicated,
+            duplicate: treatment == Treatment::Duplicated || queued.twice,
             queued_at: queued.queued_at,
             payload: queued.payload,
         })

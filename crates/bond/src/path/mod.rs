@@ -464,6 +464,18 @@ impl Path {
         }
     }
 
+    /// The peer says that its network there has vanished: as silence, without the wait for it.
+    pub(crate) fn on_gone(&mut self, now: Timestamp) -> Progress {
+        let mut progress = Progress::default();
+        if self.state == PathState::Usable {
+            self.state = PathState::Suspect;
+            self.timeouts = self.timeouts.max(1);
+            self.sent.take_items(&mut progress.losses.items);
+            self.probe_at = Some(now + self.probe_interval());
+        }
+        progress
+    }
+
     /// When the path becomes suspect, or is probed again, if nothing is acknowledged until then.
     fn silent_at(&self) -> Option<Timestamp> {
         if self.sent.in_flight() == 0 || self.state == PathState::Down {

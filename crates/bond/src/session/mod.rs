@@ -1,15 +1,20 @@
 //! One established session: keys, paths, flows. `receive` takes in packets, `transmit` makes them, this file holds what both share.
 
+#[cfg(test)]
+mod hostile_tests;
 mod receive;
+mod report;
 pub(crate) mod transmit;
+
+pub use report::{PathReport, SessionCounters};
 
 use crate::address::Address;
 use crate::congestion::{Algorithm, BottleneckDetector, Controller, Sibling};
 use crate::flows::{Flows, QueueLimits, Queueing};
 use crate::handshake::Handshake;
 use crate::keys::{PrivateKey, PublicKey, RawKeys, SessionKeys};
-use crate::path::{Path, PathCounters, PathState, Progress};
-use crate::resequencer::{Resequencer, Tally};
+use crate::path::{Path, PathState, Progress};
+use crate::resequencer::{Load, Resequencer, Tally};
 use crate::scheduler::Scheduler;
 use crate::unit::{Control, DataUnit, Item, Payload};
 use policy::{FlowClass, PathStatus, Treatment};
@@ -19,7 +24,7 @@ use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
 use std::time::Duration;
 use units::{BitRate, Bytes, NetworkId, PathId, Timestamp};
-use wire::frame::{GaveUp, PathStatus as PathStatusFrame};
+use wire::frame::{GaveUp, PathStatus as PathStatusFrame, STATUS_GONE};
 use wire::inner::Headers;
 
 /// Paths of a session at one time.
@@ -108,68 +113,6 @@ pub enum SessionEvent {
     ClosedByPeer(u8),
 }
 
-/// Figures of one path.
-#[derive(Clone, Debug)]
-pub struct PathReport {
-    /// The local network.
-    pub network: NetworkId,
-    /// Number on the wire.
-    pub path: PathId,
-    /// Where it leads.
-    pub address: Address,
-    /// Whether it works.
-    pub state: PathState,
-    /// How both ends want it used.
-    pub status: PathStatus,
-    /// Smoothed round-trip time; `None` until something was measured.
-    pub smoothed_rtt: Option<Duration>,
-    /// Least smoothed round-trip time of the last seconds; `None` until something was measured.
-    pub base_rtt: Option<Duration>,
-    /// Round-trip variation.
-    pub rtt_variation: Duration,
-    /// Expected rate towards the peer; `None` until a round trip was measured.
-    pub rate: Option<BitRate>,
-    /// Congestion window, bytes.
-    pub window: Bytes,
-    /// Bytes in flight.
-    pub in_flight: Bytes,
-    /// Largest datagram, bytes of UDP payload.
-    pub mtu: u16,
-    /// Recent share of lost bytes, 0 to 1.
-    pub loss_rate: f64,
-    /// How much later than the fastest path's packets arrive on this one, as measured one way.
-    pub extra_delay: Duration,
-    /// Sums since the path began.
-    pub counters: PathCounters,
-}
-
-/// Figures of a session.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct SessionCounters {
-    /// Inner packets taken from any0.
-    pub packets_in: u64,
-    /// Bytes of them.
-    pub bytes_in: u64,
-    /// Inner packets given to any0.
-    pub packets_out: u64,
-    /// Bytes of them.
-    pub bytes_out: u64,
-    /// Inner packets dropped because a queue was full.
-    pub queue_drops: u64,
-    /// Packets sent again.
-    pub repeats: u64,
-    /// Copies that arrived twice and were removed.
-    pub duplicates: u64,
-    /// Packets restored by FEC.
-    pub repaired: u64,
-    /// Packets that the resequencer stopped waiting for.
-    pub skipped: u64,
-    /// Packets that arrived after that.
-    pub late: u64,
-    /// Datagrams that were not authentic, replayed, or made no sense.
-    pub rejected: u64,
-}
-
 /// An established session.
 pub(crate) struct Session {
     pub(crate) role: Role,
@@ -179,12 +122,16 @@ pub(crate) struct Session {
     keys: SessionKeys,
     rekey: Option<(u8, Handshake)>,
     rekey_tried_at: Timestamp,
+    /// The peer's part of the rekey that was answered last.
+    answered_rekey: Vec<u8>,
     random: ChaCha20Rng,
     paths: Vec<Path>,
     bottlenecks: BottleneckDetector,
     used_path_ids: [u64; 4],
     flows: Flows,
     receivers: FxHashMap<u16, Resequencer>,
+    /// What they keep, all together.
+    load: Load,
     /// Flows that hold packets back.
     holding: Vec<u16>,
     repeats: VecDeque<(DataUnit, Option<PathId>)>,
@@ -227,12 +174,14 @@ impl Session {
             keys: SessionKeys::new(now, raw)?,
             rekey: None,
             rekey_tried_at: now,
+            answered_rekey: Vec::new(),
             random,
             paths: Vec::new(),
             bottlenecks: BottleneckDetector::default(),
             used_path_ids: [0; 4],
             flows: Flows::new(seed, config.treatment),
             receivers: FxHashMap::default(),
+            load: Load::default(),
             holding: Vec::new(),
             repeats: VecDeque::new(),
             control: VecDeque::new(),
@@ -330,6 +279,15 @@ impl Session {
             return;
         }
         let losses = path.go_down();
+        path.own_status_sequence += 1;
+        let gone = PathStatusFrame {
+            path: path.id,
+            sequence: path.own_status_sequence,
+            status: STATUS_GONE,
+            priority: path.priority,
+        };
+        // The peer cannot see it: without a word it would wait for a probe timeout.
+        self.push_control(Control::PathStatus(gone));
         self.requeue(now, losses.items, None);
         self.events.push_back(SessionEvent::PathSilent(network));
         self.check_stall(now);
@@ -560,6 +518,8 @@ impl Session {
         let busy = self.last_data_at.is_some_and(|at| now.since(at) < BUSY_TIME);
         self.keys.forget_old(now);
         self.receivers.retain(|_, receiver| now.since(receiver.last_used) < RECEIVER_IDLE);
+        self.load = Load::default();
+        self.receivers.values().for_each(|receiver| self.load.replace(Load::default(), receiver.load()));
         self.expire_queue(now);
         let mut next = now + if busy || self.stalled_since.is_some() { TICK } else { self.config.keep_alive };
         if self.role == Role::Initiator {

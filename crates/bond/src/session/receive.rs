@@ -10,7 +10,9 @@ use rand::RngCore;
 use std::time::Duration;
 use units::{PathId, Timestamp};
 use wire::datagram::{DataHeader, expand_packet_number};
-use wire::frame::{Ack, Data, Frame, Frames, GaveUp, PathStatus as PathStatusFrame, Rekey, Repair};
+use wire::frame::{
+    Ack, Data, Frame, Frames, GaveUp, PathStatus as PathStatusFrame, Rekey, Repair, STATUS_GONE,
+};
 use wire::inner::Ecn;
 
 /// Bytes of UDP payload that a peer's path is searched up to when nothing is known of the interface.
@@ -117,7 +119,7 @@ impl Session {
                 }
             }
             Frame::Response(nonce) => self.handle_response(index, nonce),
-            Frame::PathStatus(status) => self.handle_path_status(status),
+            Frame::PathStatus(status) => self.handle_path_status(now, status),
             Frame::PathAbandon(path) => self.handle_path_abandon(now, path),
             Frame::GaveUp(gave_up) => self.handle_gave_up(now, gave_up),
             Frame::Hold { sequence, micros } => {
@@ -156,12 +158,19 @@ impl Session {
         }
     }
 
-    fn handle_path_status(&mut self, frame: PathStatusFrame) {
-        let Some(path) = self.paths.iter_mut().find(|path| path.id == frame.path) else { return };
+    fn handle_path_status(&mut self, now: Timestamp, frame: PathStatusFrame) {
+        let Some(index) = self.paths.iter().position(|path| path.id == frame.path) else { return };
+        let Some(path) = self.paths.get_mut(index) else { return };
         if path.peer_status_sequence.is_some_and(|seen| seen >= frame.sequence) {
             return;
         }
         path.peer_status_sequence = Some(frame.sequence);
+        if frame.status == STATUS_GONE {
+            let before = path.state;
+            let progress = path.on_gone(now);
+            self.digest(now, index, before, progress);
+            return;
+        }
         path.priority = frame.priority;
         path.peer_status = match frame.status {
             0 => PathStatus::Active,
@@ -190,13 +199,15 @@ impl Session {
             self.forget_a_receiver();
         }
         let receiver = self.receivers.entry(data.flow).or_default();
-        let held_before = receiver.held();
+        let (held_before, load) = (receiver.held(), receiver.load());
+        receiver.limit(self.load);
         let (delivered, counters) = (&mut self.delivered, &mut self.counters);
         receiver.on_data(now, data, &mut self.tally, &mut |packet| {
             counters.packets_out += 1;
             counters.bytes_out += packet.len() as u64;
             delivered.push_back(packet);
         });
+        self.load.replace(load, receiver.load());
         if held_before == 0 && receiver.held() > 0 {
             self.holding.push(data.flow);
         }
@@ -204,12 +215,15 @@ impl Session {
 
     fn handle_repair(&mut self, now: Timestamp, repair: &Repair<'_>) {
         let Some(receiver) = self.receivers.get_mut(&repair.flow) else { return };
+        let load = receiver.load();
+        receiver.limit(self.load);
         let (delivered, counters) = (&mut self.delivered, &mut self.counters);
         receiver.on_repair(now, repair, &mut self.tally, &mut |packet| {
             counters.packets_out += 1;
             counters.bytes_out += packet.len() as u64;
             delivered.push_back(packet);
         });
+        self.load.replace(load, receiver.load());
         if receiver.held() > 0 && !self.holding.contains(&repair.flow) {
             self.holding.push(repair.flow);
         }
@@ -217,12 +231,15 @@ impl Session {
 
     fn handle_gave_up(&mut self, now: Timestamp, gave_up: GaveUp) {
         let Some(receiver) = self.receivers.get_mut(&gave_up.flow) else { return };
+        let load = receiver.load();
+        receiver.limit(self.load);
         let (delivered, counters) = (&mut self.delivered, &mut self.counters);
         receiver.on_gave_up(now, gave_up, &mut self.tally, &mut |packet| {
             counters.packets_out += 1;
             counters.bytes_out += packet.len() as u64;
             delivered.push_back(packet);
         });
+        self.load.replace(load, receiver.load());
     }
 
     /// Lets go what was held long enough.
@@ -254,17 +271,20 @@ impl Session {
         }
     }
 
-    fn handle_rekey(&mut self, now: Timestamp, rekey: &Rekey<'_>, own: &PrivateKey) {
+    pub(super) fn handle_rekey(&mut self, now: Timestamp, rekey: &Rekey<'_>, own: &PrivateKey) {
         let expected = self.keys.epoch().wrapping_add(1);
         if rekey.epoch != expected {
             return;
         }
         match (rekey.step, self.role) {
+            // A repeat of what was answered must not bring forth other keys than the answer did.
+            (0, Role::Responder) if self.answered_rekey == rekey.noise => {}
             (0, Role::Responder) => {
                 let opened = Handshake::open(own, REKEY_PROLOGUE, rekey.noise, &mut self.random);
                 let Some(opened) = opened.ok().filter(|opened| opened.peer == self.peer) else { return };
                 if let Ok((noise, raw)) = opened.handshake.answer(&[rekey.epoch]) {
                     self.keys.prepare(now, &raw);
+                    self.answered_rekey = rekey.noise.to_vec();
                     self.push_control(Control::Rekey { step: 1, epoch: rekey.epoch, noise });
                 }
             }

@@ -354,18 +354,14 @@ impl Session {
             let next = self.flows.urgent_len().map(|len| used + len + Data::MAX_OVERHEAD + 2);
             let more = next.is_some_and(|total| total <= room)
                 && !unit.duplicate
-                && matches!(unit.payload, Payload::Packet(_));
+                && matches!(unit.payload, Payload::Packet(_))
+                && self.flows.urgent_may_share();
             put_unit(&unit, more, buffer);
             draft.items.push(Item::Data(unit));
             if !more {
                 return;
             }
             let Some(next) = self.flows.take_urgent() else { return };
-            if next.duplicate || matches!(next.payload, Payload::Repair { .. }) {
-                // It needs a datagram of its own.
-                self.repeats.push_front((next, None));
-                return;
-            }
             unit = next;
         }
     }

@@ -15,7 +15,7 @@ help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: ## Install (as root) or name (otherwise) the packages that everything here needs
-	@scripts/setup.sh experiments
+	@scripts/setup.sh bench
 
 build: ## Build both programs for development, into target/debug
 	@scripts/setup.sh build
@@ -65,10 +65,6 @@ experiments: ## Run experiments (WHAT=all, KEY or KEY/NAME) and keep their resul
 	@scripts/setup.sh experiments
 	$(CARGO) build --locked --release --bin anabranch --bin anabranch-lab
 	target/release/anabranch-lab run $(WHAT)
-
-bench: ## Measure the tunnel beside wireguard-go, as ratios within one run; takes root, go and some minutes
-	@scripts/setup.sh experiments
-	python3 scripts/bench.py
 
 bench: ## Run benchmarks (BENCH="throughput idle", or all) and keep their results; all takes about half an hour
 	@scripts/setup.sh bench

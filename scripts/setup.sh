@@ -30,11 +30,6 @@ strip|binutils|keeps the virtual machine's memory small
 ethtool|ethtool|offload settings in the virtual machine
 tshark|tshark|the Wireshark dissector's test
 "
-experiments_needs="$test_needs
-iperf3|iperf3|a second opinion on throughput
-mptcpize|mptcpize|kernel MPTCP as a rival
-"
-
 bench_needs="$test_needs
 wg|wireguard-tools|sets the rival up
 go|golang-go|builds the rival, wireguard-go
@@ -44,7 +39,7 @@ case $part in
 build) needs=$build_needs ;;
 demo) needs=$demo_needs ;;
 test) needs=$test_needs ;;
-experiments) needs=$experiments_needs ;;
+experiments) needs=$test_needs ;;
 bench) needs=$bench_needs ;;
 *)
 	echo "setup: there is no part \"$part\"; build, demo, test, experiments and bench are" >&2

@@ -75,7 +75,9 @@ fn serve_flow(mut stream: TcpStream) -> Result<()> {
         let report = receive(&mut stream, request.window()?)?;
         let mut line = serde_json::to_vec(&report).context("writing the report")?;
         line.push(b'\n');
-        return stream.write_all(&line).context("sending the report");
+        stream.write_all(&line).context("sending the report")?;
+        stream.shutdown(Shutdown::Write).context("ending the report")?;
+        return drain(&mut stream);
     }
     set_congestion(&stream, request.congestion)?;
     send(&mut stream, &request)
@@ -151,6 +153,16 @@ fn receive_into(stream: &mut TcpStream, recorder: &mut Recorder) -> Result<bool>
             Err(error) => return Err(error).context("receiving"),
         }
     }
+}
+
+/// Takes what is still under way until the sender ends, for a while: closing before would reset the connection, and
+/// the report with it.
+fn drain(stream: &mut TcpStream) -> Result<()> {
+    let deadline = Instant::now() + CONNECT_TIMEOUT;
+    stream.set_read_timeout(Some(CONNECT_TIMEOUT)).context("setting the read time-out")?;
+    let mut buffer = vec![0; 64 << 10];
+    while Instant::now() < deadline && stream.read(&mut buffer).context("receiving the rest")? > 0 {}
+    Ok(())
 }
 
 /// Reads byte by byte: what follows the line belongs to the flow.
@@ -238,6 +250,16 @@ mod tests {
         let flows = fetch(&FetchArguments { seconds: 0.2, ..arguments(server()) }).unwrap();
         assert!(flows[0].bytes > 0 && flows[0].intact);
         assert!((flows[0].seconds - 0.2).abs() < 1e-6);
+    }
+
+    #[test]
+    fn an_upload_that_time_ends_is_reported() {
+        let server = server();
+        for _ in 0..5 {
+            let upload = FetchArguments { seconds: 0.1, upload: true, flows: 4, ..arguments(server) };
+            let flows = fetch(&upload).unwrap();
+            assert!(flows.iter().all(|flow| flow.bytes > 0 && flow.intact));
+        }
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::unix::net::UnixStream;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -86,10 +87,13 @@ where
             drop((theirs, work));
             let mut machine = prepare();
             let keeper = std::thread::spawn(move || {
-                if let Err(cause) = serve(ours, &mut machine) {
-                    warn!(
+                // Whatever happens here, the machine must be there to take everything back.
+                match catch_unwind(AssertUnwindSafe(|| serve(ours, &mut machine))) {
+                    Ok(Ok(())) => {}
+                    Ok(Err(cause)) => warn!(
                         "the worker process asked for something unknown ({cause}); it gets no more answers"
-                    );
+                    ),
+                    Err(_) => error!("a request of the worker process failed badly; it gets no more answers"),
                 }
                 machine
             });

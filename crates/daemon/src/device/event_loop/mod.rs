@@ -1,0 +1,247 @@
+//! The device's loop: follows its networks, keeps the session with the gateway, moves packets.
+
+mod paths;
+mod session;
+mod state_report;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::mpsc::Receiver;
+use std::time::Duration;
+
+use anabranch::control::{EventKind, SessionState, UnixMillis};
+use bond::SessionId;
+use identity::Peer;
+use linux::clock;
+use linux::poll::Waker;
+use tracing::debug;
+use units::{NetworkId, Timestamp};
+use wire::frame::CLOSE_GOODBYE;
+use wire::hello::{DefaultTreatment, Name, Welcome};
+use wire::inner::Headers;
+
+use super::messages::{Command, Mailbox, Task};
+use super::nat64::Prefix;
+use super::networks::Networks;
+use super::targets::{GatewayAddresses, Link};
+use crate::control::EventLog;
+use crate::dataplane::{Meter, Owner, Plane, Verdict};
+
+/// What the loop works with beside packets.
+pub struct DeviceLoop {
+    /// The packet mover.
+    pub plane: Plane,
+    /// The gateway.
+    pub peer: Peer,
+    /// What this device calls itself.
+    pub name: Name,
+    /// This device's key, as text.
+    pub public_key: String,
+    /// MTU of the interface if the configuration sets one.
+    pub mtu: Option<u16>,
+    /// How the gateway is to carry flows towards this device.
+    pub treatment: DefaultTreatment,
+    /// Which interfaces are networks.
+    pub networks: Networks,
+    /// The other thread.
+    pub tasks: Mailbox<Task>,
+    /// What happened.
+    pub events: Arc<EventLog>,
+    state: State,
+}
+
+/// What the loop remembers.
+struct State {
+    session: Option<SessionId>,
+    phase: SessionState,
+    why: String,
+    connected_since: Option<UnixMillis>,
+    started: UnixMillis,
+    addresses: GatewayAddresses,
+    links: BTreeMap<NetworkId, Link>,
+    prefixes: BTreeMap<NetworkId, Prefix>,
+    lease: Vec<IpAddr>,
+    mtu: u16,
+    welcomed: Option<Welcome>,
+    next_connect: Timestamp,
+    refusals: u32,
+    hopeless: bool,
+    recapture_at: Option<Timestamp>,
+    next_resolve: Timestamp,
+    total: Meter,
+    meters: BTreeMap<NetworkId, Meter>,
+    next_sample: Timestamp,
+    stopping: Option<Timestamp>,
+}
+
+/// What decides about packets: a device has one session, and the kernel chose what goes to any0.
+struct Packets {
+    session: Option<SessionId>,
+    /// Whether packets have waited for a network for too long.
+    hopeless: bool,
+}
+
+impl Owner for Packets {
+    fn judge(&mut self, _headers: &Headers) -> Verdict {
+        match self.session {
+            Some(session) if !self.hopeless => Verdict::Send(session),
+            _ => Verdict::Unreachable,
+        }
+    }
+
+    fn allows(&mut self, session: SessionId, _packet: &[u8]) -> bool {
+        self.session == Some(session)
+    }
+}
+
+impl DeviceLoop {
+    /// Puts the parts together.
+    pub fn new(
+        plane: Plane,
+        peer: Peer,
+        name: Name,
+        public_key: String,
+        mtu: Option<u16>,
+        treatment: DefaultTreatment,
+        networks: Networks,
+        tasks: Mailbox<Task>,
+        events: Arc<EventLog>,
+    ) -> Self {
+        let state = State {
+            session: None,
+            phase: SessionState::Connecting,
+            why: "looking for networks".to_owned(),
+            connected_since: None,
+            started: UnixMillis::now(),
+            addresses: GatewayAddresses { udp: Vec::new(), tcp: peer.tcp_port },
+            links: BTreeMap::new(),
+            prefixes: BTreeMap::new(),
+            lease: Vec::new(),
+            mtu: crate::config::DEFAULT_MTU,
+            welcomed: None,
+            next_connect: Timestamp::ZERO,
+            refusals: 0,
+            hopeless: false,
+            recapture_at: None,
+            next_resolve: Timestamp::ZERO,
+            total: Meter::default(),
+            meters: BTreeMap::new(),
+            next_sample: Timestamp::ZERO,
+            stopping: None,
+        };
+        Self { plane, peer, name, public_key, mtu, treatment, networks, tasks, events, state }
+    }
+
+    /// Runs until told to stop.
+    ///
+    /// # Errors
+    /// If waiting or the interface fails for good.
+    pub fn run(mut self, commands: &Receiver<Command>, waker: &Waker) -> io::Result<()> {
+        self.events.push(EventKind::Started, None, "the daemon has started");
+        loop {
+            let now = clock::now();
+            self.keep_time(now);
+            let mut packets = Packets { session: self.state.session, hopeless: self.state.hopeless };
+            let deadline = self.deadline();
+            if self.plane.round(&mut packets, deadline, waker)? {
+                while let Ok(command) = commands.try_recv() {
+                    self.obey(command);
+                }
+                self.plane.drain(&mut packets)?;
+            }
+            while let Some(event) = self.plane.poll_event() {
+                self.on_event(event);
+            }
+            while let Some(network) = self.plane.carriers.take_ended() {
+                if let Some(link) = self.state.links.get_mut(&network) {
+                    link.note_ended(clock::now());
+                }
+            }
+            if self.state.stopping.is_some_and(|at| clock::now() >= at) {
+                return Ok(());
+            }
+        }
+    }
+
+    fn deadline(&self) -> Timestamp {
+        let state = &self.state;
+        let connect = state.session.is_none().then_some(state.next_connect);
+        let links = state.links.values().flat_map(|link| [link.give_up_at(), link.reconnect_at()]);
+        let links = links.flatten().min();
+        let sample = state.session.is_some().then_some(state.next_sample);
+        [connect, links, sample, state.recapture_at, state.stopping]
+            .into_iter()
+            .flatten()
+            .min()
+            .unwrap_or(Timestamp::FAR_FUTURE)
+    }
+
+    /// What is due by itself.
+    fn keep_time(&mut self, now: Timestamp) {
+        if self.state.session.is_none() && self.state.stopping.is_none() && now >= self.state.next_connect {
+            self.connect(now);
+        }
+        let due: Vec<NetworkId> = self
+            .state
+            .links
+            .values_mut()
+            .filter_map(|link| link.advance(now).then_some(link.network))
+            .collect();
+        for network in due {
+            debug!(network = network.0, "trying another way to the gateway");
+            self.open(now, network);
+        }
+        let ended: Vec<NetworkId> = self
+            .state
+            .links
+            .values_mut()
+            .filter_map(|link| link.take_reconnect(now).then_some(link.network))
+            .collect();
+        for network in ended {
+            self.open_socket(now, network);
+            self.plane.endpoint.network_up(now, network);
+        }
+        if self.state.recapture_at.take_if(|at| *at <= now).is_some()
+            && let Some(welcome) = self.state.welcomed.clone()
+        {
+            self.tasks.post(Task::Capture(Box::new(welcome)));
+        }
+        if now >= self.state.next_sample {
+            self.sample(now);
+        }
+    }
+
+    fn obey(&mut self, command: Command) {
+        let now = clock::now();
+        match command {
+            Command::Interfaces(interfaces) => self.on_interfaces(now, &interfaces),
+            Command::Resolved(addresses) => self.on_resolved(now, addresses),
+            Command::Nat64(network, prefix) => self.on_nat64(now, network, prefix),
+            Command::Captured(outcome) => self.on_captured(outcome),
+            // The asker may have gone; then nobody needs the answer.
+            Command::Status(reply) => drop(reply.try_send(self.status())),
+            Command::SetNetwork(name, change, reply) => {
+                drop(reply.try_send(self.set_network(&name, change)));
+            }
+            Command::Stop => self.stop(now),
+        }
+    }
+
+    fn stop(&mut self, now: Timestamp) {
+        if self.state.stopping.is_some() {
+            return;
+        }
+        self.events.push(EventKind::Stopping, None, "the daemon stops");
+        self.set_phase(SessionState::Stopping, "taking everything back");
+        if let Some(session) = self.state.session {
+            self.plane.endpoint.close(session, CLOSE_GOODBYE);
+        }
+        self.state.stopping = Some(now + GOODBYE_TIME);
+    }
+}
+
+const SAMPLE_INTERVAL: Duration = Duration::from_secs(1);
+/// The goodbye must leave before the sockets close.
+const GOODBYE_TIME: Duration = Duration::from_millis(30);

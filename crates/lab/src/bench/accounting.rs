@@ -69,6 +69,20 @@ pub fn peak_resident_kb(processes: &[u32]) -> anyhow::Result<u64> {
     sum_of_status(processes, "VmHWM:")
 }
 
+/// Memory that `processes` hold now (Pss), kB; what they share counts once.
+///
+/// # Errors
+/// If a process is gone.
+pub fn proportional_kb(processes: &[u32]) -> anyhow::Result<u64> {
+    let mut sum = 0;
+    for process in processes {
+        let memory = fs::read_to_string(format!("/proc/{process}/smaps_rollup"))
+            .with_context(|| format!("look at process {process}"))?;
+        sum += number_after(&memory, "Pss:").with_context(|| format!("process {process} has no Pss"))?;
+    }
+    Ok(sum)
+}
+
 fn sum_of_status(processes: &[u32], key: &str) -> anyhow::Result<u64> {
     let mut sum = 0;
     for process in processes {
@@ -98,13 +112,14 @@ mod tests {
         let tree = process_tree(own).unwrap();
         std::thread::sleep(Duration::from_millis(300));
         let worked = processor_time(&[child.id()]).unwrap();
-        let memory = (resident_kb(&[child.id()]).unwrap(), peak_resident_kb(&[child.id()]).unwrap());
+        let [once, now, peak] =
+            [proportional_kb, resident_kb, peak_resident_kb].map(|memory| memory(&[child.id()]).unwrap());
         child.kill().unwrap();
         child.wait().unwrap();
         assert_eq!(tree[0], own);
         assert!(tree.contains(&child.id()));
         assert!(worked > Duration::ZERO);
-        assert!(memory.0 > 100 && memory.1 >= memory.0, "{memory:?}");
+        assert!(0 < once && once <= now && now <= peak, "{once} {now} {peak}");
         assert!(process_tree(child.id()).is_err());
     }
 

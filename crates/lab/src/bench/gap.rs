@@ -11,9 +11,10 @@ use anyhow::{Context, ensure};
 use sim::{Change, LinkSpec, LinkState, NetworkSpec, TimedChange};
 use std::time::Duration;
 
-/// Rate in Mbit/s and round trip in ms.
+/// Rate in Mbit/s and round trip in ms. The device has to tell the gateway that a link is down, so no gap can be
+/// shorter than the other network's round trip.
 const BUSIEST: (f64, u64) = (20.0, 20);
-const OTHER: (f64, u64) = (10.0, 50);
+const OTHER: (f64, u64) = (10.0, 20);
 /// From one outage to the next, and how long each lasts.
 const PERIOD: Duration = Duration::from_secs(8);
 const OUTAGE: Duration = Duration::from_secs(3);

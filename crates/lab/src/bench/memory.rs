@@ -1,7 +1,7 @@
 //! Memory: a device that carries as much as it can, and a gateway with a thousand clients that say nothing.
 
 use super::Effort;
-use super::accounting::{peak_resident_kb, process_tree, resident_kb};
+use super::accounting::{peak_resident_kb, process_tree, proportional_kb, resident_kb};
 use super::crowd::Crowd;
 use super::throughput::Lane;
 use crate::experiment::{Goal, Metrics};
@@ -29,26 +29,34 @@ pub(super) fn run(effort: Effort) -> anyhow::Result<Metrics> {
         Effort::Full => (1_000, 20.0),
     };
     let mut metrics = Metrics::new();
-    metrics.insert("device.unshaped_mb".to_owned(), loaded_device_mb(&NetBed::unshaped(2)?, seconds)?);
+    let mut load = |name: &str, bed: NetBed| -> anyhow::Result<()> {
+        let [peak, shared_once] = loaded_device_mb(&bed, seconds)?;
+        metrics.insert(format!("device.{name}_mb"), peak);
+        metrics.insert(format!("device.{name}_shared_once_mb"), shared_once);
+        Ok(())
+    };
+    load("unshaped", NetBed::unshaped(2)?)?;
     // Unlike delays: what has overtaken waits at the receiving end.
     let unlike = [NetworkSpec::symmetric("fast", 80.0, 20), NetworkSpec::symmetric("slow", 40.0, 120)];
-    metrics.insert("device.shaped_mb".to_owned(), loaded_device_mb(&NetBed::build(&unlike, 1)?, seconds)?);
+    load("shaped", NetBed::build(&unlike, 1)?)?;
     metrics.insert("gateway.clients".to_owned(), clients as f64);
     metrics.insert("gateway.kb_per_client".to_owned(), gateway_kb_per_client(clients)?);
     Ok(metrics)
 }
 
-/// The most that all processes of the device together held while flows ran either way.
-fn loaded_device_mb(bed: &NetBed, seconds: f64) -> anyhow::Result<f64> {
+/// The most that all processes of the device held while flows ran either way, added up; and what they held
+/// after that, where what they share counts once.
+fn loaded_device_mb(bed: &NetBed, seconds: f64) -> anyhow::Result<[f64; 2]> {
     let mut bonded = Bonded::start(bed)?;
     let lane = Lane::through_any0(bed, &bonded)?;
     for upload in [false, true] {
         lane.measure(8, upload, seconds).map_err(|error| bonded.explain(error))?;
     }
-    let peak = peak_resident_kb(&process_tree(bonded.device_process())?)?;
+    let device = process_tree(bonded.device_process())?;
+    let memory = [peak_resident_kb(&device)?, proportional_kb(&device)?];
     drop(lane);
     bonded.stop();
-    Ok(peak as f64 / KB_PER_MB)
+    Ok(memory.map(|kb| kb as f64 / KB_PER_MB))
 }
 
 fn gateway_kb_per_client(clients: usize) -> anyhow::Result<f64> {

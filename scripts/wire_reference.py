@@ -151,7 +151,7 @@ def _frame(kind, reader):
     if kind == 0x05:
         frame = {"type": "path status", "path": reader.number(1), "sequence": reader.varint()}
         frame.update(status=reader.number(1), priority=reader.number(1))
-        check(frame["status"] <= 2, "status")
+        check(frame["status"] <= 3, "status")
         return frame
     if kind == 0x06:
         return {"type": "path abandon", "path": reader.number(1)}
@@ -230,7 +230,7 @@ def restore(repair, packets):
 
 # ---- handshake payloads and join links ----
 
-HELLO_FIELDS = {1: "name", 2: "secret", 3: "features"}
+HELLO_FIELDS = {1: "name", 2: "secret", 3: "features", 9: "treatment"}
 WELCOME_FIELDS = {1: "name", 3: "features", 4: "v4", 5: "v6", 6: "dns", 7: "mtu"}
 
 
@@ -248,7 +248,7 @@ def _fields(reader, known):
             fields[name].append(value)
             continue
         check(name not in fields, f"{name} stands twice")
-        sizes = {"secret": 16, "features": 4, "v4": 5, "v6": 17, "mtu": 2, "reason": 1}
+        sizes = {"secret": 16, "features": 4, "v4": 5, "v6": 17, "mtu": 2, "reason": 1, "treatment": 1}
         check(len(value) == sizes.get(name, len(value)), name)
         fields[name] = value
     return fields

@@ -72,6 +72,8 @@ class Formats(unittest.TestCase):
                     parse(raw(row))
             else:
                 self.assertTrue(parse(raw(row)))
+            if "forward error correction" in row["meaning"]:
+                self.assertEqual(parse(raw(row))["treatment"], b"\x02")
 
     def test_join_links(self):
         public = bytes.fromhex(VECTORS["handshake"]["responder"]["public"])

@@ -10,7 +10,7 @@ use std::num::NonZeroU16;
 use units::PathId;
 use wire::cursor::put_varint;
 use wire::datagram::{Reset, VERSION, expand_packet_number};
-use wire::frame::{Ack, Data, Frame, GaveUp, Part, PathStatus, Rekey, Repair};
+use wire::frame::{Ack, Data, Frame, GaveUp, Part, PathStatus, Rekey, Repair, STATUS_GONE};
 use wire::hello::{DefaultTreatment, Features, Hello, Name, Prefixed, Refusal, Reply, Welcome};
 use wire::join_link::{HostPort, InvitationKind, InvitationSecret, JoinLink, UnixSeconds};
 
@@ -167,6 +167,16 @@ fn frames() -> Value {
             "path 2, sequence 300, backup, priority 3",
             framed(Frame::PathStatus(PathStatus { path: PathId(2), sequence: 300, status: 1, priority: 3 })),
         ),
+        (
+            "path status, gone",
+            "path 2, sequence 301, gone",
+            framed(Frame::PathStatus(PathStatus {
+                path: PathId(2),
+                sequence: 301,
+                status: STATUS_GONE,
+                priority: 0,
+            })),
+        ),
         ("path abandon", "path 3", framed(Frame::PathAbandon(PathId(3)))),
         (
             "gave up",
@@ -309,13 +319,15 @@ fn hello() -> Value {
         features: Features(0x0102_0304),
         treatment: DefaultTreatment::Bonded,
     };
+    let protected = Hello { treatment: DefaultTreatment::Protected, ..plain.clone() };
     let unknown = [&plain.encode()[..], &[0x70, 2, 9, 9]].concat();
     let essential = [&plain.encode()[..], &[0xf0, 0]].concat();
     json!([
         { "name": "hello", "meaning": "name van, invitation secret \"sixteen byte key\", no features", "bytes": hex(hello_bytes()) },
         { "name": "hello", "meaning": "name Bücherbus, no secret, features 0x01020304", "bytes": hex(plain.encode()) },
-        { "name": "hello", "meaning": "the same and a field that may be ignored", "bytes": hex(unknown) },
-        { "name": "hello", "meaning": "the same and an essential field that is not known", "refused": true, "bytes": hex(essential) },
+        { "name": "hello", "meaning": "the same, and wants forward error correction towards it", "bytes": hex(protected.encode()) },
+        { "name": "hello", "meaning": "the one before and a field that may be ignored", "bytes": hex(unknown) },
+        { "name": "hello", "meaning": "that one and an essential field that is not known", "refused": true, "bytes": hex(essential) },
         { "name": "reply", "meaning": "welcome: name gateway, features 1, 10.86.0.2/16, fd12:3456:789a::2/64, DNS 9.9.9.9 and 2620:fe::9, MTU 1400", "bytes": hex(welcome().encode()) },
         { "name": "reply", "meaning": "refusal 4: the invitation was already used", "bytes": hex(Reply::Refusal(Refusal::InvitationUsed).encode()) },
         { "name": "reply", "meaning": "welcome without an address", "refused": true, "bytes": "010001026777070205dc" },

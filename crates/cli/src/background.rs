@@ -111,7 +111,7 @@ fn tell(status: &Status, done: &str, json: bool) -> anyhow::Result<()> {
         SessionState::Up => {
             output::line(&format!("{done}: {} has {}.", status.interface, addresses.join(" and ")))
         }
-        _ => output::line(&format!("{done}, but not connected yet: {}. See `anabranch status`.", status.why)),
+        _ => output::line(&format!("{done}, but not connected yet: {}\nSee `anabranch status`.", status.why)),
     }
 }
 

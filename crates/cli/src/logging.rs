@@ -11,7 +11,9 @@ pub fn start() {
         .with_env_filter(filter)
         .with_writer(io::stderr)
         .with_ansi(io::stderr().is_terminal())
-        .with_target(false);
+        .with_target(false)
+        // Told on standard error too, and where that is a file on a full disk telling it would panic.
+        .log_internal_errors(false);
     // Only fails if logging is on already, and then there is nothing to do.
     let _ = subscriber.try_init();
 }

@@ -1,6 +1,6 @@
 //! `anabranch gateway init`.
 
-use std::fs::OpenOptions;
+use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::unix::fs::OpenOptionsExt;
@@ -63,11 +63,14 @@ fn write_config(state: &StateDirectory, named: &[HostPort]) -> anyhow::Result<Ve
     }
     let addresses = if named.is_empty() { guess_addresses() } else { named.to_vec() };
     let created = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
-    created
-        .and_then(|mut file| {
-            file.write_all(example_with_addresses(&addresses).as_bytes()).and_then(|()| file.sync_all())
-        })
-        .with_context(|| format!("cannot write {}", path.display()))?;
+    let written = created.and_then(|mut file| {
+        file.write_all(example_with_addresses(&addresses).as_bytes()).and_then(|()| file.sync_all())
+    });
+    if written.is_err() {
+        // Half a file would stand in the way of the next try, with addresses that nobody asked for.
+        drop(fs::remove_file(&path));
+    }
+    written.with_context(|| format!("cannot write {}", path.display()))?;
     Ok(addresses)
 }
 

@@ -116,7 +116,10 @@ impl Journal {
             let Some(undo) = change.undo().map_err(fail)? else { continue };
             if !self.entries.contains(&undo) {
                 self.entries.push(undo);
-                self.save()?;
+                if let Err(error) = self.save() {
+                    self.entries.pop();
+                    return Err(error.into());
+                }
             }
             change.make().map_err(fail)?;
             info!("set {change}");
@@ -127,9 +130,12 @@ impl Journal {
     /// Takes everything back, last change first, and empties the journal.
     ///
     /// What cannot be taken back is reported and dropped: an entry that can never succeed must not block
-    /// every later start.
+    /// every later start. A disk that takes no shorter list, being full, does not stop it: taking back twice does no harm.
+    ///
+    /// A journal that cannot be removed, as on a read-only disk, is the last entry of the report.
     pub fn restore(&mut self) -> Result<Vec<Undone>, JournalError> {
         let mut undone = Vec::new();
+        let mut saved = Ok(());
         while let Some(entry) = self.entries.last() {
             let what = entry.to_string();
             let failure = entry.carry_out().err();
@@ -139,7 +145,15 @@ impl Journal {
             }
             undone.push(Undone { what, failure });
             self.entries.pop();
-            self.save()?;
+            saved = self.save();
+        }
+        match saved {
+            Err(JournalError::File { operation, path, error }) => {
+                let what = "remove the undo journal".to_owned();
+                let failure = Some(ChangeError::file(operation, &path)(error));
+                undone.push(Undone { what, failure });
+            }
+            other => other?,
         }
         Ok(undone)
     }
@@ -179,8 +193,10 @@ fn read_own(path: &Path) -> Result<Option<Vec<u8>>, JournalError> {
 pub(crate) fn write_durably(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let temporary = path.with_extension("new");
     let mut file = File::create(&temporary)?;
-    file.write_all(bytes)?;
-    file.sync_all()?;
+    if let Err(error) = file.write_all(bytes).and_then(|()| file.sync_all()) {
+        drop(fs::remove_file(&temporary));
+        return Err(error);
+    }
     fs::rename(&temporary, path)?;
     match path.parent() {
         Some(directory) => File::open(directory)?.sync_all(),

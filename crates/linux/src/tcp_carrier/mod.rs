@@ -237,8 +237,14 @@ mod tests {
         let remote = "[fd77::2]:443".parse().unwrap();
         let mut client = left.run(|| TcpCarrier::connect(&to("[::]:0"), remote)).unwrap().unwrap();
         assert_eq!(client.send(&[0; 5], None).unwrap(), Queued::Sent, "waits for the connection");
-        sleep(Duration::from_millis(20));
-        let mut server = listener.accept().unwrap();
+        let mut waits = 0;
+        let mut server = loop {
+            sleep(Duration::from_millis(10));
+            match listener.accept() {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock && waits < 300 => waits += 1,
+                other => break other.unwrap(),
+            }
+        };
         client.flush().unwrap();
         assert!(client.is_connected());
 
@@ -289,7 +295,10 @@ mod tests {
         let (left, _right) = joined_pair();
         let remote = "10.77.0.2:443".parse().unwrap();
         let mut client = left.run(|| TcpCarrier::connect(&to("0.0.0.0:0"), remote)).unwrap().unwrap();
-        sleep(Duration::from_millis(50));
-        assert_eq!(client.flush().unwrap_err().kind(), io::ErrorKind::ConnectionRefused);
+        let refused = (0..300).find_map(|_| {
+            sleep(Duration::from_millis(10));
+            client.flush().err()
+        });
+        assert_eq!(refused.unwrap().kind(), io::ErrorKind::ConnectionRefused);
     }
 }

@@ -7,7 +7,7 @@ use std::num::NonZeroU16;
 use std::path::Path;
 use wire::datagram::{Initiation, MAC_LEN, Reset, Retry, VERSION};
 use wire::frame::{Ack, Data, Frame, GaveUp, Part, PathStatus, Rekey, Repair};
-use wire::hello::{Features, Hello, Name, Prefixed, Refusal, Reply, Welcome};
+use wire::hello::{DefaultTreatment, Features, Hello, Name, Prefixed, Refusal, Reply, Welcome};
 use wire::join_link::{Host, HostName, HostPort, InvitationKind, InvitationSecret, JoinLink, UnixSeconds};
 
 #[path = "../../../fuzz/properties/wire.rs"]
@@ -97,7 +97,12 @@ fn frames() -> Vec<Vec<u8>> {
 
 fn hellos() -> Vec<Vec<u8>> {
     let name = Name::new("van").unwrap();
-    let hello = Hello { name: name.clone(), secret: Some(InvitationSecret([7; 16])), features: Features(3) };
+    let hello = Hello {
+        name: name.clone(),
+        secret: Some(InvitationSecret([7; 16])),
+        features: Features(3),
+        treatment: DefaultTreatment::Protected,
+    };
     let welcome = Welcome {
         name,
         features: Features(1),

@@ -188,9 +188,11 @@ fn work(
         peer.clone(),
         name,
         key.public().to_string(),
-        config.device.mtu,
-        wanted_treatment(config.device.default_treatment),
-        networks::Networks::new(config),
+        event_loop::Wishes {
+            mtu: config.device.mtu,
+            treatment: wanted_treatment(config.device.default_treatment),
+            networks: networks::Networks::new(config),
+        },
         tasks.clone(),
         events.clone(),
     );

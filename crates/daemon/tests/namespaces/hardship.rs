@@ -10,7 +10,7 @@ use anabranch::control::{EventKind, EventSequence, PathHealth, SessionState};
 use linux::netns::Namespace;
 
 use crate::bed::{Bed, SERVER_V4, eventually};
-use crate::scenarios::{kill, nft, snapshot, working_paths};
+use crate::scenarios::{kill, nft, shape, snapshot, working_paths};
 
 fn descriptors(process: u32) -> usize {
     fs::read_dir(format!("/proc/{process}/fd")).unwrap().count()
@@ -74,6 +74,7 @@ pub fn a_new_address_loses_nothing() {
 pub fn networks_with_the_same_subnet_work() {
     let bed = Bed::new(false);
     let routers: Vec<Namespace> = (0..2).map(|number| behind_a_router(&bed, number)).collect();
+    shape(&bed);
     let (_gateway, device) = bed.connected();
     eventually("both paths work", || working_paths(&bed) == 2);
     bed.download(SERVER_V4, 8_000_000, || {});

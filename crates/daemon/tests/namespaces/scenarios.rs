@@ -51,14 +51,7 @@ pub fn working_paths(bed: &Bed) -> usize {
 
 fn one_stream_crosses_both_networks() {
     let bed = Bed::new(false);
-    // Each network alone is too slow for the stream.
-    for interface in ["lan0", "lan1"] {
-        let shape = [
-            "qdisc", "add", "dev", interface, "root", "tbf", "rate", "50mbit", "burst", "32k", "latency",
-            "50ms",
-        ];
-        assert!(bed.gateway.command("tc").unwrap().args(shape).status().unwrap().success());
-    }
+    shape(&bed);
     let _daemons = bed.connected();
     eventually("both paths work", || working_paths(&bed) == 2);
     bed.download(SERVER_V4, 8_000_000, || {});
@@ -69,6 +62,17 @@ fn one_stream_crosses_both_networks() {
     let clients = bed.client("gateway").gateway_clients().unwrap().clients;
     assert!(clients[0].connected && clients[0].name == "van", "{clients:?}");
     assert_eq!(clients[0].addresses, bed.status().addresses);
+}
+
+/// Makes each network alone too slow for a download.
+pub fn shape(bed: &Bed) {
+    for interface in ["lan0", "lan1"] {
+        let shape = [
+            "qdisc", "add", "dev", interface, "root", "tbf", "rate", "50mbit", "burst", "32k", "latency",
+            "50ms",
+        ];
+        assert!(bed.gateway.command("tc").unwrap().args(shape).status().unwrap().success());
+    }
 }
 
 fn ipv6_outside() {

@@ -29,6 +29,16 @@ use super::targets::{GatewayAddresses, Link};
 use crate::control::EventLog;
 use crate::dataplane::{Meter, Owner, Plane, Verdict};
 
+/// What the configuration asks of a device.
+pub struct Wishes {
+    /// MTU of the interface if the configuration sets one.
+    pub mtu: Option<u16>,
+    /// How the gateway is to carry flows towards this device.
+    pub treatment: DefaultTreatment,
+    /// Which interfaces are networks.
+    pub networks: Networks,
+}
+
 /// What the loop works with beside packets.
 pub struct DeviceLoop {
     /// The packet mover.
@@ -103,12 +113,11 @@ impl DeviceLoop {
         peer: Peer,
         name: Name,
         public_key: String,
-        mtu: Option<u16>,
-        treatment: DefaultTreatment,
-        networks: Networks,
+        wishes: Wishes,
         tasks: Mailbox<Task>,
         events: Arc<EventLog>,
     ) -> Self {
+        let Wishes { mtu, treatment, networks } = wishes;
         let state = State {
             session: None,
             phase: SessionState::Connecting,

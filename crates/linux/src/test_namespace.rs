@@ -2,15 +2,22 @@
 
 use crate::netns::Namespace;
 
-/// Whether this process may make namespaces; says why a test is skipped if not.
+/// Whether this process may make namespaces and TUN interfaces in them; says why a test is skipped if not.
 pub(crate) fn may_test() -> bool {
-    match Namespace::anonymous() {
-        Ok(_) => true,
-        Err(error) => {
-            eprintln!("skipped: cannot make a network namespace: {error}");
-            false
-        }
+    let tun = || std::fs::OpenOptions::new().read(true).write(true).open("/dev/net/tun");
+    let namespace =
+        Namespace::anonymous().map_err(|error| format!("cannot make a network namespace: {error}"));
+    let outcome = namespace.and_then(|_| tun().map_err(|error| format!("cannot open /dev/net/tun: {error}")));
+    if let Err(why) = &outcome {
+        eprintln!("skipped: {why}");
     }
+    outcome.is_ok()
+}
+
+/// Whether this user namespace knows no user but root, as after `unshare --user --map-root-user`.
+pub(crate) fn knows_root_only() -> bool {
+    let map = std::fs::read_to_string("/proc/self/uid_map").unwrap();
+    map.split_whitespace().nth(2) == Some("1")
 }
 
 /// Runs `test` in a fresh network namespace.

@@ -207,7 +207,7 @@ mod tests {
         ] {
             assert!(text.contains(line), "{line} is not in\n{text}");
         }
-        assert!(!text.contains("Uid:\t0"), "{text}");
+        assert!(crate::test_namespace::knows_root_only() || !text.contains("Uid:\t0"), "{text}");
     }
 
     #[test]
@@ -224,7 +224,9 @@ mod tests {
             fs::write("/proc/sys/net/ipv4/ip_forward", "1").unwrap();
             crate::netlink::Netlink::open().unwrap().set_link_up(1, false).unwrap();
             assert_eq!(status("NoNewPrivs"), "1");
-            assert!(fs::write("/etc/ab-test", "x").is_err());
+            if !crate::test_namespace::knows_root_only() {
+                assert!(fs::write("/etc/ab-test", "x").is_err());
+            }
         });
         assert_eq!(exit.unwrap().wait().unwrap(), Exit::Code(0));
     }

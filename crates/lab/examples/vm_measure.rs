@@ -31,6 +31,9 @@ struct Arguments {
     /// Length of the measurement.
     #[arg(long, default_value_t = 30.0)]
     seconds: f64,
+    /// Decides all chance.
+    #[arg(long, default_value_t = 1)]
+    seed: u32,
     /// Ping beside it.
     #[arg(long)]
     ping: bool,
@@ -63,6 +66,7 @@ fn main() -> anyhow::Result<()> {
     measurement.congestion = arguments.congestion;
     measurement.flows = arguments.flows;
     measurement.ping = arguments.ping;
+    measurement.seed = arguments.seed;
     measurement.beside = arguments.beside;
     measurement.beside_programs = arguments.beside_program;
     measurement.length = Duration::try_from_secs_f64(arguments.seconds)?;

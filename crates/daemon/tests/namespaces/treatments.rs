@@ -55,11 +55,15 @@ pub fn duplicated_flows_go_twice_both_ways() {
 
 /// How much repair is sent follows the loss: where nothing is lost, one packet in 64.
 pub fn protected_flows_have_repair_both_ways() {
-    let total = |bytes: Vec<u64>| bytes.iter().sum::<u64>() as f64;
-    let (sent, received) = cost("bonded");
-    let plain = (total(sent), total(received));
-    let (sent, received) = cost("protected");
-    let protected = (total(sent), total(received));
-    assert!(protected.0 > plain.0 * 1.008, "out {} bonded, {} protected", plain.0, protected.0);
-    assert!(protected.1 > plain.1 * 1.008, "in {} bonded, {} protected", plain.1, protected.1);
+    let (plain_out, plain_in) = least_cost("bonded");
+    let (out, back) = least_cost("protected");
+    assert!(out as f64 > plain_out as f64 * 1.008, "out {plain_out} bonded, {out} protected");
+    assert!(back as f64 > plain_in as f64 * 1.008, "in {plain_in} bonded, {back} protected");
+}
+
+/// The least of three: a busy machine makes for needless repeats, which only add.
+fn least_cost(treatment: &str) -> (u64, u64) {
+    let total = |bytes: Vec<u64>| bytes.iter().sum::<u64>();
+    let costs = [(); 3].map(|()| cost(treatment)).map(|(out, back)| (total(out), total(back)));
+    costs.into_iter().fold((u64::MAX, u64::MAX), |least, one| (least.0.min(one.0), least.1.min(one.1)))
 }

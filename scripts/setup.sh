@@ -24,7 +24,8 @@ nft|nftables|the gateway's NAT, the kill switch
 test_needs="$demo_needs
 python3|python3|checks of licences, dependencies and the dissector
 qemu-system-x86_64|qemu-system-x86|the virtual machine bed
-tc|iproute2|shaping in the virtual machine
+tc|iproute2|shaping in the virtual machine and in namespaces
+tayga|tayga|the NAT64 of a network that has IPv6 only
 xz|xz-utils|unpacks the test kernel
 strip|binutils|keeps the virtual machine's memory small
 ethtool|ethtool|offload settings in the virtual machine

@@ -138,6 +138,27 @@ fn keys_are_renewed_while_data_flows() {
 }
 
 #[test]
+fn path_numbers_that_are_used_up_are_renewed_by_a_handshake() {
+    let mut bench = Bench::new(&[LinkSpec::new(20.0, 10), LinkSpec::new(20.0, 20)]);
+    bench.connect();
+    bench.run(Duration::from_millis(300));
+    for _ in 0..300 {
+        bench.connect_again(1);
+        bench.run(Duration::from_millis(20));
+    }
+    bench.run(Duration::from_secs(1));
+    assert_eq!(bench.connected_events, 2);
+    let reports = bench.device.path_reports(bench.device_session);
+    assert!(
+        reports.len() == 2 && reports.iter().all(|report| report.state == PathState::Usable),
+        "{reports:?}"
+    );
+    bench.send_up(7, 200);
+    bench.run(Duration::from_millis(200));
+    assert_eq!(bench.received_up, [7]);
+}
+
+#[test]
 fn a_backup_carries_nothing_until_it_is_needed() {
     let mut bench = Bench::new(&[LinkSpec::new(20.0, 10), LinkSpec::new(20.0, 10)]);
     bench.connect();

@@ -263,11 +263,16 @@ impl Endpoint {
             }
         }
         slot.paths.push(WantedPath { config, down: false });
+        let mut used_up = false;
         if let Some(session) = &mut slot.session {
+            used_up = session.path_ids_used_up();
             open_path(now, session, &config);
         }
         if let Some(connecting) = &mut slot.connecting {
             connecting.hurry(now);
+        }
+        if used_up {
+            self.begin_again(now, session);
         }
         self.touch(session);
     }

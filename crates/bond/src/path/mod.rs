@@ -122,8 +122,6 @@ pub(crate) struct Path {
     pub(crate) pending_response: Option<[u8; 8]>,
     /// Bytes received from and sent to the address while it is not validated.
     unvalidated: Option<(u64, u64)>,
-    /// Where to go back to if a new address is not confirmed.
-    pub(crate) previous_address: Option<Address>,
     peer_reordering: Duration,
     delivered: Delivered,
     round_end: u64,
@@ -176,7 +174,6 @@ impl Path {
             challenge: None,
             pending_response: None,
             unvalidated: Some((0, 0)),
-            previous_address: None,
             peer_reordering: Duration::from_millis(2),
             delivered: Delivered::default(),
             round_end: 0,
@@ -211,7 +208,6 @@ impl Path {
     pub(crate) fn set_validated(&mut self) {
         self.challenge = None;
         self.unvalidated = None;
-        self.previous_address = None;
         if self.state == PathState::Validating {
             self.state = PathState::Usable;
         }

@@ -229,6 +229,11 @@ impl Session {
         Some(self.paths.len() - 1)
     }
 
+    /// Every path number has been used under these keys: only a new handshake makes room for more.
+    pub(crate) fn path_ids_used_up(&self) -> bool {
+        self.used_path_ids.iter().all(|word| *word == u64::MAX)
+    }
+
     fn path_id_used(&self, id: PathId) -> bool {
         self.used_path_ids.get(usize::from(id.0 / 64)).is_some_and(|word| word >> (id.0 % 64) & 1 == 1)
     }

@@ -100,7 +100,6 @@ impl Session {
         }
         // Only another port is a NAT's new binding; the way stays the same.
         let same_way = path.address.network == from.network && path.address.remote.ip() == from.remote.ip();
-        path.previous_address = Some(path.address).filter(|_| path.is_validated());
         path.address = from;
         path.start_challenge(now, nonce);
         if !same_way {

@@ -138,10 +138,15 @@ impl Bench {
 
     pub fn connect(&mut self) {
         for index in 0..self.links.len() {
-            let address = self.device_address(index);
-            let config = PathConfig { address, mtu_limit: 1_472, status: PathStatus::Active, priority: 0 };
-            self.device.add_path(self.now, self.device_session, config);
+            self.connect_again(index);
         }
+    }
+
+    /// Gives a path up, if there is one, and opens another by the same link.
+    pub fn connect_again(&mut self, index: usize) {
+        let address = self.device_address(index);
+        let config = PathConfig { address, mtu_limit: 1_472, status: PathStatus::Active, priority: 0 };
+        self.device.add_path(self.now, self.device_session, config);
     }
 
     fn device_address(&self, index: usize) -> Address {

@@ -18,11 +18,24 @@ use super::{Job, Machine, MachineError, Outcome, archive};
 /// # Errors
 /// See [`Machine::run`].
 pub fn run(machine: &Machine, job: &Job, initramfs: &[u8]) -> Result<Outcome, MachineError> {
-    let directory = cache_directory()?.join(format!("run-{}", unique_number()));
+    let cache = cache_directory()?;
+    remove_abandoned(&cache);
+    let directory = cache.join(format!("run-{}", unique_number()));
     fs::create_dir_all(&directory).with_context(|| format!("creating {}", directory.display()))?;
     let result = run_in(&directory, machine, job, initramfs);
     fs::remove_dir_all(&directory).with_context(|| format!("removing {}", directory.display()))?;
     result
+}
+
+/// Removes the directories of runs whose process was killed; what cannot be removed now may be next time.
+fn remove_abandoned(cache: &Path) {
+    for entry in fs::read_dir(cache).into_iter().flatten().flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let process = name.strip_prefix("run-").and_then(|rest| rest.split('-').next()?.parse::<u32>().ok());
+        if process.is_some_and(|process| !Path::new("/proc").join(process.to_string()).exists()) {
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
 }
 
 fn run_in(directory: &Path, machine: &Machine, job: &Job, initramfs: &[u8]) -> Result<Outcome, MachineError> {

@@ -95,3 +95,7 @@ install: ## Install the programs below PREFIX (/usr/local); build first: make re
 		sed 's|/usr/local/bin|$(PREFIX)/bin|' packaging/systemd/$$unit.service \
 			>$(DESTDIR)$(PREFIX)/lib/systemd/system/$$unit.service; \
 	done
+	@# The daemon's own user; without it the daemon shares `nobody` with others.
+	@test -n "$(DESTDIR)" || id -u anabranch >/dev/null 2>&1 || \
+		useradd --system --no-create-home --shell /usr/sbin/nologin anabranch || \
+		echo "install: no user anabranch could be made; until there is one the daemon runs as nobody" >&2

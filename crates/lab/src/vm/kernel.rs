@@ -9,6 +9,7 @@ use std::process::{Command, Stdio};
 use anyhow::Context;
 
 use super::MachineError;
+use super::initramfs::unique_number;
 
 /// An unpacked kernel.
 #[derive(Clone, Debug)]
@@ -164,7 +165,7 @@ fn unpack_package(
     if place.exists() {
         return Ok(());
     }
-    let work = cache.join(format!("unpacking-{name}-{}", std::process::id()));
+    let work = cache.join(format!("unpacking-{name}-{}", unique_number()));
     let tree = work.join("tree");
     fs::create_dir_all(&tree).with_context(|| format!("creating {}", tree.display()))?;
     let result = download_and_unpack(&work, &tree, package).and_then(|()| {

@@ -237,15 +237,15 @@ wait $beside_process
 fn tunnel_commands() -> String {
     format!(
         r#"export RUST_LOG="${{RUST_LOG:-info}}"
-in_namespace gateway anabranch gateway init --address {GATEWAY_ADDRESS} --state /root/gateway >/results/init.log 2>&1 ||
+in_namespace gateway anabranch gateway init --address {GATEWAY_ADDRESS} --state /tmp/gateway >/results/init.log 2>&1 ||
     fail 'gateway init'
-in_namespace gateway anabranch gateway run --state /root/gateway >/results/gateway.log 2>&1 &
-for _ in $(seq 100); do [ -S /root/gateway/control.sock ] && break; sleep 0.1; done
-in_namespace gateway anabranch gateway invite laptop --qr never --json --state /root/gateway >/tmp/invitation ||
+in_namespace gateway anabranch gateway run --state /tmp/gateway >/results/gateway.log 2>&1 &
+for _ in $(seq 100); do [ -S /tmp/gateway/control.sock ] && break; sleep 0.1; done
+in_namespace gateway anabranch gateway invite laptop --qr never --json --state /tmp/gateway >/tmp/invitation ||
     fail 'gateway invite'
 sed -n 's/.*"link": *"\([^"]*\)".*/\1/p' /tmp/invitation |
-    in_namespace device anabranch join - --state /root/device >/results/join.log 2>&1 || fail 'join'
-in_namespace device anabranch up --foreground --state /root/device >/results/device.log 2>&1 &
+    in_namespace device anabranch join - --state /tmp/device >/results/join.log 2>&1 || fail 'join'
+in_namespace device anabranch up --foreground --state /tmp/device >/results/device.log 2>&1 &
 for _ in $(seq 200); do ip -n device link show any0 >/dev/null 2>&1 && break; sleep 0.1; done
 ip -n device link show any0 >/dev/null || fail 'up'
 sleep 3

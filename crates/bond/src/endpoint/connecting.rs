@@ -13,7 +13,7 @@ use wire::datagram::{Initiation, RESET_TOKEN_LEN, RETRY_TOKEN_LEN, Response, Ret
 
 /// First pause between two tries; it doubles up to the last.
 const FIRST_PAUSE: Duration = Duration::from_millis(300);
-const LAST_PAUSE: Duration = Duration::from_secs(2);
+const LAST_PAUSE: Duration = Duration::from_secs(1);
 /// After this many tries with one message a new one is made.
 const TRIES_PER_MESSAGE: u32 = 8;
 /// Features of this version; none are optional yet.

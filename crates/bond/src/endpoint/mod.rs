@@ -679,9 +679,14 @@ impl Endpoint {
             let index = slot.session.as_ref().map(|session| session.peer_index);
             index == Some(reset.unknown_index) && slot.reset_token == Some(reset.token)
         });
-        if let Some((&id, _)) = found {
-            self.begin_again(now, id);
+        let Some((&id, _)) = found else { return };
+        // A handshake under way was sent to a gateway that was not there: now it is.
+        match self.slots.get_mut(&id).and_then(|slot| slot.connecting.as_mut()) {
+            Some(connecting) => connecting.hurry(now),
+            None => self.begin_again(now, id),
         }
+        self.continue_handshake(now, id);
+        self.touch(id);
     }
 }
 

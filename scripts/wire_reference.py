@@ -1,7 +1,7 @@
 """Reads Anabranch's wire format: a second implementation, written from docs/wire-format.md alone.
 
 Slow and simple, for tests: it must never be used to protect anything. Its cryptography follows RFC 7748 (X25519),
-RFC 8439 (ChaCha20-Poly1305) and revision 34 of the Noise Protocol Framework.
+RFC 8439 (ChaCha20-Poly1305), FIPS 197 and NIST SP 800-38D (AES-256-GCM), and revision 34 of the Noise Protocol Framework.
 """
 
 import base64
@@ -373,6 +373,82 @@ def open_sealed(key, number, sealed, associated):
     body, tag = sealed[:-TAG], sealed[-TAG:]
     check(hmac.compare_digest(tag, _tag(key, number, body, associated)), "not authentic")
     return _chacha20(key, 1, number, body)
+
+
+def _times_two(value):
+    return (value << 1 ^ 0x11B) & 0xFF if value & 0x80 else value << 1
+
+
+def _substitutions():
+    table, p, q = [0x63] * 256, 1, 1
+    while True:
+        p ^= _times_two(p)  # p runs through the field by its generator 3, q through the inverses.
+        for shift in (1, 2, 4):
+            q = (q ^ q << shift) & 0xFF
+        q ^= 0x09 if q & 0x80 else 0
+        rotated = [(q << turn | q >> 8 - turn) & 0xFF for turn in range(5)]
+        table[p] = rotated[0] ^ rotated[1] ^ rotated[2] ^ rotated[3] ^ rotated[4] ^ 0x63
+        if p == 1:
+            return table
+
+
+SUBSTITUTE = _substitutions()
+
+
+def _aes_key_schedule(key):
+    words, constant = [list(key[at : at + 4]) for at in range(0, 32, 4)], 1
+    for number in range(8, 60):
+        word = words[-1]
+        if number % 8 == 0:
+            word = [SUBSTITUTE[byte] for byte in word[1:] + word[:1]]
+            word[0] ^= constant
+            constant = _times_two(constant)
+        elif number % 8 == 4:
+            word = [SUBSTITUTE[byte] for byte in word]
+        words.append([a ^ b for a, b in zip(words[-8], word)])
+    return [sum(words[at : at + 4], []) for at in range(0, 60, 4)]
+
+
+def _aes(schedule, block):
+    state = [a ^ b for a, b in zip(block, schedule[0])]
+    for number, round_key in enumerate(schedule[1:], 1):
+        state = [SUBSTITUTE[state[at * 5 % 16]] for at in range(16)]  # with the shift of the rows
+        if number < 14:
+            mixed = []
+            for at in range(0, 16, 4):
+                column = state[at : at + 4]
+                whole = column[0] ^ column[1] ^ column[2] ^ column[3]
+                mixed += [column[i] ^ whole ^ _times_two(column[i] ^ column[(i + 1) % 4]) for i in range(4)]
+            state = mixed
+        state = [a ^ b for a, b in zip(state, round_key)]
+    return bytes(state)
+
+
+def _aes_counter(schedule, number, data):
+    out = bytearray()
+    for at in range(0, len(data), 16):
+        stream = _aes(schedule, number + (at // 16 + 2).to_bytes(4, "big"))
+        out += bytes(a ^ b for a, b in zip(data[at : at + 16], stream))
+    return bytes(out)
+
+
+def _aes_tag(schedule, number, sealed, associated):
+    pad = lambda raw: raw + bytes(-len(raw) % 16)
+    lengths = (len(associated) * 8).to_bytes(8, "big") + (len(sealed) * 8).to_bytes(8, "big")
+    text, factor, total = pad(associated) + pad(sealed) + lengths, int.from_bytes(_aes(schedule, bytes(16)), "big"), 0
+    for at in range(0, len(text), 16):
+        left, right, total = total ^ int.from_bytes(text[at : at + 16], "big"), factor, 0
+        for bit in range(127, -1, -1):
+            total ^= right if left >> bit & 1 else 0
+            right = right >> 1 ^ (0xE1 << 120 if right & 1 else 0)
+    mask = int.from_bytes(_aes(schedule, number + b"\0\0\0\1"), "big")
+    return (total ^ mask).to_bytes(16, "big")
+
+
+def open_sealed_aes(key, number, sealed, associated):
+    schedule, body, tag = _aes_key_schedule(key), sealed[:-TAG], sealed[-TAG:]
+    check(hmac.compare_digest(tag, _aes_tag(schedule, number, body, associated)), "not authentic")
+    return _aes_counter(schedule, number, body)
 
 
 class Noise:

@@ -129,6 +129,10 @@ class Cryptography(unittest.TestCase):
             self.assertEqual(plain, raw(row, "plain"))
             with self.assertRaises(wire.Malformed):
                 wire.open_sealed(key, wire.nonce(row["path"], row["number"] + 1), header["sealed"], header["header"])
+            aes = wire.parse_datagram(raw(row, "datagram_aes"))
+            self.assertEqual(wire.open_sealed_aes(key, number, aes["sealed"], aes["header"]), raw(row, "plain"))
+            with self.assertRaises(wire.Malformed):
+                wire.open_sealed_aes(key, number, aes["sealed"], b"\x1f" + aes["header"][1:])
 
     def test_rekey(self):
         vector, handshake = VECTORS["rekey"], VECTORS["handshake"]

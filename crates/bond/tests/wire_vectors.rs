@@ -96,6 +96,7 @@ impl Bond {
             session: SessionConfig::default(),
             accept,
             retry_above,
+            aes: true,
         };
         let remote: SocketAddr = "192.0.2.1:4600".parse().unwrap();
         let there = Address { network: NetworkId(1), carrier: Carrier::Udp, remote };
@@ -128,11 +129,11 @@ impl Bond {
 }
 
 /// Frames of the data packets among `datagrams`, opened with `key`, each as its bytes.
-fn opened(key: &[u8; 32], datagrams: &[Vec<u8>]) -> Vec<(DataHeader, Vec<u8>)> {
+fn opened(features: u16, key: &[u8; 32], datagrams: &[Vec<u8>]) -> Vec<(DataHeader, Vec<u8>)> {
     let open = |datagram: &Vec<u8>| match Datagram::parse(datagram) {
         Ok(Datagram::Data(header)) => {
             assert_eq!(header.receiver_index, OWN_INDEX);
-            Some((header, second::open(key, &header, datagram).unwrap()))
+            Some((header, second::open(features, key, &header, datagram).unwrap()))
         }
         _ => None,
     };
@@ -177,11 +178,11 @@ fn the_gateway_reads_the_vector_of_an_initiation() {
 }
 
 /// Shakes hands with the bond's gateway from outside; returns the keys and the gateway's index.
-fn join(gateway: &mut Bond, stamp: u64, token: &[u8]) -> Option<(Keys, u32)> {
+fn join(gateway: &mut Bond, features: u16, stamp: u64, token: &[u8]) -> Option<(Keys, u32)> {
     let (device, far) = (Identity::new(DEVICE_PRIVATE), Identity::new(GATEWAY_PRIVATE).public);
-    let mut noise = second::initiator(&device, &far, &second::prologue(0), None);
+    let mut noise = second::initiator(&device, &far, &second::prologue(features), None);
     let first = second::write(&mut noise, &[&stamp.to_be_bytes()[..], b"hello"].concat());
-    gateway.give(&second::initiation(&far, OWN_INDEX, &first, token));
+    gateway.give(&second::initiation(&far, features, OWN_INDEX, &first, token));
     gateway.events();
     let sent = gateway.sent();
     let response = sent.iter().find_map(|datagram| match Datagram::parse(datagram) {
@@ -190,28 +191,36 @@ fn join(gateway: &mut Bond, stamp: u64, token: &[u8]) -> Option<(Keys, u32)> {
     })?;
     assert_eq!(response.receiver_index, OWN_INDEX);
     let payload = second::read(&mut noise, response.noise);
-    assert_eq!(&payload[16..], b"welcome");
+    assert_eq!(payload[16..18], (features & 1).to_be_bytes(), "uses what both have");
+    assert_eq!(&payload[18..], b"welcome");
     Some((second::split(&mut noise), response.sender_index))
 }
 
 #[test]
 fn a_second_implementation_joins_the_gateway() {
+    joins_the_gateway(0, 0);
+    joins_the_gateway(1, 1);
+    // A feature that the gateway does not know.
+    joins_the_gateway(0x8001, 1);
+}
+
+fn joins_the_gateway(offered: u16, used: u16) {
     let mut gateway = Bond::new(GATEWAY_PRIVATE, true, 100);
-    let (keys, index) = join(&mut gateway, STAMP, &[]).unwrap();
+    let (keys, index) = join(&mut gateway, offered, STAMP, &[]).unwrap();
     let place = |number| Place { receiver_index: index, epoch: 0, path: 3, number, largest_acked: None };
 
     // A path begins with the first packet on it; the gateway answers the challenge there.
     let mut plain = Vec::new();
     Frame::Challenge([5; 8]).put(&mut plain);
-    gateway.give(&second::seal(&keys.to_responder, place(0), &plain));
+    gateway.give(&second::seal(used, &keys.to_responder, place(0), &plain));
     assert!(gateway.events().iter().any(|event| matches!(event, EndpointEvent::Connected { .. })));
-    let answer = opened(&keys.to_initiator, &gateway.sent());
+    let answer = opened(used, &keys.to_initiator, &gateway.sent());
     let frames: Vec<_> = answer.iter().flat_map(|(_, plain)| Frames::new(plain)).collect();
     assert!(frames.contains(&Ok(Frame::Response([5; 8]))), "{frames:?}");
     assert!(answer.iter().all(|(header, _)| header.path == PathId(3)));
 
     let packet = inner_packet();
-    let datagram = second::seal(&keys.to_responder, place(1), &data_of(&packet));
+    let datagram = second::seal(used, &keys.to_responder, place(1), &data_of(&packet));
     gateway.give(&datagram);
     assert_eq!(gateway.endpoint.poll_packet().map(|(_, packet)| packet), Some(packet));
     // Again: a replay.
@@ -227,13 +236,13 @@ fn an_address_is_proved_where_the_gateway_asks_for_it() {
     let (device, far) = (Identity::new(DEVICE_PRIVATE), Identity::new(GATEWAY_PRIVATE).public);
     let mut noise = second::initiator(&device, &far, &second::prologue(0), None);
     let first = second::write(&mut noise, &STAMP.to_be_bytes());
-    gateway.give(&second::initiation(&far, OWN_INDEX, &first, &[]));
+    gateway.give(&second::initiation(&far, 0, OWN_INDEX, &first, &[]));
     assert_eq!(gateway.events(), []);
     let sent = gateway.sent();
     let Ok(Datagram::Retry(retry)) = Datagram::parse(&sent[0]) else { panic!("{sent:?}") };
     let signed = [&OWN_INDEX.to_be_bytes()[..], &retry.token].concat();
     assert_eq!(retry.mac, second::mac(&far, &signed));
-    gateway.give(&second::initiation(&far, OWN_INDEX, &first, &retry.token));
+    gateway.give(&second::initiation(&far, 0, OWN_INDEX, &first, &retry.token));
     assert_eq!(gateway.events().len(), 1);
     assert!(matches!(Datagram::parse(&gateway.sent()[0]), Ok(Datagram::Response(_))));
 }
@@ -241,15 +250,20 @@ fn an_address_is_proved_where_the_gateway_asks_for_it() {
 #[test]
 fn an_older_stamp_must_prove_its_address() {
     let mut gateway = Bond::new(GATEWAY_PRIVATE, true, 100);
-    join(&mut gateway, STAMP, &[]).unwrap();
-    assert!(join(&mut gateway, STAMP, &[]).is_none());
-    assert!(join(&mut gateway, STAMP - 1, &[]).is_none());
+    join(&mut gateway, 0, STAMP, &[]).unwrap();
+    assert!(join(&mut gateway, 0, STAMP, &[]).is_none());
+    assert!(join(&mut gateway, 0, STAMP - 1, &[]).is_none());
     assert_eq!(gateway.endpoint.counters().replayed_handshakes, 2);
-    assert!(join(&mut gateway, STAMP + 1, &[]).is_some());
+    assert!(join(&mut gateway, 0, STAMP + 1, &[]).is_some());
 }
 
 #[test]
 fn the_bond_joins_a_second_implementation() {
+    joins_a_second_implementation(0);
+    joins_a_second_implementation(1);
+}
+
+fn joins_a_second_implementation(used: u16) {
     let mut device = Bond::new(DEVICE_PRIVATE, false, 100);
     let gateway = Identity::new(GATEWAY_PRIVATE);
     let peer = bond::PublicKey(gateway.public);
@@ -267,10 +281,12 @@ fn the_bond_joins_a_second_implementation() {
     let covered = &sent[0][..sent[0].len() - 16];
     assert_eq!(initiation.mac, second::mac(&gateway.public, covered));
 
-    let mut noise = second::responder(&gateway, &second::prologue(0), None);
+    let mut noise = second::responder(&gateway, &second::prologue(1), None);
     let payload = second::read(&mut noise, initiation.noise);
     assert_eq!(payload, [&STAMP.to_be_bytes()[..], b"hello"].concat());
-    let second_message = second::write(&mut noise, &[&RESET_TOKEN[..], b"welcome"].concat());
+    assert_eq!(initiation.features, 1);
+    let answer = [&RESET_TOKEN[..], &used.to_be_bytes(), b"welcome"].concat();
+    let second_message = second::write(&mut noise, &answer);
     let keys = second::split(&mut noise);
     device.give(&second::response(initiation.sender_index, OWN_INDEX, &second_message));
     let connected = device.events();
@@ -283,7 +299,7 @@ fn the_bond_joins_a_second_implementation() {
     let index = initiation.sender_index;
     assert!(device.endpoint.handle_packet(NOW, session, &inner_packet()));
     let sent = device.sent();
-    let packets = opened(&keys.to_responder, &sent);
+    let packets = opened(used, &keys.to_responder, &sent);
     let delivered = packets.iter().flat_map(|(_, plain)| Frames::new(plain)).any(
         |frame| matches!(frame, Ok(Frame::Data(data)) if data.payload == inner_packet() && data.sequence == 0),
     );
@@ -297,7 +313,7 @@ fn the_bond_joins_a_second_implementation() {
     }
     answer.extend(data_of(&inner_packet()));
     let place = Place { receiver_index: index, epoch: 0, path: 0, number: 0, largest_acked: None };
-    device.give(&second::seal(&keys.to_initiator, place, &answer));
+    device.give(&second::seal(used, &keys.to_initiator, place, &answer));
     assert_eq!(device.endpoint.poll_packet().map(|(_, packet)| packet), Some(inner_packet()));
 
     // A reset with the right token makes the device begin again; one with another does not.

@@ -178,6 +178,7 @@ fn work(
         session: session(&config.device),
         accept: false,
         retry_above: u32::MAX,
+        aes: dataplane::has_aes(),
     };
     let endpoint = Endpoint::new(endpoint, dataplane::seed()?)?;
     let carriers = Carriers::new(FIRST_SOCKET_TOKEN, Some(config.device.mark));

@@ -228,6 +228,7 @@ fn work(
         session: SessionConfig::default(),
         accept: true,
         retry_above: RETRY_ABOVE,
+        aes: dataplane::has_aes(),
     };
     let endpoint = Endpoint::new(endpoint, dataplane::seed()?)?;
     let poller = Poller::new()?;

@@ -16,6 +16,8 @@ use units::PathId;
 
 /// Version of the bond's wire format; both ends must have the same.
 pub const VERSION: u8 = 1;
+/// Feature of an initiation and its answer: data packets are sealed with AES-256-GCM in place of ChaCha20-Poly1305.
+pub const FEATURE_AES_256_GCM: u16 = 1;
 /// Bytes of the authentication tag behind sealed frames.
 pub const TAG_LEN: usize = 16;
 /// Largest data header.

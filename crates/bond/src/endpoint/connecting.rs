@@ -1,9 +1,9 @@
 //! The initiator's side of a handshake: sent on every path until an answer comes.
 
-use super::{ConnectError, Endpoint, EndpointEvent, STALL_PATIENCE, SessionId, open_path};
+use super::{ConnectError, Endpoint, EndpointConfig, EndpointEvent, STALL_PATIENCE, SessionId, open_path};
 use crate::address::Address;
 use crate::handshake::{Handshake, HandshakeError, mac, mac_is_right};
-use crate::keys::{PrivateKey, PublicKey};
+use crate::keys::{Cipher, PublicKey};
 use crate::session::{Role, Session};
 use rand::{RngCore, SeedableRng};
 use rand_chacha::ChaCha20Rng;
@@ -16,14 +16,13 @@ const FIRST_PAUSE: Duration = Duration::from_millis(300);
 const LAST_PAUSE: Duration = Duration::from_secs(1);
 /// After this many tries with one message a new one is made.
 const TRIES_PER_MESSAGE: u32 = 8;
-/// Features of this version; none are optional yet.
-const FEATURES: u16 = 0;
 /// Addresses whose retry token is remembered.
 const MAX_TOKENS: usize = 16;
 
 /// A handshake that waits for its answer.
 pub(super) struct Connecting {
     handshake: Handshake,
+    features: u16,
     noise: Vec<u8>,
     index: u32,
     payload: Vec<u8>,
@@ -38,16 +37,17 @@ pub(super) struct Connecting {
 impl Connecting {
     pub(super) fn new(
         now: Timestamp,
-        own: &PrivateKey,
+        config: &EndpointConfig,
         peer: &PublicKey,
         index: u32,
         payload: Vec<u8>,
         stamp: u64,
         random: &mut ChaCha20Rng,
     ) -> Result<Self, ConnectError> {
-        let (handshake, noise) = begin(own, peer, &payload, stamp, random)?;
+        let (handshake, noise) = begin(config, peer, &payload, stamp, random)?;
         Ok(Self {
             handshake,
+            features: config.features(),
             noise,
             index,
             payload,
@@ -76,7 +76,7 @@ impl Connecting {
         let mut message = Vec::with_capacity(256);
         Initiation {
             version: VERSION,
-            features: FEATURES,
+            features: self.features,
             sender_index: self.index,
             noise: &self.noise,
             retry_token: token.map_or(&[], |(_, token)| token),
@@ -97,8 +97,24 @@ pub(super) fn prologue(version: u8, features: u16) -> [u8; 14] {
     bytes
 }
 
+/// What stands before the owner's part in payload 2: the token of resets, and those of the offered features that are used.
+pub(super) fn write_answer(token: [u8; RESET_TOKEN_LEN], features: u16, payload: &[u8]) -> Vec<u8> {
+    let mut bytes = token.to_vec();
+    bytes.extend_from_slice(&features.to_be_bytes());
+    bytes.extend_from_slice(payload);
+    bytes
+}
+
+/// Reads payload 2; `None` if it is too short or uses a feature that was not `offered`.
+fn read_answer(bytes: &[u8], offered: u16) -> Option<([u8; RESET_TOKEN_LEN], Cipher, &[u8])> {
+    let (token, rest) = bytes.split_first_chunk::<RESET_TOKEN_LEN>()?;
+    let (features, payload) = rest.split_first_chunk::<2>()?;
+    let features = u16::from_be_bytes(*features);
+    (features & !offered == 0).then(|| (*token, Cipher::of(features), payload))
+}
+
 fn begin(
-    own: &PrivateKey,
+    config: &EndpointConfig,
     peer: &PublicKey,
     payload: &[u8],
     stamp: u64,
@@ -106,12 +122,11 @@ fn begin(
 ) -> Result<(Handshake, Vec<u8>), ConnectError> {
     let mut stamped = stamp.to_be_bytes().to_vec();
     stamped.extend_from_slice(payload);
-    Handshake::initiate(own, peer, &prologue(VERSION, FEATURES), &stamped, random).map_err(
-        |error| match error {
-            HandshakeError::PayloadTooLong => ConnectError::PayloadTooLong,
-            HandshakeError::NotAuthentic => ConnectError::BadKey,
-        },
-    )
+    let prologue = prologue(VERSION, config.features());
+    Handshake::initiate(&config.key, peer, &prologue, &stamped, random).map_err(|error| match error {
+        HandshakeError::PayloadTooLong => ConnectError::PayloadTooLong,
+        HandshakeError::NotAuthentic => ConnectError::BadKey,
+    })
 }
 
 impl Endpoint {
@@ -128,7 +143,7 @@ impl Endpoint {
             connecting.stamp = connecting.stamp.saturating_add(waited.max(1));
             connecting.started = now;
             let begun =
-                begin(&self.config.key, &slot.peer, &connecting.payload, connecting.stamp, &mut self.random);
+                begin(&self.config, &slot.peer, &connecting.payload, connecting.stamp, &mut self.random);
             if let Ok((handshake, noise)) = begun {
                 connecting.handshake = handshake;
                 connecting.noise = noise;
@@ -168,15 +183,8 @@ impl Endpoint {
         let Some(renewal) = slot.renewal.clone() else { return };
         let waited = now.since(renewal.at).as_nanos() as u64;
         let stamp = renewal.stamp.saturating_add(waited.max(1));
-        let begun = Connecting::new(
-            now,
-            &self.config.key,
-            &slot.peer,
-            index,
-            renewal.payload,
-            stamp,
-            &mut self.random,
-        );
+        let begun =
+            Connecting::new(now, &self.config, &slot.peer, index, renewal.payload, stamp, &mut self.random);
         if let Ok(connecting) = begun {
             slot.connecting = Some(Box::new(connecting));
             self.by_index.insert(index, id);
@@ -202,7 +210,7 @@ impl Endpoint {
             self.counters.bad_handshakes += 1;
             return;
         };
-        let Some((token, payload)) = payload.split_first_chunk::<RESET_TOKEN_LEN>() else {
+        let Some((token, cipher, payload)) = read_answer(&payload, connecting.features) else {
             self.counters.bad_handshakes += 1;
             return;
         };
@@ -212,6 +220,7 @@ impl Endpoint {
             Role::Initiator,
             slot.peer,
             response.sender_index,
+            cipher,
             &raw,
             self.config.session,
             random,
@@ -235,7 +244,7 @@ impl Endpoint {
             }
         }
         slot.session = Some(session);
-        slot.reset_token = Some(*token);
+        slot.reset_token = Some(token);
         slot.announced = true;
         if let Some(old) = slot.own_index.replace(response.receiver_index) {
             self.by_index.remove(&old);

@@ -1,17 +1,17 @@
 //! The responder's side of a handshake: cheap checks first, no state for strangers or replays.
 
-use super::connecting::prologue;
+use super::connecting::{prologue, write_answer};
 use super::{Endpoint, EndpointEvent, IncomingId, SessionId, Slot};
 use crate::address::Address;
 use crate::handshake::{Handshake, mac, mac_is_right};
-use crate::keys::PublicKey;
+use crate::keys::{Cipher, PublicKey};
 use crate::session::{Role, Session};
 use rand::{RngCore, SeedableRng};
 use rand_chacha::ChaCha20Rng;
 use rustc_hash::FxHashMap;
 use std::time::Duration;
 use units::Timestamp;
-use wire::datagram::{Initiation, Response, Retry, VERSION};
+use wire::datagram::{Initiation, RESET_TOKEN_LEN, Response, Retry, VERSION};
 
 /// Peers that may wait for the owner's answer.
 const MAX_WAITING: usize = 1_024;
@@ -38,6 +38,8 @@ struct Waiting {
     handshake: Handshake,
     peer: PublicKey,
     peer_index: u32,
+    /// Those of the peer's features that this end has too.
+    features: u16,
     addresses: Vec<Address>,
     ephemeral: [u8; 32],
     since: Timestamp,
@@ -125,6 +127,7 @@ impl Endpoint {
                 handshake: opened.handshake,
                 peer,
                 peer_index: initiation.sender_index,
+                features: initiation.features & self.config.features(),
                 addresses: vec![from],
                 ephemeral,
                 since: now,
@@ -175,8 +178,7 @@ impl Endpoint {
     pub fn accept(&mut self, now: Timestamp, id: IncomingId, payload: &[u8]) -> Option<SessionId> {
         let waiting = self.incoming.waiting.remove(&id)?;
         let index = self.free_index();
-        let mut answered = self.tokens.reset(index).to_vec();
-        answered.extend_from_slice(payload);
+        let answered = write_answer(self.tokens.reset(index), waiting.features, payload);
         let (noise, raw) = waiting.handshake.answer(&answered).ok()?;
         let random = ChaCha20Rng::seed_from_u64(self.random.next_u64());
         let mut session = Session::new(
@@ -184,6 +186,7 @@ impl Endpoint {
             Role::Responder,
             waiting.peer,
             waiting.peer_index,
+            Cipher::of(waiting.features),
             &raw,
             self.config.session,
             random,
@@ -214,8 +217,7 @@ impl Endpoint {
     /// Answers a peer with `payload`, which tells why, and keeps nothing.
     pub fn refuse(&mut self, id: IncomingId, payload: &[u8]) {
         let Some(waiting) = self.incoming.waiting.remove(&id) else { return };
-        let mut answered = vec![0; wire::datagram::RESET_TOKEN_LEN];
-        answered.extend_from_slice(payload);
+        let answered = write_answer([0; RESET_TOKEN_LEN], 0, payload);
         let Ok((noise, _)) = waiting.handshake.answer(&answered) else { return };
         let mut message = Vec::with_capacity(256);
         let sender_index = self.random.next_u32();

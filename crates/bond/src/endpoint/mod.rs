@@ -19,7 +19,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::time::Duration;
 use units::{NetworkId, Timestamp};
-use wire::datagram::{Datagram, RESET_TOKEN_LEN, Reset};
+use wire::datagram::{Datagram, FEATURE_AES_256_GCM, RESET_TOKEN_LEN, Reset};
 use wire::frame::CLOSE_REPLACED;
 use wire::inner::{Ecn, FlowKey, Headers};
 
@@ -41,6 +41,15 @@ pub struct EndpointConfig {
     pub accept: bool,
     /// Initiations a second above which their senders must first prove their address.
     pub retry_above: u32,
+    /// Whether this machine's processor has instructions for AES: if both ends do, packets are sealed with AES-256-GCM.
+    pub aes: bool,
+}
+
+impl EndpointConfig {
+    /// The optional features of this end, as they stand in an initiation.
+    fn features(&self) -> u16 {
+        if self.aes { FEATURE_AES_256_GCM } else { 0 }
+    }
 }
 
 /// A session, for as long as the owner wants it: it outlives handshakes and gateway restarts.
@@ -241,8 +250,7 @@ impl Endpoint {
     ) -> Result<SessionId, ConnectError> {
         let id = self.new_session_id();
         let index = self.free_index();
-        let connecting =
-            Connecting::new(now, &self.config.key, &peer, index, payload, stamp, &mut self.random)?;
+        let connecting = Connecting::new(now, &self.config, &peer, index, payload, stamp, &mut self.random)?;
         self.by_index.insert(index, id);
         let mut slot = Slot::new(peer);
         slot.connecting = Some(Box::new(connecting));

@@ -39,7 +39,8 @@ impl Scene {
         let now = Timestamp::from_millis(1_000);
         let random = ChaCha20Rng::seed_from_u64(seed);
         let config = SessionConfig::default();
-        let mut victim = Session::new(now, role, PEER, 9, &raw(2, 1), config, random).unwrap();
+        let mut victim =
+            Session::new(now, role, PEER, 9, Cipher::ChaCha20Poly1305, &raw(2, 1), config, random).unwrap();
         if role == Role::Initiator {
             for port in 0..3 {
                 victim.add_path(now, address(port), 1_472);
@@ -49,7 +50,7 @@ impl Scene {
             now,
             victim,
             role,
-            keys: SessionKeys::new(now, &raw(1, 2)).unwrap(),
+            keys: SessionKeys::new(now, Cipher::ChaCha20Poly1305, &raw(1, 2)).unwrap(),
             numbers: [0; 8],
             random: ChaCha8Rng::seed_from_u64(seed),
             own: PrivateKey::new([1; 32]),

@@ -12,7 +12,7 @@ use crate::address::Address;
 use crate::congestion::{Algorithm, BottleneckDetector, Controller, Sibling};
 use crate::flows::{Flows, QueueLimits, Queueing};
 use crate::handshake::Handshake;
-use crate::keys::{PrivateKey, PublicKey, RawKeys, SessionKeys};
+use crate::keys::{Cipher, PrivateKey, PublicKey, RawKeys, SessionKeys};
 use crate::path::{Path, PathState, Progress};
 use crate::resequencer::{Load, Resequencer, Tally};
 use crate::scheduler::Scheduler;
@@ -160,6 +160,7 @@ impl Session {
         role: Role,
         peer: PublicKey,
         peer_index: u32,
+        cipher: Cipher,
         raw: &RawKeys,
         config: SessionConfig,
         random: ChaCha20Rng,
@@ -171,7 +172,7 @@ impl Session {
             peer,
             peer_index,
             config,
-            keys: SessionKeys::new(now, raw)?,
+            keys: SessionKeys::new(now, cipher, raw)?,
             rekey: None,
             rekey_tried_at: now,
             answered_rekey: Vec::new(),

@@ -76,7 +76,8 @@ pub struct Bench {
 }
 
 fn endpoint(key: u8, accept: bool, seed: u8, session: SessionConfig) -> Endpoint {
-    let config = EndpointConfig { key: PrivateKey::new([key; 32]), session, accept, retry_above: 100 };
+    let config =
+        EndpointConfig { key: PrivateKey::new([key; 32]), session, accept, retry_above: 100, aes: false };
     Endpoint::new(config, [seed; 32]).unwrap()
 }
 

@@ -3,7 +3,7 @@
 
 pub mod vectors;
 
-use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
+use ring::aead::{AES_256_GCM, Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
 use ring::hmac;
 use snow::HandshakeState;
 use snow::params::DHChoice;
@@ -111,9 +111,14 @@ pub fn mac(responder: &[u8; 32], bytes: &[u8]) -> [u8; 16] {
 }
 
 /// An initiation around Noise message 1.
-pub fn initiation(responder: &[u8; 32], sender_index: u32, noise: &[u8], retry_token: &[u8]) -> Vec<u8> {
-    let message =
-        Initiation { version: VERSION, features: 0, sender_index, noise, retry_token, mac: [0; 16] };
+pub fn initiation(
+    responder: &[u8; 32],
+    features: u16,
+    sender_index: u32,
+    noise: &[u8],
+    retry_token: &[u8],
+) -> Vec<u8> {
+    let message = Initiation { version: VERSION, features, sender_index, noise, retry_token, mac: [0; 16] };
     let mut bytes = Vec::new();
     message.put_without_mac(&mut bytes);
     let mac = mac(responder, &bytes);
@@ -169,11 +174,11 @@ pub fn header(place: Place) -> Vec<u8> {
     bytes
 }
 
-/// A whole data packet.
-pub fn seal(key: &[u8; 32], place: Place, plain: &[u8]) -> Vec<u8> {
+/// A whole data packet of a session with these features.
+pub fn seal(features: u16, key: &[u8; 32], place: Place, plain: &[u8]) -> Vec<u8> {
     let mut datagram = header(place);
     let mut sealed = plain.to_vec();
-    aead(key)
+    aead(features, key)
         .seal_in_place_append_tag(nonce_of(place.path, place.number), Aad::from(&datagram), &mut sealed)
         .unwrap();
     datagram.extend(sealed);
@@ -181,16 +186,17 @@ pub fn seal(key: &[u8; 32], place: Place, plain: &[u8]) -> Vec<u8> {
 }
 
 /// Opens a data packet whose number is known to be its truncated one.
-pub fn open(key: &[u8; 32], header: &DataHeader, datagram: &[u8]) -> Option<Vec<u8>> {
+pub fn open(features: u16, key: &[u8; 32], header: &DataHeader, datagram: &[u8]) -> Option<Vec<u8>> {
     let (head, sealed) = datagram.split_at(header.len());
     let mut sealed = sealed.to_vec();
     let nonce = nonce_of(header.path.0, u64::from(header.truncated_number));
-    let plain = aead(key).open_in_place(nonce, Aad::from(head), &mut sealed).ok()?;
+    let plain = aead(features, key).open_in_place(nonce, Aad::from(head), &mut sealed).ok()?;
     Some(plain.to_vec())
 }
 
-fn aead(key: &[u8; 32]) -> LessSafeKey {
-    LessSafeKey::new(UnboundKey::new(&CHACHA20_POLY1305, key).unwrap())
+fn aead(features: u16, key: &[u8; 32]) -> LessSafeKey {
+    let algorithm = if features & 1 == 1 { &AES_256_GCM } else { &CHACHA20_POLY1305 };
+    LessSafeKey::new(UnboundKey::new(algorithm, key).unwrap())
 }
 
 fn nonce_of(path: u8, number: u64) -> Nonce {

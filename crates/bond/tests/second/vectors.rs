@@ -266,8 +266,8 @@ fn datagrams() -> Value {
     Reset { unknown_index: GATEWAY_INDEX, token: RESET_TOKEN }.put(&mut reset);
     json!([
         { "name": "data", "bytes": hex(data), "meaning": "epoch 2, receiver index 0x01020304, path 7, two bytes of packet number, sealed bytes that nobody can open" },
-        { "name": "initiation", "bytes": hex(initiation(&gateway.public, DEVICE_INDEX, &[5; 96], &[])), "meaning": "Noise message of 96 bytes, no token, mac of the gateway's public key" },
-        { "name": "initiation", "bytes": hex(initiation(&gateway.public, DEVICE_INDEX, &[5; 96], &RETRY_TOKEN)), "meaning": "the same with a retry token" },
+        { "name": "initiation", "bytes": hex(initiation(&gateway.public, 0, DEVICE_INDEX, &[5; 96], &[])), "meaning": "Noise message of 96 bytes, no token, mac of the gateway's public key" },
+        { "name": "initiation", "bytes": hex(initiation(&gateway.public, 1, DEVICE_INDEX, &[5; 96], &RETRY_TOKEN)), "meaning": "the same with AES-256-GCM offered and a retry token" },
         { "name": "response", "bytes": hex(response(DEVICE_INDEX, GATEWAY_INDEX, &[6; 48])), "meaning": "Noise message of 48 bytes" },
         { "name": "retry", "bytes": hex(retry(&gateway.public, DEVICE_INDEX, RETRY_TOKEN)), "meaning": "mac of the gateway's public key" },
         { "name": "reset", "bytes": hex(reset), "meaning": "the gateway does not know the session that it once numbered 0x1a1b1c1d" },
@@ -368,7 +368,7 @@ fn handshake() -> (Value, Keys) {
     let first = write(&mut left, &first_payload);
     let mut right = responder(&gateway, &prologue, Some(&GATEWAY_EPHEMERAL));
     assert_eq!(read(&mut right, &first), first_payload);
-    let second_payload = [&RESET_TOKEN[..], &welcome().encode()].concat();
+    let second_payload = [&RESET_TOKEN[..], &[0, 0], &welcome().encode()].concat();
     let second = write(&mut right, &second_payload);
     assert_eq!(read(&mut left, &second), second_payload);
     let keys = split(&mut left);
@@ -385,7 +385,7 @@ fn handshake() -> (Value, Keys) {
         "reset_token": hex(RESET_TOKEN),
         "payload_1": hex(first_payload),
         "payload_2": hex(second_payload),
-        "initiation": hex(initiation(&gateway.public, DEVICE_INDEX, &first, &[])),
+        "initiation": hex(initiation(&gateway.public, 0, DEVICE_INDEX, &first, &[])),
         "response": hex(response(DEVICE_INDEX, GATEWAY_INDEX, &second)),
         "key_to_responder": hex(keys.to_responder),
         "key_to_initiator": hex(keys.to_initiator),
@@ -419,7 +419,7 @@ fn rekey() -> Value {
         "frame_2": frame(1, &second),
         "key_to_responder": hex(keys.to_responder),
         "key_to_initiator": hex(keys.to_initiator),
-        "first_packet": hex(seal(&keys.to_responder, place, &[1])),
+        "first_packet": hex(seal(0, &keys.to_responder, place, &[1])),
         "first_packet_number": place.number,
     })
 }
@@ -456,7 +456,8 @@ fn data_packets(keys: &Keys) -> Value {
                 if place.receiver_index == GATEWAY_INDEX { &keys.to_responder } else { &keys.to_initiator };
             json!({
                 "direction": direction, "meaning": meaning, "path": place.path, "number": place.number,
-                "header": hex(header(place)), "plain": hex(&plain), "datagram": hex(seal(key, place, &plain)),
+                "header": hex(header(place)), "plain": hex(&plain), "datagram": hex(seal(0, key, place, &plain)),
+                "datagram_aes": hex(seal(1, key, place, &plain)),
             })
         })
         .collect()

@@ -40,6 +40,7 @@ impl Client {
             session: SessionConfig::default(),
             accept: false,
             retry_above: u32::MAX,
+            aes: false,
         };
         let mut endpoint = Endpoint::new(config, key).unwrap();
         let hello = Hello {

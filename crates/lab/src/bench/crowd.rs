@@ -101,6 +101,7 @@ impl Client {
             session: SessionConfig::default(),
             accept: false,
             retry_above: u32::MAX,
+            aes: true,
         };
         let mut endpoint = Endpoint::new(config, key).context("make an endpoint")?;
         let hello = Hello {

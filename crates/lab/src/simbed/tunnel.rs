@@ -81,6 +81,7 @@ impl TunnelEnd {
             session: SessionConfig::default(),
             accept: role == Role::Gateway,
             retry_above: RETRY_ABOVE,
+            aes: true,
         };
         Ok(Self {
             endpoint: Endpoint::new(config, seed).context("make an endpoint of the bond")?,

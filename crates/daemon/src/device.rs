@@ -8,10 +8,12 @@
 
 mod backend;
 mod event_loop;
+mod lookup;
 mod machine;
 mod messages;
 mod nat64;
 mod networks;
+mod question;
 mod report;
 mod targets;
 mod watcher;
@@ -36,9 +38,9 @@ use crate::control::{Callers, ControlServer, EventLog};
 use crate::dataplane::{self, Carriers, FIRST_SOCKET_TOKEN, Plane};
 use crate::supervision::{self, Root, SuperviseError};
 
+pub(crate) use lookup::name_servers;
 pub(crate) use machine::restore;
 pub(crate) use messages::Mailbox;
-pub(crate) use nat64::name_servers;
 
 /// What a device needs to start.
 #[derive(Clone, PartialEq, Debug)]
@@ -127,10 +129,11 @@ pub fn plan(options: &DeviceOptions) -> Result<Vec<String>, DeviceError> {
     lines
         .push("file /proc/sys/net/ipv4/conf/NETWORK/rp_filter = 2 for each network where it is 1".to_owned());
     if config.dns {
-        let servers = linux::dns::plan(&config.interface, &[std::net::Ipv4Addr::UNSPECIFIED.into()], None);
-        let what = servers.first().map_or_else(String::new, ToString::to_string);
-        let what = what.split(':').next().unwrap_or_default().to_owned();
-        lines.push(format!("{what}, if {} names DNS servers", peer.name));
+        let changes = linux::dns::plan(&config.interface, &[std::net::Ipv4Addr::UNSPECIFIED.into()], None);
+        for change in changes.iter().map(ToString::to_string) {
+            let what = change.split(':').next().unwrap_or_default();
+            lines.push(format!("{what}, if {} names DNS servers", peer.name));
+        }
     }
     for name in ["key", "undo.json", "daemon.lock", anabranch::control::SOCKET_NAME] {
         lines.push(format!("file {}", options.state.file(name).display()));
@@ -220,6 +223,7 @@ fn work(
         mtu: config.device.mtu,
         dns: config.device.dns,
         mark: config.device.mark,
+        resolving: Arc::default(),
     };
     let outcome = watcher.run(&signals, &task_receiver, &task_waker);
     drop(control);

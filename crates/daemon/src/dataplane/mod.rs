@@ -40,7 +40,8 @@ pub fn has_aes() -> bool {
     #[cfg(target_arch = "x86_64")]
     return std::arch::is_x86_feature_detected!("aes") && std::arch::is_x86_feature_detected!("pclmulqdq");
     #[cfg(target_arch = "aarch64")]
-    return std::arch::is_aarch64_feature_detected!("aes") && std::arch::is_aarch64_feature_detected!("pmull");
+    return std::arch::is_aarch64_feature_detected!("aes")
+        && std::arch::is_aarch64_feature_detected!("pmull");
     #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
     false
 }

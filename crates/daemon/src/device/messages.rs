@@ -35,8 +35,8 @@ pub enum Command {
 pub enum Task {
     /// The gateway has let the device in: set the interface up, lead traffic to it.
     Capture(Box<Welcome>),
-    /// Look the gateway's addresses up.
-    Resolve,
+    /// Look the gateway's addresses up; these interfaces are networks that are connected.
+    Resolve(Vec<String>),
     /// Find a network's NAT64.
     DiscoverNat64(NetworkId, String),
     /// Let answers in on this interface.

@@ -108,6 +108,11 @@ impl Link {
         changed
     }
 
+    /// Whether the path answers.
+    pub fn works(&self) -> bool {
+        self.works
+    }
+
     /// The path answers, or has fallen silent.
     pub fn note(&mut self, works: bool, now: Timestamp) {
         if self.works != works {

@@ -1,8 +1,8 @@
 //! The device's second thread: signals, the kernel's news, look-ups and root's help.
 
-use std::fs;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Receiver;
 use std::thread;
 
@@ -18,7 +18,7 @@ use wire::hello::Welcome;
 use wire::join_link::{Host, HostPort};
 
 use super::messages::{Command, Mailbox, Task};
-use super::nat64;
+use super::{lookup, nat64};
 use crate::control::EventLog;
 use crate::supervision::{Request, Root};
 
@@ -42,6 +42,8 @@ pub struct Watcher {
     pub dns: bool,
     /// Mark of the daemon's own packets.
     pub mark: u32,
+    /// Whether the system's resolver has been asked and has not answered yet.
+    pub resolving: Arc<AtomicBool>,
 }
 
 impl Watcher {
@@ -53,7 +55,8 @@ impl Watcher {
         let mut poller = Poller::new().map_err(|error| format!("cannot wait for events: {error}"))?;
         let mut monitor =
             Monitor::open().map_err(|error| format!("cannot watch the machine's networks: {error}"))?;
-        let servers = known_name_servers();
+        // Those of the networks, before our own are written over them.
+        let servers = lookup::network_servers();
         for (result, what) in [
             (poller.add(signals, SIGNALS, Interest::Readable), "signals"),
             (poller.add(waker, TASKS, Interest::Readable), "tasks"),
@@ -61,7 +64,7 @@ impl Watcher {
         ] {
             result.map_err(|error| format!("cannot wait for {what}: {error}"))?;
         }
-        self.resolve();
+        self.resolve(Vec::new(), &servers);
         self.post_interfaces(&monitor);
         let mut ready = Vec::new();
         loop {
@@ -105,8 +108,10 @@ impl Watcher {
                 let outcome = self.capture(&welcome);
                 self.commands.post(Command::Captured(outcome));
             }
-            Task::Resolve => self.resolve(),
-            Task::DiscoverNat64(network, interface) => self.discover(network, interface, servers.to_vec()),
+            Task::Resolve(interfaces) => self.resolve(interfaces, servers),
+            Task::DiscoverNat64(network, interface) => {
+                self.discover(network, interface, servers_now(servers));
+            }
             Task::LetIn(interface) => {
                 if let Err(error) = self.root.ask(&Request::LetIn { interface: interface.clone() }) {
                     warn!("answers may be dropped on {interface}: {error}");
@@ -141,26 +146,60 @@ impl Watcher {
         Ok(())
     }
 
-    /// Looks names up on a thread of its own, since that can take long.
-    fn resolve(&self) {
-        let (addresses, commands) = (self.peer.addresses.clone(), self.commands.clone());
-        let literal: Option<Vec<SocketAddr>> = addresses.iter().map(literal).collect();
+    /// Looks names up on threads of their own, since that can take long: past any0 over these interfaces, and as other
+    /// programs do, which knows more (`/etc/hosts`) but may need any0.
+    fn resolve(&self, interfaces: Vec<String>, servers: &[IpAddr]) {
+        let literal: Option<Vec<SocketAddr>> = self.peer.addresses.iter().map(literal).collect();
         if let Some(literal) = literal {
-            commands.post(Command::Resolved(literal));
+            self.commands.post(Command::Resolved(literal));
             return;
         }
+        let first = interfaces.is_empty();
+        if !first {
+            let (servers, mark) = (servers_now(servers), self.mark);
+            self.look_up(
+                "lookup",
+                first,
+                move |name| lookup::look_up(name, &interfaces, mark, &servers),
+                || {},
+            );
+        }
+        // One at a time: with a resolver that does not answer this takes half a minute.
+        if !self.resolving.swap(true, Ordering::Relaxed) {
+            let resolving = self.resolving.clone();
+            self.look_up("resolver", first, ask_the_system, move || {
+                resolving.store(false, Ordering::Relaxed)
+            });
+        }
+    }
+
+    /// Has a thread look all names up. What was found before stays if none is found later.
+    fn look_up(
+        &self,
+        thread: &str,
+        first: bool,
+        by: impl Fn(&str) -> Vec<IpAddr> + Send + 'static,
+        at_end: impl FnOnce() + Send + 'static,
+    ) {
+        let (addresses, commands) = (self.peer.addresses.clone(), self.commands.clone());
         let work = move || {
-            let mut found: Vec<SocketAddr> = Vec::new();
-            for address in &addresses {
-                match resolve_one(address) {
-                    Ok(more) => found.extend(more),
-                    Err(error) => debug!("{address} cannot be looked up: {error}"),
-                }
+            let mut all: Vec<SocketAddr> = Vec::new();
+            let mut named = false;
+            for HostPort { host, port } in &addresses {
+                let found = match host {
+                    Host::Address(host) => vec![*host],
+                    Host::Name(name) => by(name.as_str()),
+                };
+                named |= matches!(host, Host::Name(_)) && !found.is_empty();
+                all.extend(found.into_iter().map(|address| SocketAddr::new(address, port.get())));
             }
-            found.truncate(MAXIMUM_ADDRESSES);
-            commands.post(Command::Resolved(found));
+            at_end();
+            all.truncate(MAXIMUM_ADDRESSES);
+            if named || first {
+                commands.post(Command::Resolved(all));
+            }
         };
-        if let Err(error) = thread::Builder::new().name("resolver".to_owned()).spawn(work) {
+        if let Err(error) = thread::Builder::new().name(thread.to_owned()).spawn(work) {
             warn!("names cannot be looked up: {error}");
         }
     }
@@ -184,18 +223,19 @@ fn literal(address: &HostPort) -> Option<SocketAddr> {
     }
 }
 
-fn resolve_one(address: &HostPort) -> std::io::Result<Vec<SocketAddr>> {
-    match &address.host {
-        Host::Address(host) => Ok(vec![SocketAddr::new(*host, address.port.get())]),
-        Host::Name(name) => Ok((name.as_str(), address.port.get()).to_socket_addrs()?.collect()),
+fn ask_the_system(name: &str) -> Vec<IpAddr> {
+    match (name, 0).to_socket_addrs() {
+        Ok(found) => found.map(|address| address.ip()).collect(),
+        Err(error) => {
+            debug!("{name} cannot be looked up: {error}");
+            Vec::new()
+        }
     }
 }
 
-/// The name servers before any0 was up: those of the networks.
-fn known_name_servers() -> Vec<IpAddr> {
-    let files = ["/run/systemd/resolve/resolv.conf", "/etc/resolv.conf"];
-    let texts = files.iter().filter_map(|file| fs::read_to_string(file).ok());
-    texts.flat_map(|text| nat64::name_servers(&text)).collect()
+/// Those that were known at the start, and what the networks told since.
+fn servers_now(known: &[IpAddr]) -> Vec<IpAddr> {
+    lookup::merged(lookup::network_servers().into_iter().chain(known.iter().copied()))
 }
 
 const SIGNALS: Token = Token(0);

@@ -2,6 +2,7 @@
 
 mod paths;
 mod session;
+mod sleep;
 mod state_report;
 
 use std::collections::BTreeMap;
@@ -83,6 +84,7 @@ struct State {
     total: Meter,
     meters: BTreeMap<NetworkId, Meter>,
     next_sample: Timestamp,
+    asleep: Duration,
     stopping: Option<Timestamp>,
 }
 
@@ -138,6 +140,7 @@ impl DeviceLoop {
             total: Meter::default(),
             meters: BTreeMap::new(),
             next_sample: Timestamp::ZERO,
+            asleep: clock::asleep(),
             stopping: None,
         };
         Self { plane, peer, name, public_key, mtu, treatment, networks, tasks, events, state }
@@ -179,8 +182,7 @@ impl DeviceLoop {
         let connect = state.session.is_none().then_some(state.next_connect);
         let links = state.links.values().flat_map(|link| [link.give_up_at(), link.reconnect_at()]);
         let links = links.flatten().min();
-        let sample = state.session.is_some().then_some(state.next_sample);
-        [connect, links, sample, state.recapture_at, state.stopping]
+        [connect, links, Some(state.next_sample), state.recapture_at, state.stopping]
             .into_iter()
             .flatten()
             .min()
@@ -219,6 +221,7 @@ impl DeviceLoop {
         }
         if now >= self.state.next_sample {
             self.sample(now);
+            self.notice_sleep(now);
         }
     }
 

@@ -76,16 +76,23 @@ impl DeviceLoop {
             self.open_socket(now, id);
             self.plane.endpoint.network_up(now, id);
         }
+        if self.state.addresses.udp.is_empty() {
+            self.resolve(now);
+        }
     }
 
     pub(super) fn on_resolved(&mut self, now: Timestamp, addresses: Vec<SocketAddr>) {
+        if addresses.is_empty() && !self.state.addresses.udp.is_empty() {
+            return;
+        }
         if addresses.is_empty() {
             let text = "the gateway's name cannot be looked up; trying again";
             self.events.push(EventKind::Warning, None, text);
             return;
         }
         self.state.addresses.udp = addresses;
-        self.retarget_all(now);
+        // A late answer is no reason to leave a way that works.
+        self.retarget(now, |link| !link.works());
     }
 
     pub(super) fn on_nat64(&mut self, now: Timestamp, network: NetworkId, prefix: Option<Prefix>) {
@@ -95,10 +102,10 @@ impl DeviceLoop {
             Some(prefix) => self.state.prefixes.insert(network, prefix),
             None => self.state.prefixes.remove(&network),
         };
-        self.retarget_all(now);
+        self.retarget(now, |_| true);
     }
 
-    fn retarget_all(&mut self, now: Timestamp) {
+    fn retarget(&mut self, now: Timestamp, which: impl Fn(&Link) -> bool) {
         let targets: Vec<_> = self
             .networks
             .iter()
@@ -106,7 +113,8 @@ impl DeviceLoop {
             .map(|network| (network.id, self.targets_of(network)))
             .collect();
         for (id, targets) in targets {
-            if self.state.links.get_mut(&id).is_some_and(|link| link.retarget(targets, now)) {
+            let link = self.state.links.get_mut(&id).filter(|link| which(link));
+            if link.is_some_and(|link| link.retarget(targets, now)) {
                 self.open(now, id);
             }
         }

@@ -137,9 +137,16 @@ impl DeviceLoop {
                 ),
             );
         }
+        self.resolve(now);
+    }
+
+    /// Has the gateway's addresses looked up again: they may be others by now.
+    pub(super) fn resolve(&mut self, now: Timestamp) {
         if now >= self.state.next_resolve {
             self.state.next_resolve = now + RESOLVE_PAUSE;
-            self.tasks.post(Task::Resolve);
+            let connected = self.networks.iter().filter(|network| network.connected);
+            let names = connected.map(|network| network.interface.name.clone()).collect();
+            self.tasks.post(Task::Resolve(names));
         }
     }
 
@@ -162,6 +169,7 @@ impl DeviceLoop {
             SessionEvent::Stalled => {
                 self.events.push(EventKind::SessionDown, None, "no network answers; packets wait");
                 self.set_phase(SessionState::NoNetwork, "no network answers; packets wait");
+                self.resolve(now);
             }
             SessionEvent::Resumed => {
                 self.events.push(EventKind::SessionUp, None, "a network answers again");
@@ -216,4 +224,4 @@ const LONGEST_PAUSE_FACTOR: u32 = 12;
 const REPLACED_PAUSE: Duration = Duration::from_secs(60);
 /// A full disk or a busy nft may be better by then.
 const RECAPTURE_PAUSE: Duration = Duration::from_secs(10);
-const RESOLVE_PAUSE: Duration = Duration::from_secs(15);
+const RESOLVE_PAUSE: Duration = Duration::from_secs(5);

@@ -1,0 +1,38 @@
+//! After the machine has slept: nothing that was known of its networks holds any more.
+
+use std::time::Duration;
+
+use anabranch::control::EventKind;
+use linux::clock;
+use tracing::info;
+use units::{NetworkId, Timestamp};
+
+use super::DeviceLoop;
+
+impl DeviceLoop {
+    /// Looks whether the machine has slept since the last call, and if so treats every network as if it had gone and
+    /// come back: routers forget whom a port led to within minutes, and the gateway may have another address.
+    pub(super) fn notice_sleep(&mut self, now: Timestamp) {
+        let asleep = clock::asleep();
+        let slept = asleep.saturating_sub(std::mem::replace(&mut self.state.asleep, asleep));
+        if slept < NOTICED {
+            return;
+        }
+        let text = format!("the machine has slept for {} s: trying all networks anew", slept.as_secs());
+        info!("{text}");
+        self.events.push(EventKind::NetworkChanged, None, text);
+        let connected = self.networks.iter().filter(|network| network.connected);
+        for network in connected.map(|network| network.id).collect::<Vec<NetworkId>>() {
+            self.note_path(network, false, now);
+            self.plane.endpoint.network_down(now, network);
+            self.open_socket(now, network);
+            self.plane.endpoint.network_up(now, network);
+        }
+        self.state.next_connect = now;
+        self.state.next_resolve = now;
+        self.resolve(now);
+    }
+}
+
+/// Shorter naps change nothing.
+const NOTICED: Duration = Duration::from_secs(5);

@@ -23,7 +23,7 @@ use anabranch::control::EventKind;
 use arrayvec::ArrayVec;
 use bond::{Endpoint, EndpointConfig, PrivateKey, SessionConfig};
 use identity::{KeyError, KeyPair, LockError, OpenError, Registry, RegistryError, StateDirectory};
-use linux::firewall;
+use linux::firewall::{self, ClosedChain};
 use linux::journal::{ApplyError, Journal, JournalError};
 use linux::nat::Nat;
 use linux::poll::{Interest, Poller, Ready, Token, Waker};
@@ -169,20 +169,24 @@ fn own_addresses(registry: &Registry) -> Vec<IpPrefix> {
 
 /// What to tell the user about other programs' firewalls. Ours cannot open them.
 fn closed_firewalls(interface: &str) -> Vec<String> {
-    match firewall::closed_chains(interface) {
-        Ok(closed) => closed
-            .iter()
-            .map(|closed| {
-                format!(
-                    "the firewall chain \"{}\" drops what clients send to the Internet; let it through: {}",
-                    closed.chain, closed.remedy
-                )
-            })
-            .collect(),
+    let found = [
+        firewall::closed_chains(interface).map_err(|error| error.to_string()),
+        firewall::closed_legacy_chains(interface).map_err(|error| error.to_string()),
+    ];
+    let tell = |outcome| match outcome {
+        Ok(closed) => Vec::into_iter(closed).map(tell_closed).collect(),
         Err(error) => {
             vec![format!("it is not known whether a firewall keeps clients from the Internet: {error}")]
         }
-    }
+    };
+    found.into_iter().flat_map(tell).collect()
+}
+
+fn tell_closed(closed: ClosedChain) -> String {
+    format!(
+        "the firewall chain \"{}\" drops what clients send to the Internet; let it through: {}",
+        closed.chain, closed.remedy
+    )
 }
 
 /// Root's part of a gateway.
@@ -241,6 +245,9 @@ fn work(
     let public = key.public().to_string();
     let mut status =
         event_loop::empty_status(name.to_string(), public, gateway.interface.clone(), gateway.mtu);
+    if !warnings.is_empty() {
+        status.why = format!("{}; but {}", status.why, warnings.join("; "));
+    }
     status.addresses = own_addresses(&registry.registry).iter().map(|prefix| prefix.address()).collect();
     let packets = event_loop::GatewayLoop::new(plane, tasks.clone(), events.clone(), status);
     let ended = tasks.clone();

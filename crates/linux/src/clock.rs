@@ -8,15 +8,23 @@ use units::Timestamp;
 ///
 /// It never goes back and is not moved by changes of the wall clock; after a resume it has jumped forward, so
 /// that every deadline that passed in sleep is due.
-#[expect(unsafe_code, reason = "the standard library has no clock that counts suspended time")]
 pub fn now() -> Timestamp {
+    Timestamp::from_nanos(u64::try_from(read(libc::CLOCK_BOOTTIME).as_nanos()).unwrap_or(u64::MAX))
+}
+
+/// How long the machine has been suspended in all since it was started, to some microseconds.
+pub fn asleep() -> Duration {
+    let awake = read(libc::CLOCK_MONOTONIC);
+    read(libc::CLOCK_BOOTTIME).saturating_sub(awake)
+}
+
+#[expect(unsafe_code, reason = "the standard library has no clock that counts suspended time")]
+fn read(clock: libc::clockid_t) -> Duration {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the pointer is to a live timespec. The call cannot fail for this clock on Linux >= 2.6.39; if it
-    // did, the time would stay zero, which is a valid Timestamp.
-    unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &raw mut time) };
-    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
-    let nanos = u64::try_from(time.tv_nsec).unwrap_or(0);
-    Timestamp::from_nanos(seconds.saturating_mul(1_000_000_000).saturating_add(nanos))
+    // SAFETY: the pointer is to a live timespec. The call cannot fail for these clocks on Linux >= 2.6.39; if it
+    // did, the time would stay zero, which is a valid one.
+    unsafe { libc::clock_gettime(clock, &raw mut time) };
+    Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))
 }
 
 /// How long from `now` until `deadline`, for a blocking wait; `None` means for ever.
@@ -35,6 +43,16 @@ mod tests {
         let passed = now().since(before);
         assert!(passed >= Duration::from_millis(20), "{passed:?}");
         assert!(passed < Duration::from_secs(5), "{passed:?}");
+    }
+
+    #[test]
+    fn only_a_suspended_machine_sleeps() {
+        let before = asleep();
+        std::thread::sleep(Duration::from_millis(20));
+        assert!(
+            asleep().abs_diff(before) < Duration::from_millis(10),
+            "a waiting thread is no sleeping machine"
+        );
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! Name servers while any0 is up.
 //!
-//! Where systemd-resolved runs it is told by `resolvectl` that all names are asked over any0. Elsewhere
-//! `/etc/resolv.conf` is replaced, and the original, be it a file or a link, is kept in the journal.
+//! Where systemd-resolved runs it is told by `resolvectl` that all names are asked over any0. Where it does not, or where
+//! programs do not ask it, the servers in `/etc/resolv.conf` are replaced; the original, be it a file or a link, is kept
+//! in the journal.
 
 use std::fs;
 use std::io;
@@ -21,15 +22,45 @@ pub fn plan(interface: &str, servers: &[IpAddr], resolv_conf: Option<&Path>) -> 
     if servers.is_empty() {
         return Vec::new();
     }
+    let path = resolv_conf.unwrap_or(Path::new("/etc/resolv.conf"));
+    let now = fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default();
+    let mut changes = Vec::new();
     if resolv_conf.is_none() && resolved_runs() {
-        return vec![Change::Resolved { interface: interface.to_owned(), servers: servers.to_vec() }];
+        changes.push(Change::Resolved { interface: interface.to_owned(), servers: servers.to_vec() });
+        if asks_resolved(path, &now) {
+            return changes;
+        }
     }
+    changes.push(Change::ResolvConf { path: path.to_owned(), content: content(servers, &now) });
+    changes
+}
+
+/// Whether this is the text of a resolv.conf that [`plan`] has written.
+pub fn is_ours(text: &str) -> bool {
+    text.starts_with(MARKER)
+}
+
+/// Our servers, with what else the file said about how names are looked up.
+fn content(servers: &[IpAddr], before: &str) -> String {
     let mut content = format!("{MARKER}\n");
-    for server in servers {
-        content.push_str(&format!("nameserver {server}\n"));
+    content.extend(servers.iter().map(|server| format!("nameserver {server}\n")));
+    for line in before.lines() {
+        let words: Vec<&str> = line.split_whitespace().filter(|word| *word != TRUST_OF_OTHERS).collect();
+        if let [keyword, _, ..] = words[..]
+            && KEPT.contains(&keyword)
+        {
+            content.push_str(&words.join(" "));
+            content.push('\n');
+        }
     }
-    let path = resolv_conf.unwrap_or(Path::new("/etc/resolv.conf")).to_owned();
-    vec![Change::ResolvConf { path, content }]
+    content
+}
+
+/// Whether programs that read the file end up at systemd-resolved, which then does as it was told for the interface.
+fn asks_resolved(path: &Path, text: &str) -> bool {
+    let is_its_own = fs::canonicalize(path).is_ok_and(|path| path.starts_with("/run/systemd/resolve"));
+    is_its_own
+        || text.lines().any(|line| STUBS.iter().any(|stub| line.split_whitespace().eq(["nameserver", *stub])))
 }
 
 /// What a resolv.conf was before it was replaced.
@@ -127,6 +158,12 @@ fn resolvectl(arguments: &[&str]) -> Result<(), ChangeError> {
     Err(ChangeError::Resolved(String::from_utf8_lossy(&output.stderr).trim().to_owned()))
 }
 
+/// What stays of a resolv.conf beside the servers (resolv.conf(5)).
+const KEPT: [&str; 4] = ["search", "domain", "options", "sortlist"];
+/// The option by which programs believe that the servers have checked signatures: that was said of others.
+const TRUST_OF_OTHERS: &str = "trust-ad";
+/// Where systemd-resolved listens.
+const STUBS: [&str; 2] = ["127.0.0.53", "127.0.0.54"];
 const MARKER: &str = "# Written by anabranch; the original comes back with \"anabranch down\".";
 
 #[cfg(test)]
@@ -138,6 +175,25 @@ mod tests {
         let path = std::env::temp_dir().join(format!("ab-{}-{name}", std::process::id()));
         fs::create_dir_all(&path).unwrap();
         path
+    }
+
+    #[test]
+    fn how_names_are_looked_up_stays() {
+        let before = "# made by dhcp\nsearch lan  example.org\nnameserver 192.0.2.1\n options edns0 trust-ad ndots:2\n\
+                      options trust-ad\nsortlist 10.0.0.0\nlookup file bind\n";
+        let text = content(&["10.0.0.53".parse().unwrap()], before);
+        assert!(is_ours(&text) && !is_ours(before));
+        let lines: Vec<&str> = text.lines().skip(1).collect();
+        let kept = ["search lan example.org", "options edns0 ndots:2", "sortlist 10.0.0.0"];
+        assert_eq!(lines, [&["nameserver 10.0.0.53"][..], &kept].concat());
+        assert_eq!(content(&["10.0.0.53".parse().unwrap()], &text), text, "captured twice");
+    }
+
+    #[test]
+    fn a_file_that_leads_past_resolved_is_told_from_one_that_does_not() {
+        let elsewhere = Path::new("/nonexistent/resolv.conf");
+        assert!(asks_resolved(elsewhere, "search lan\nnameserver  127.0.0.53\noptions edns0\n"));
+        assert!(!asks_resolved(elsewhere, "nameserver 192.0.2.1\n#nameserver 127.0.0.53\n"));
     }
 
     #[test]

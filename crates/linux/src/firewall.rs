@@ -3,11 +3,15 @@
 //! A packet must pass the forward chains of all tables, so our own `accept` cannot help where another table's policy
 //! is `drop`. Nothing is changed here: a firewall is its owner's.
 
+mod legacy;
+
 use std::process::Command;
 
 use serde::Deserialize;
 
 use crate::nft::NftError;
+
+pub use legacy::{LegacyError, closed_legacy_chains};
 
 /// A forward chain that drops what it does not know, in a table that does not name the interface.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -37,7 +41,8 @@ struct Chain {
     policy: Option<String>,
 }
 
-/// The forward chains in whose way packets of `interface` get lost. What iptables-legacy has set up is not seen.
+/// The forward chains in whose way packets of `interface` get lost. What iptables-legacy has set up is
+/// not among them, see [`closed_legacy_chains`].
 ///
 /// # Errors
 /// If nft cannot be run or does not answer as expected.
@@ -76,21 +81,24 @@ fn remedy(chain: &Chain, names: &[&str], interface: &str) -> String {
             "firewall-cmd --permanent --zone=trusted --add-interface={interface} && firewall-cmd --reload"
         );
     }
-    // ufw lets answers through by itself.
-    if names.iter().any(|name| name.starts_with("ufw")) {
-        return format!("ufw route allow in on {interface}");
-    }
-    if names.contains(&"DOCKER-USER") {
-        return format!(
-            "{iptables} -I DOCKER-USER -i {interface} -j ACCEPT && \
-             {iptables} -I DOCKER-USER -o {interface} -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT"
-        );
+    if let Some(remedy) = iptables_remedy(iptables, names, interface) {
+        return remedy;
     }
     let Chain { family, table, name, .. } = chain;
     format!(
         "nft insert rule {family} {table} {name} iifname {interface} accept && \
-         nft insert rule {family} {table} {name} oifname {interface} ct state established,related accept"
+         nft insert rule {family} {table} {name} oifname {interface} ct state established,related accept && \
+         nft insert rule {family} {table} {name} oifname {interface} ct status dnat accept"
     )
+}
+
+/// For the programs that keep a place for rules of others; `names` are all chains of the filter table.
+fn iptables_remedy(iptables: &str, names: &[&str], interface: &str) -> Option<String> {
+    if names.iter().any(|name| name.starts_with("ufw")) {
+        // It lets answers through by itself.
+        return Some(format!("ufw route allow in on {interface}"));
+    }
+    names.contains(&"DOCKER-USER").then(|| legacy::insert(iptables, "DOCKER-USER", interface))
 }
 
 fn nft(arguments: &[&str]) -> Result<String, NftError> {

@@ -143,7 +143,7 @@ mod tests {
             b"\x01\x02\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00\x08ipv4only\x04arpa\x00\x00\x1c\x00\x01";
         assert_eq!(question.message(ID), expected);
         assert_eq!(Question::new("ipv4only.arpa.", Kind::V6), Some(question));
-        for name in ["", "a..b", &"x".repeat(64), &["x".repeat(60); 5].join(".")] {
+        for name in ["", "a..b", &"x".repeat(64), &format!("{}x", "x.".repeat(130))] {
             assert_eq!(Question::new(name, Kind::V4), None, "{name}");
         }
     }
@@ -169,7 +169,8 @@ mod tests {
         let question = Question::new("gw.example.org", Kind::V6).unwrap();
         let mut message = answer(&question, 0, &[(28, &[7; 16])]);
         for length in 0..message.len() {
-            assert_eq!(question.answers(&message[..length], ID).unwrap_or_default(), [], "cut at {length}");
+            let found = question.answers(&message[..length], ID);
+            assert!(found.is_none_or(|found| found.is_empty()), "cut at {length}");
         }
         message[6..8].copy_from_slice(&[0xff, 0xff]);
         assert_eq!(question.answers(&message, ID).unwrap().len(), 1);

@@ -1,9 +1,11 @@
-//! PURE. Newtypes for time, sizes, rates and ids shared by every crate.
+//! PURE. Newtypes for time, sizes, rates, ids and address prefixes shared by every crate.
 #![forbid(unsafe_code)]
 
+mod prefix;
 mod rate;
 mod time;
 
+pub use prefix::{IpPrefix, PrefixError};
 pub use rate::{BitRate, Bytes};
 pub use time::Timestamp;
 

@@ -1,14 +1,30 @@
-//! PURE. Treatments, priorities and the flow classifier: what bond, rules and direct mode share.
+//! PURE. Decides which networks, treatments and shares flows get, from networks, metrics, rules and power: what bond,
+//! rules and direct mode share. Its I/O lives in the daemon (`linux` for the kernel).
+//!
+//! - [`NetworkPolicy::evaluate`] makes a [`Table`] of shares from [`NetworkInput`]s; [`assign()`] gives a new flow its
+//!   network; [`Table::slots`] makes the elements of the kernel's map.
 #![forbid(unsafe_code)]
 
+mod assign;
+mod choice;
 mod classify;
+pub mod energy;
+pub mod network;
 mod preference;
+mod reason;
 mod rtt;
 pub mod shares;
+pub mod slots;
+mod table;
 mod treatment;
 
+pub use assign::{Assignment, NewFlow, NoNetwork, Why, Wish, assign};
+pub use choice::{ChoiceSettings, NetworkPolicy, Split};
 pub use classify::FlowMeter;
+pub use network::NetworkInput;
 pub use preference::{NetworkPreference, statuses};
+pub use reason::Reason;
 pub use rtt::{BaseRtt, RttEstimator};
 pub use shares::Share;
+pub use table::{Entry, Table};
 pub use treatment::{FlowClass, PathStatus, Priority, Treatment};

@@ -8,6 +8,22 @@ use units::BitRate;
 pub struct Share(f64);
 
 impl Share {
+    /// Nothing.
+    pub const NONE: Self = Self(0.0);
+    /// The whole.
+    pub const WHOLE: Self = Self(1.0);
+
+    /// A part from 0 to 1; other numbers are clamped, what is no number is nothing.
+    pub fn of_part(part: f64) -> Self {
+        Self(if part.is_nan() { 0.0 } else { part.clamp(0.0, 1.0) })
+    }
+
+    /// The same proportions, summing to one; all nothing if they were.
+    pub fn whole(shares: impl Iterator<Item = Self> + Clone) -> Vec<Self> {
+        let sum: f64 = shares.clone().map(Self::part).sum();
+        shares.map(|share| if sum > 0.0 { Self(share.0 / sum) } else { Self::NONE }).collect()
+    }
+
     /// The part as a number from 0 to 1.
     pub const fn part(self) -> f64 {
         self.0
@@ -33,6 +49,35 @@ pub fn by_round_trip_time(times: &[Duration]) -> Vec<Share> {
 /// Meant for networks whose round-trip time is not known yet. Equal shares if no rate is known either.
 pub fn by_rate(rates: &[BitRate]) -> Vec<Share> {
     normalised(rates.iter().map(|rate| rate.0 as f64).collect())
+}
+
+/// Shares by what a further flow could get, the rule of this project: so many flows as there are (at least one for each
+/// network) are thought to come, and each joins the network with the highest `capacity / (flows + 1)`.
+///
+/// In the limit of small flows that fills the networks up to one level `t` of capacity for each flow:
+/// `share_a ~ max(0, capacity_a / t - flows_a)`. Idle networks get shares by capacity; one that carries more than its part
+/// already gets less, down to none. `networks` are capacities and bulk flows; equal shares if no capacity is known.
+pub fn by_capacity(networks: &[(BitRate, u32)]) -> Vec<Share> {
+    let flows: f64 = networks.iter().map(|(_, flows)| f64::from(*flows)).sum();
+    let to_come = flows.max(networks.len() as f64);
+    // Fullest last: a network takes part only while the level lies above what its flows have already.
+    let mut order: Vec<(f64, f64)> = networks
+        .iter()
+        .map(|(rate, flows)| (rate.0 as f64, f64::from(*flows)))
+        .filter(|(rate, _)| *rate > 0.0)
+        .collect();
+    order.sort_by(|left, right| (left.1 / left.0).total_cmp(&(right.1 / right.0)));
+    let (mut capacity, mut carried, mut level) = (0.0, 0.0, 0.0);
+    for (rate, flows) in order {
+        if capacity > 0.0 && flows / rate >= level {
+            break;
+        }
+        capacity += rate;
+        carried += flows;
+        level = (to_come + carried) / capacity;
+    }
+    let part = |(rate, flows): &(BitRate, u32)| (rate.0 as f64 * level - f64::from(*flows)).max(0.0);
+    normalised(networks.iter().map(part).collect())
 }
 
 /// Splits `slots` equal slots by `shares` so that no slot is left: the largest remainders take what rounding leaves.
@@ -86,6 +131,22 @@ mod tests {
         assert!(by_rate(&[]).is_empty());
     }
 
+    /// By hand: idle 30 and 10 Mbit/s: by capacity. Then 4 flows on the first: 4 more come, level (4 + 4) / 40 = 0.2 flows for each
+    /// Mbit/s: 6 - 4 = 2 and 2. Then 9 on the first and 1 on the second: 10 come, level 0.5: 15 - 9 = 6 and 5 - 1 = 4. With 2 flows
+    /// on the second alone: 2 come, level of the first alone 2/30 < 2/10, so it takes all.
+    #[test]
+    fn capacity_by_hand() {
+        let shares = |first: u32, second: u32| {
+            parts(&by_capacity(&[(BitRate::from_mbps(30.0), first), (BitRate::from_mbps(10.0), second)]))
+        };
+        assert_eq!(shares(0, 0), [0.75, 0.25]);
+        assert_eq!(shares(4, 0), [0.5, 0.5]);
+        assert_eq!(shares(9, 1), [0.6, 0.4]);
+        assert_eq!(shares(0, 2), [1.0, 0.0]);
+        assert_eq!(parts(&by_capacity(&[(BitRate(0), 3), (BitRate(0), 0)])), [0.5, 0.5]);
+        assert!(by_capacity(&[]).is_empty());
+    }
+
     /// By hand: 2/3 and 1/3 of 10: 6.67 and 3.33; the first has the larger remainder.
     #[test]
     fn slots_by_hand() {
@@ -95,6 +156,27 @@ mod tests {
     }
 
     proptest! {
+        /// What the shares stand for: flows that join one after the other where a flow gets most.
+        #[test]
+        fn capacity_is_the_limit_of_joining(
+            networks in proptest::collection::vec((1u64..1_000, 0u32..50), 1..8)
+        ) {
+            let networks: Vec<(BitRate, u32)> =
+                networks.into_iter().map(|(mbps, flows)| (BitRate(mbps * 1_000_000), flows)).collect();
+            let shares = by_capacity(&networks);
+            let to_come = networks.iter().map(|(_, flows)| *flows).sum::<u32>().max(networks.len() as u32);
+            let mut joined = vec![0u32; networks.len()];
+            for _ in 0..to_come {
+                let rate = |at: &usize| networks[*at].0.0 as f64 / f64::from(networks[*at].1 + joined[*at] + 1);
+                let best = (0..networks.len()).max_by(|left, right| rate(left).total_cmp(&rate(right))).unwrap();
+                joined[best] += 1;
+            }
+            for (share, joined) in shares.iter().zip(&joined) {
+                let difference = share.part() * f64::from(to_come) - f64::from(*joined);
+                prop_assert!(difference.abs() <= networks.len() as f64, "{shares:?} {joined:?} of {to_come}");
+            }
+        }
+
         #[test]
         fn shares_are_whole(micros in proptest::collection::vec(0u64..10_000_000, 1..12), wanted in 1u32..300) {
             let times: Vec<Duration> = micros.iter().copied().map(Duration::from_micros).collect();

@@ -1,0 +1,349 @@
+//! Which networks new flows use, and in which parts.
+//!
+//! ```text
+//!  networks --> usable? --> rank: declared use, priority, price --> the best rank carries
+//!                                                                      |
+//!  battery --> one network with the least energy <---------------------+
+//!                                                                      |
+//!  RTT, rates, flows --> shares `[VIF] eq. 2, eq. 3` or by capacity <---+
+//!                                                                      |
+//!  two evaluations in a row --> the network that real-time flows prefer <
+//! ```
+//!
+//! A policy keeps only what hysteresis needs: which networks have just come back, which one is preferred and which one
+//! wants to replace it. Loss of a network counts at once, gain only after two evaluations in a row at least 250 ms
+//! apart, as `[VCONN] 3.3` has it, unless nothing else is left. So a link that flaps carries nothing while it flaps.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use units::{Bytes, NetworkId, Timestamp};
+
+use crate::network::{CapEffect, NetworkInput, Percent, PowerSupply, Reach};
+use crate::table::{Entry, Table};
+use crate::{PathStatus, Reason, Share};
+
+mod power;
+mod split;
+mod steady;
+
+#[cfg(test)]
+mod tests;
+
+use power::Saving;
+pub use split::Split;
+use steady::Steady;
+
+/// How a [`NetworkPolicy`] chooses.
+#[derive(Clone, Copy, PartialEq, Debug, serde::Serialize, serde::Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ChoiceSettings {
+    /// How new flows are split over networks of equal rank.
+    pub split: Split,
+    /// Battery charge below which only the network with the least energy for [`Self::transfer`] is used, off the mains;
+    /// `[VIF] 3.2.4`. `None` switches it off.
+    pub least_energy_below: Option<Percent>,
+    /// Battery charge below which only the card that draws least is used, whatever its rate; `[VCONN] 3.3`. Where
+    /// [`Self::least_energy_below`] applies too, that one rules.
+    pub cheapest_adapter_below: Option<Percent>,
+    /// Bytes whose energy is compared: the send buffer of `[VIF] eq. 6`.
+    pub transfer: Bytes,
+    /// Least time between two evaluations that count for hysteresis.
+    pub evaluation: Duration,
+    /// Evaluations in a row that must agree before a better network replaces the preferred one, or one that comes back
+    /// is used.
+    pub agreement: u8,
+}
+
+impl Default for ChoiceSettings {
+    fn default() -> Self {
+        Self {
+            split: Split::default(),
+            least_energy_below: Some(VIF_BATTERY),
+            cheapest_adapter_below: Some(VCONN_BATTERY),
+            transfer: VIF_BUFFER,
+            evaluation: VCONN_EVALUATION,
+            agreement: VCONN_AGREEMENT,
+        }
+    }
+}
+
+/// Chooses networks; one for each device.
+#[derive(Clone, Debug)]
+pub struct NetworkPolicy {
+    settings: ChoiceSettings,
+    due: Timestamp,
+    seen: BTreeMap<NetworkId, Presence>,
+    preferred: Steady,
+    thriftiest: Steady,
+}
+
+/// What hysteresis remembers of a network.
+#[derive(Clone, Copy, Debug, Default)]
+struct Presence {
+    /// It was gone and has not been back for long enough.
+    recovering: bool,
+    /// Evaluations in a row in which it was there.
+    agreed: u8,
+}
+
+/// Where a network stands: the least rank that is usable carries everything.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+struct Rank {
+    standing: Standing,
+    usage: Usage,
+    priority: u8,
+    price: u64,
+}
+
+/// Whether a network can carry now, best first.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Standing {
+    Good,
+    Recovering,
+    Captive,
+    NoReach,
+}
+
+/// What a network is meant for, best first.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Usage {
+    Regular,
+    /// Paid for by volume, and nobody said whether it is a backup.
+    Paid,
+    Backup,
+}
+
+impl NetworkPolicy {
+    /// A policy that has seen no network yet.
+    pub fn new(settings: ChoiceSettings) -> Self {
+        Self {
+            settings,
+            due: Timestamp::ZERO,
+            seen: BTreeMap::new(),
+            preferred: Steady::default(),
+            thriftiest: Steady::default(),
+        }
+    }
+
+    /// Takes other settings; the hysteresis goes on.
+    pub fn set(&mut self, settings: ChoiceSettings) {
+        self.settings = settings;
+    }
+
+    /// The settings in use.
+    pub fn settings(&self) -> &ChoiceSettings {
+        &self.settings
+    }
+
+    /// When [`Self::evaluate`] should be called next, if nothing happens before.
+    pub fn next_evaluation(&self) -> Timestamp {
+        self.due
+    }
+
+    /// The shares of all networks, in the order of `inputs`.
+    ///
+    /// Call it at [`Self::next_evaluation`] and at once when a network comes or goes. Each network may occur once; at most 64
+    /// networks are meant, more work but are not measured.
+    pub fn evaluate(&mut self, now: Timestamp, inputs: &[NetworkInput], power: PowerSupply) -> Table {
+        let counts = now >= self.due;
+        if counts {
+            self.due = now + self.settings.evaluation;
+        }
+        self.observe(inputs, counts);
+        let ranks: Vec<Result<Rank, Reason>> = inputs.iter().map(|input| self.rank(input)).collect();
+        let Some(best) = ranks.iter().filter_map(|rank| rank.as_ref().ok()).min().copied() else {
+            let entries =
+                inputs.iter().zip(ranks).map(|(input, rank)| idle_entry(input, rank, None)).collect();
+            return self.finish(entries, counts);
+        };
+        let chosen: Vec<&NetworkInput> = inputs
+            .iter()
+            .zip(&ranks)
+            .filter(|(_, rank)| **rank == Ok(best))
+            .map(|(input, _)| input)
+            .collect();
+        let saving = Saving::find(&self.settings, power, &chosen, self.regular(inputs, &ranks));
+        if saving.is_none() {
+            self.thriftiest = Steady::default();
+        }
+        let saving =
+            saving.map(|saving| saving.steadied(&mut self.thriftiest, counts, self.settings.agreement));
+        let mut parts = match &saving {
+            Some(saving) => BTreeMap::from([(saving.network, (Share::WHOLE, saving.reason()))]),
+            None => split::shares(self.settings.split, &chosen, best.reason(chosen.len())),
+        };
+        let entries = inputs
+            .iter()
+            .zip(ranks)
+            .map(|(input, rank)| match (parts.remove(&input.id), &saving) {
+                (Some((share, reason)), _) => entry(input, PathStatus::Active, share, reason),
+                (None, Some(saving)) if rank.is_ok() => {
+                    entry(input, PathStatus::Backup, Share::NONE, saving.reason_against(input.id))
+                }
+                (None, _) => idle_entry(input, rank, Some(best)),
+            })
+            .collect();
+        self.finish(entries, counts)
+    }
+
+    /// The networks among which `[VCONN]`'s rule picks: all that are not kept for want of others.
+    fn regular<'a>(
+        &self,
+        inputs: &'a [NetworkInput],
+        ranks: &[Result<Rank, Reason>],
+    ) -> Vec<&'a NetworkInput> {
+        let is_regular = |rank: &Result<Rank, Reason>| {
+            matches!(rank, Ok(Rank { standing: Standing::Good, usage: Usage::Regular, .. }))
+        };
+        inputs.iter().zip(ranks).filter(|(_, rank)| is_regular(rank)).map(|(input, _)| input).collect()
+    }
+
+    fn observe(&mut self, inputs: &[NetworkInput], counts: bool) {
+        for (id, presence) in &mut self.seen {
+            if !inputs.iter().any(|input| input.id == *id) {
+                *presence = Presence { recovering: true, agreed: 0 };
+            }
+        }
+        for input in inputs {
+            let known = self.seen.len() < MOST_REMEMBERED || self.seen.contains_key(&input.id);
+            let Some(presence) = known.then(|| self.seen.entry(input.id).or_default()) else { continue };
+            if !is_there(input) {
+                *presence = Presence { recovering: true, agreed: 0 };
+            } else if counts {
+                presence.agreed = presence.agreed.saturating_add(1);
+                presence.recovering &= presence.agreed < self.settings.agreement;
+            }
+        }
+        if self.seen.len() >= MOST_REMEMBERED {
+            self.seen.retain(|id, _| inputs.iter().any(|input| input.id == *id));
+        }
+    }
+
+    fn rank(&self, input: &NetworkInput) -> Result<Rank, Reason> {
+        if input.preference.off {
+            return Err(Reason::TurnedOff);
+        }
+        if !input.up {
+            return Err(Reason::Down);
+        }
+        let cap = input.cap.map_or(CapEffect::None, |cap| cap.effect);
+        if let (CapEffect::Off, Some(cap)) = (cap, input.cap) {
+            return Err(Reason::CapReached { used: cap.used, limit: cap.limit });
+        }
+        let recovering = self.seen.get(&input.id).is_some_and(|presence| presence.recovering);
+        let standing = match input.reach {
+            Reach::Nothing => Standing::NoReach,
+            Reach::Captive => Standing::Captive,
+            Reach::Internet | Reach::Unknown if recovering => Standing::Recovering,
+            Reach::Internet | Reach::Unknown => Standing::Good,
+        };
+        let price = input.price.map_or(0, |price| price.0);
+        let paid = input.preference.metered || price > 0;
+        let usage = match input.preference.backup {
+            _ if cap == CapEffect::Backup => Usage::Backup,
+            Some(true) => Usage::Backup,
+            None if paid => Usage::Paid,
+            None | Some(false) => Usage::Regular,
+        };
+        // What the user wants to be used is not ordered by price.
+        let price = if usage == Usage::Regular { 0 } else { price };
+        Ok(Rank { standing, usage, priority: input.preference.priority.0, price })
+    }
+
+    fn finish(&mut self, entries: Vec<Entry>, counts: bool) -> Table {
+        let active = || entries.iter().filter(|entry| entry.status == PathStatus::Active);
+        let best = active().min_by(|left, right| left.for_calls().total_cmp(&right.for_calls()));
+        let preferred = self.preferred.next(
+            best.map(|entry| entry.network),
+            |network| active().any(|entry| entry.network == network),
+            counts,
+            self.settings.agreement,
+        );
+        Table { entries, preferred, split: self.settings.split }
+    }
+}
+
+impl Rank {
+    /// Why networks of this rank are used, if the split has nothing more to say.
+    fn reason(self, networks: usize) -> Reason {
+        match (self.standing, self.usage) {
+            (Standing::Captive, _) => Reason::CaptiveAtLast,
+            (Standing::NoReach, _) => Reason::NoReachAtLast,
+            (Standing::Recovering, _) => Reason::RecoveringAtLast,
+            (_, Usage::Backup) => Reason::BackupAtLast,
+            (_, Usage::Paid) => Reason::PaidAtLast,
+            _ if networks == 1 => Reason::OnlyOne { priority: self.priority },
+            _ => Reason::Equal { priority: self.priority },
+        }
+    }
+}
+
+/// Whether a network works as far as anybody can tell: what hysteresis watches.
+fn is_there(input: &NetworkInput) -> bool {
+    input.up && matches!(input.reach, Reach::Internet | Reach::Unknown)
+}
+
+fn idle_entry(input: &NetworkInput, rank: Result<Rank, Reason>, best: Option<Rank>) -> Entry {
+    let (status, reason) = match rank {
+        Err(reason) => (PathStatus::Off, reason),
+        Ok(rank) => waiting(input, rank, best),
+    };
+    entry(input, status, Share::NONE, reason)
+}
+
+/// Why a usable network carries nothing.
+fn waiting(input: &NetworkInput, rank: Rank, best: Option<Rank>) -> (PathStatus, Reason) {
+    match (rank.standing, rank.usage) {
+        (Standing::NoReach, _) => (PathStatus::Off, Reason::NoReach),
+        (Standing::Captive, _) => (PathStatus::Off, Reason::Captive),
+        (Standing::Recovering, _) => (PathStatus::Backup, Reason::Recovering),
+        (Standing::Good, usage) if best.is_some_and(|best| best.usage == usage) => {
+            let used = best.map_or(0, |best| best.priority);
+            let reason = match input.price {
+                Some(price) if used == rank.priority => Reason::Dearer { price },
+                _ => Reason::LowerPriority { own: rank.priority, used },
+            };
+            (PathStatus::Backup, reason)
+        }
+        (Standing::Good, Usage::Backup) => match input.cap {
+            Some(cap) if cap.effect == CapEffect::Backup => {
+                (PathStatus::Backup, Reason::CapNear { used: cap.used, limit: cap.limit })
+            }
+            _ => (PathStatus::Backup, Reason::Backup),
+        },
+        (Standing::Good, Usage::Paid | Usage::Regular) => (PathStatus::Backup, Reason::Paid),
+    }
+}
+
+fn entry(input: &NetworkInput, status: PathStatus, share: Share, reason: Reason) -> Entry {
+    let metrics = &input.metrics;
+    let full = metrics.delivered.is_some_and(|most| metrics.load.0 as f64 > FULL * most.0 as f64);
+    Entry {
+        network: input.id,
+        priority: input.preference.priority,
+        status,
+        share,
+        reason,
+        rtt: metrics.rtt,
+        capacity: metrics.delivered.or(metrics.nominal),
+        bulk_flows: metrics.bulk_flows,
+        loss: metrics.loss,
+        full: full && metrics.bulk_flows > 0,
+    }
+}
+
+/// `[VIF] 3.2.4`: power saving starts below 10 %.
+const VIF_BATTERY: Percent = Percent::new(10);
+/// `[VCONN] 3.3`: the cheapest adapter is used below 20 %.
+const VCONN_BATTERY: Percent = Percent::new(20);
+/// `[VIF] 3.2.4`: the typical TCP window of eq. 4.
+const VIF_BUFFER: Bytes = Bytes(64 * 1_024);
+/// `[VCONN] 3.3`: a "cheaper" adapter is looked for every 250 ms.
+const VCONN_EVALUATION: Duration = Duration::from_millis(250);
+/// `[VCONN] 3.3`: two evaluations in a row must agree.
+const VCONN_AGREEMENT: u8 = 2;
+/// Part of its capacity from which a network with bulk flows counts as full.
+const FULL: f64 = 0.9;
+/// Networks whose coming and going is remembered; beyond, those that are gone are forgotten.
+const MOST_REMEMBERED: usize = 256;

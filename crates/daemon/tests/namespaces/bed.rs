@@ -13,6 +13,8 @@ use linux::netns::Namespace;
 use tempfile::TempDir;
 use wire::join_link::JoinLink;
 
+use crate::clock::Clock;
+
 /// A device with the networks `wan0` and `wan1`, a gateway, and a server behind it.
 pub struct Bed {
     pub device: Namespace,
@@ -110,23 +112,49 @@ impl Bed {
 
     /// Starts a daemon and waits until its control socket answers.
     pub fn start(&self, role: &str) -> Daemon {
-        let space = if role == "gateway" { &self.gateway } else { &self.device };
-        let mut command: Command = space.command(std::env::current_exe().unwrap()).unwrap();
-        self.spawn(role, command.args(["DAEMON", role]))
+        self.answering(role, self.command(role).spawn().unwrap())
     }
 
-    /// The same for a device whose `/etc/resolv.conf` names this server.
-    pub fn start_with_names(&self, role: &str, server: &str) -> Daemon {
+    /// The same where the clocks are not the machine's.
+    pub fn start_with_clock(&self, role: &str, clock: &Clock) -> Daemon {
+        let mut command = self.command(role);
+        clock.apply(&mut command);
+        self.answering(role, command.spawn().unwrap())
+    }
+
+    /// The same for a device whose `/etc/resolv.conf` has this content, in mounts of its own.
+    pub fn start_with_names(&self, role: &str, resolv_conf: &str) -> Daemon {
         let file = self.directory.path().join("resolv.conf");
-        fs::write(&file, format!("nameserver {server}\n")).unwrap();
+        fs::write(&file, resolv_conf).unwrap();
         let mut command = self.device.command("unshare").unwrap();
         let script = "mount --bind \"$1\" /etc/resolv.conf && shift && exec \"$@\"";
         command.args(["--mount", "--propagation", "private", "sh", "-c", script, "sh"]).arg(file);
-        self.spawn(role, command.arg(std::env::current_exe().unwrap()).args(["DAEMON", role]))
+        self.answering(role, self.arguments(role, &mut command).spawn().unwrap())
     }
 
-    fn spawn(&self, role: &str, command: &mut Command) -> Daemon {
-        let daemon = Daemon(command.arg(self.directory(role)).spawn().unwrap());
+    /// Starts a daemon that is to end by itself; what it said.
+    pub fn start_in_vain(&self, role: &str) -> String {
+        let output = self.command(role).output().unwrap();
+        assert!(!output.status.success(), "it has started");
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    }
+
+    /// This program as the daemon of `role`; gateways are in the gateway's namespace, all others in the device's.
+    fn command(&self, role: &str) -> Command {
+        let space = if role == "gateway" { &self.gateway } else { &self.device };
+        let mut command = space.command(std::env::current_exe().unwrap()).unwrap();
+        command.args(["DAEMON", role]).arg(self.directory(role));
+        command
+    }
+
+    /// The same at the end of another command.
+    pub fn arguments<'a>(&self, role: &str, command: &'a mut Command) -> &'a mut Command {
+        command.arg(std::env::current_exe().unwrap()).args(["DAEMON", role]).arg(self.directory(role))
+    }
+
+    /// Waits until the daemon that was started answers.
+    pub fn answering(&self, role: &str, child: Child) -> Daemon {
+        let daemon = Daemon(child);
         eventually(&format!("the {role} answers"), || self.client(role).status().is_ok());
         daemon
     }
@@ -214,9 +242,14 @@ fn pattern(start: usize, length: usize) -> Vec<u8> {
 
 /// Waits until `wanted`, for at most ten seconds.
 pub fn eventually(what: &str, wanted: impl Fn() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(10);
+    within(Duration::from_secs(10), what, wanted);
+}
+
+/// Waits until `wanted`, for at most `limit`.
+pub fn within(limit: Duration, what: &str, wanted: impl Fn() -> bool) {
+    let deadline = Instant::now() + limit;
     while !wanted() {
-        assert!(Instant::now() < deadline, "not within 10 s: {what}");
+        assert!(Instant::now() < deadline, "not within {limit:?}: {what}");
         std::thread::sleep(Duration::from_millis(20));
     }
 }

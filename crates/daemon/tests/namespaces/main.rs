@@ -5,21 +5,28 @@
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a failed step is a failed test")]
 
 mod bed;
+mod clock;
 mod crowd;
+mod disk;
 mod hardship;
+mod names;
 mod nat64;
 mod scenarios;
 mod treatments;
 
+use std::os::unix::process::CommandExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
-use std::process::ExitCode;
+use std::process::{Command, ExitCode, Stdio};
 
 use daemon::config::Config;
 use daemon::device::{self, DeviceOptions};
 use daemon::gateway::{self, GatewayOptions};
 use identity::StateDirectory;
 use linux::netns::Namespace;
+
+/// Set where mounts are this program's own.
+const OWN_MOUNTS: &str = "ANABRANCH_TEST_OWN_MOUNTS";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -32,6 +39,17 @@ fn main() -> ExitCode {
     if arguments.iter().any(|argument| argument == "--list") {
         scenarios::ALL.iter().for_each(|(name, _)| println!("{name}: test"));
         return ExitCode::SUCCESS;
+    }
+    if std::env::var_os(OWN_MOUNTS).is_none() && may_mount() {
+        // Becomes the same program where nobody else sees what it mounts, and all of it goes with it.
+        let error = Command::new("unshare")
+            .args(["--mount", "--propagation", "private"])
+            .arg(std::env::current_exe().unwrap())
+            .args(&arguments)
+            .env(OWN_MOUNTS, "1")
+            .exec();
+        println!("cannot run unshare: {error}");
+        return ExitCode::FAILURE;
     }
     if let Err(error) = Namespace::anonymous() {
         println!("skipped: cannot make network namespaces: {error}");
@@ -54,6 +72,12 @@ fn main() -> ExitCode {
     let word = if failed == 0 { "ok" } else { "FAILED" };
     println!("\ntest result: {word}. {passed} passed; {failed} failed; 0 ignored");
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn may_mount() -> bool {
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "--propagation", "private", "true"]).stderr(Stdio::null());
+    command.status().is_ok_and(|status| status.success())
 }
 
 fn run_daemon(role: &str, directory: &Path) -> ExitCode {

@@ -58,7 +58,7 @@ pub fn an_ipv6_only_network_carries_through_its_nat64() {
     );
     let gateway = bed.start("gateway");
     bed.join();
-    let device = bed.start_with_names("device", "2001:db8:64::1");
+    let device = bed.start_with_names("device", "nameserver 2001:db8:64::1\n");
     bed.wait_until_up();
     eventually("the path works", || working_paths(&bed) == 1);
     let remote = bed.status().networks[0].paths[0].remote;

@@ -13,7 +13,7 @@ use linux::netlink::{Netlink, Route};
 use linux::netns::Namespace;
 
 use crate::bed::{Bed, SERVER_V4, SERVER_V6, eventually};
-use crate::{hardship, nat64, treatments};
+use crate::{clock, disk, hardship, names, nat64, treatments};
 
 /// A name and what it does.
 type Scenario = (&'static str, fn());
@@ -41,6 +41,13 @@ pub const ALL: &[Scenario] = &[
     ("the_gateway_is_as_before_after_kill", hardship::the_gateway_is_as_before),
     ("duplicated_flows_go_twice_both_ways", treatments::duplicated_flows_go_twice_both_ways),
     ("protected_flows_have_repair_both_ways", treatments::protected_flows_have_repair_both_ways),
+    ("a_wall_clock_that_jumps_locks_nobody_out", clock::a_wall_clock_that_jumps_locks_nobody_out),
+    ("a_laptop_that_slept_is_connected_at_once", clock::a_laptop_that_slept_is_connected_at_once),
+    ("a_gateway_that_moves_is_found_by_its_name", names::a_gateway_that_moves_is_found_by_its_name),
+    ("resolv_conf_keeps_its_search_list", names::resolv_conf_keeps_its_search_list),
+    ("a_full_disk_loses_nothing_of_a_device", disk::a_full_disk_loses_nothing_of_a_device),
+    ("a_read_only_disk_loses_nothing_of_a_device", disk::a_read_only_disk_loses_nothing_of_a_device),
+    ("a_full_or_read_only_disk_loses_no_client", disk::a_full_or_read_only_disk_loses_no_client),
     ("an_ipv6_only_network_carries_through_its_nat64", nat64::an_ipv6_only_network_carries_through_its_nat64),
 ];
 

@@ -5,6 +5,7 @@
 
 mod bind;
 pub mod clock;
+pub mod direct;
 pub mod dns;
 pub mod firewall;
 pub mod journal;

@@ -24,6 +24,13 @@ pub enum Change {
         /// Its interface's name.
         interface: String,
     },
+    /// A routing table of our own, whose routes come and go with a network.
+    RoutingTable {
+        /// Its number.
+        number: u32,
+        /// The network's interface, for people.
+        interface: String,
+    },
     /// A kernel setting, by its file in `/proc/sys`.
     Setting {
         /// The file.
@@ -93,6 +100,7 @@ impl Change {
             Self::Route { route, interface } => {
                 Undo::Route { route: route.clone(), interface: interface.clone() }
             }
+            Self::RoutingTable { number, .. } => Undo::RoutingTable { number: *number },
             Self::Setting { path, value } => {
                 let before = fs::read_to_string(path).map_err(ChangeError::file("read", path))?;
                 let before = before.trim().to_owned();
@@ -117,6 +125,8 @@ impl Change {
                 _ => Ok(()),
             },
             Self::Route { route, .. } => Ok(super::open_netlink()?.add_route(route)?),
+            // Its routes are set as the network comes and goes; undoing is prepared before the first.
+            Self::RoutingTable { .. } => Ok(()),
             Self::Setting { path, value } => fs::write(path, value).map_err(ChangeError::file("write", path)),
             Self::NftTable { name, script } => Ok(nft::load(&(nft::removal(name) + script))?),
             Self::Resolved { interface, servers } => dns::set_resolved(interface, servers),
@@ -132,6 +142,9 @@ impl fmt::Display for Change {
             Self::Route { route, interface } => {
                 let route = Route { interface: None, ..route.clone() };
                 write!(formatter, "route {route} dev {interface}")
+            }
+            Self::RoutingTable { number, interface } => {
+                write!(formatter, "routing table {number} for {interface}")
             }
             Self::Setting { path, value } => write!(formatter, "file {} = {value}", path.display()),
             Self::NftTable { name, .. } => write!(formatter, "nftables table inet {name}"),

@@ -25,6 +25,11 @@ pub enum Undo {
         /// Its interface's name, for people.
         interface: String,
     },
+    /// Empty a routing table of our own.
+    RoutingTable {
+        /// Its number.
+        number: u32,
+    },
     /// Write the old value of a kernel setting, unless somebody else has changed it since.
     Setting {
         /// The file in `/proc/sys`.
@@ -59,6 +64,7 @@ impl Undo {
         match self {
             Self::Rule(rule) => unless_missing(super::open_netlink()?.delete_rule(rule)),
             Self::Route { route, .. } => unless_missing(super::open_netlink()?.delete_route(route)),
+            Self::RoutingTable { number } => empty_table(*number),
             Self::Setting { path, before, ours } => match fs::read_to_string(path) {
                 // The setting went with its interface.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -71,6 +77,15 @@ impl Undo {
             Self::ResolvConf { path, before } => before.put_back(path),
         }
     }
+}
+
+fn empty_table(number: u32) -> Result<(), ChangeError> {
+    let mut netlink = super::open_netlink()?;
+    let routes = netlink.routes()?;
+    routes
+        .iter()
+        .filter(|route| route.table == number)
+        .try_for_each(|route| unless_missing(netlink.delete_route(route)))
 }
 
 fn unless_missing(result: Result<(), NetlinkError>) -> Result<(), ChangeError> {
@@ -88,6 +103,7 @@ impl fmt::Display for Undo {
                 let route = Route { interface: None, ..route.clone() };
                 write!(formatter, "remove route {route} dev {interface}")
             }
+            Self::RoutingTable { number } => write!(formatter, "empty routing table {number}"),
             Self::Setting { path, before, .. } => write!(formatter, "restore {} = {before}", path.display()),
             Self::NftTable { name } => write!(formatter, "remove nftables table inet {name}"),
             Self::Resolved { interface } => write!(formatter, "forget the name servers of {interface}"),

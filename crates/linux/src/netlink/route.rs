@@ -39,6 +39,9 @@ pub struct Route {
     pub metric: Option<u32>,
     /// The source address that local sockets get.
     pub source: Option<IpAddr>,
+    /// The next hop is on the link although no subnet there has it. Not read back.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub on_link: bool,
 }
 
 impl Route {
@@ -55,6 +58,7 @@ impl Route {
             table: Self::MAIN_TABLE,
             metric: None,
             source: None,
+            on_link: false,
         }
     }
 
@@ -126,6 +130,9 @@ fn request(kind: u16, flags: u16, route: &Route) -> Request {
         RouteKind::Unreachable => libc::RTN_UNREACHABLE,
         RouteKind::Unicast | RouteKind::Other => libc::RTN_UNICAST,
     };
+    if route.on_link {
+        body[8..12].copy_from_slice(&ON_LINK.to_ne_bytes());
+    }
     let mut request = Request::new(kind, flags, &body);
     request.number(libc::RTA_TABLE, route.table);
     if destination.length() > 0 {
@@ -173,6 +180,7 @@ fn parse(message: Message<'_>) -> Option<Vec<Route>> {
         table: u32::from(*body.get(4)?),
         metric: None,
         source: None,
+        on_link: false,
     };
     let mut hops = Vec::new();
     for (kind, value) in message::attributes(body.get(12..)?) {
@@ -193,6 +201,9 @@ fn parse(message: Message<'_>) -> Option<Vec<Route>> {
     let with_hop = |(interface, gateway)| Route { gateway, interface: Some(interface), ..route.clone() };
     Some(hops.into_iter().map(with_hop).collect())
 }
+
+/// `RTNH_F_ONLINK`.
+const ON_LINK: u32 = 4;
 
 /// The `struct rtnexthop`s of a multipath route: interface and gateway.
 fn next_hops(mut bytes: &[u8]) -> Vec<(u32, Option<IpAddr>)> {

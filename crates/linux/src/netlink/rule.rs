@@ -16,6 +16,9 @@ pub struct Rule {
     pub priority: u32,
     /// Only packets with this firewall mark.
     pub mark: Option<u32>,
+    /// The bits of the mark that matter; all if `None`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mask: Option<u32>,
     /// Only packets that do *not* match.
     pub invert: bool,
     /// The table to look in.
@@ -31,6 +34,9 @@ impl fmt::Display for Rule {
         write!(formatter, "{family} {}:{not} from all", self.priority)?;
         if let Some(mark) = self.mark {
             write!(formatter, " fwmark {mark:#x}")?;
+            if let Some(mask) = self.mask {
+                write!(formatter, "/{mask:#x}")?;
+            }
         }
         write!(formatter, " lookup {}", self.table)?;
         if let Some(length) = self.suppress_prefix_length {
@@ -74,7 +80,7 @@ fn request(kind: u16, flags: u16, rule: &Rule) -> Request {
     let mut request = Request::new(kind, flags, &body);
     request.number(FRA_PRIORITY, rule.priority).number(FRA_TABLE, rule.table);
     if let Some(mark) = rule.mark {
-        request.number(FRA_FWMARK, mark).number(FRA_FWMASK, u32::MAX);
+        request.number(FRA_FWMARK, mark).number(FRA_FWMASK, rule.mask.unwrap_or(u32::MAX));
     }
     if let Some(length) = rule.suppress_prefix_length {
         request.number(FRA_SUPPRESS_PREFIXLEN, length);
@@ -91,6 +97,7 @@ fn parse(message: Message<'_>) -> Option<Rule> {
         ipv6: i32::from(*body.first()?) == libc::AF_INET6,
         priority: 0,
         mark: None,
+        mask: None,
         invert: message::number(body, 8)? & FIB_RULE_INVERT != 0,
         table: u32::from(*body.get(4)?),
         suppress_prefix_length: None,
@@ -100,6 +107,7 @@ fn parse(message: Message<'_>) -> Option<Rule> {
             FRA_PRIORITY => rule.priority = message::number(value, 0)?,
             FRA_TABLE => rule.table = message::number(value, 0)?,
             FRA_FWMARK => rule.mark = message::number(value, 0).filter(|mark| *mark != 0),
+            FRA_FWMASK => rule.mask = message::number(value, 0).filter(|mask| *mask != u32::MAX),
             // The kernel says "none" as -1.
             FRA_SUPPRESS_PREFIXLEN => {
                 rule.suppress_prefix_length = message::number(value, 0).filter(|length| *length <= 128);

@@ -46,6 +46,11 @@ impl NetlinkError {
     pub fn is_missing(&self) -> bool {
         matches!(self.errno(), libc::ENOENT | libc::ESRCH | libc::ENODEV | libc::EADDRNOTAVAIL)
     }
+
+    /// Whether the interface that was named is gone or down.
+    pub fn is_missing_device(&self) -> bool {
+        matches!(self.errno(), libc::ENODEV | libc::ENETDOWN | libc::ENETUNREACH)
+    }
 }
 
 /// An open socket to one netlink family of the current network namespace.

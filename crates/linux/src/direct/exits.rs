@@ -1,0 +1,95 @@
+//! The routing table of each network.
+
+use std::collections::BTreeSet;
+
+use super::{Direct, DirectError, Exit, NextHop};
+use crate::netlink::{Netlink, Route, RouteKind};
+use crate::prefix::IpPrefix;
+
+/// Brings the networks' tables to what `direct` says: missing routes are added, all others in them removed.
+///
+/// # Errors
+/// [`DirectError::Netlink`] if the kernel refuses one; what came before stays.
+pub fn sync_routes(direct: &Direct) -> Result<(), DirectError> {
+    direct.check()?;
+    let mut netlink = Netlink::open().map_err(DirectError::Open)?;
+    let tables: BTreeSet<u32> = direct.exits.iter().map(|exit| direct.table_of(exit)).collect();
+    let mut present: Vec<Route> = netlink.routes()?;
+    present.retain(|route| tables.contains(&route.table));
+    let wanted: Vec<Route> = direct.exits.iter().flat_map(|exit| direct.routes_of(exit)).collect();
+    for route in &wanted {
+        if !present.iter().any(|old| is_same(old, route)) {
+            match netlink.add_route(route) {
+                // The interface has gone or gone down meanwhile; the monitor will tell.
+                Err(error) if error.is_missing_device() => {}
+                other => other?,
+            }
+        }
+    }
+    for route in &present {
+        if !wanted.iter().any(|new| is_same(route, new)) {
+            match netlink.delete_route(route) {
+                Err(error) if error.is_missing() => {}
+                other => other?,
+            }
+        }
+    }
+    Ok(())
+}
+
+impl Direct {
+    /// What leads out, and last a refusal, so that nothing that was given to this network leaves by another.
+    fn routes_of(&self, exit: &Exit) -> Vec<Route> {
+        let table = self.table_of(exit);
+        let source = |destination: IpPrefix| {
+            self.addresses.iter().copied().find(|address| address.is_ipv4() == destination.is_ipv4())
+        };
+        let mut routes = Vec::new();
+        if let Some(index) = exit.index {
+            for subnet in &exit.subnets {
+                let subnet = subnet.network();
+                routes.push(Route { table, source: source(subnet), ..Route::over(subnet, index) });
+            }
+            for (all, hop) in [(IpPrefix::ALL_V4, exit.v4), (IpPrefix::ALL_V6, exit.v6)] {
+                let Some(NextHop { gateway }) = hop else { continue };
+                let near = |gateway| exit.subnets.iter().any(|subnet| subnet.contains(gateway));
+                let on_link = gateway.is_some_and(|gateway| gateway.is_ipv4() && !near(gateway));
+                let over = Route::over(all, index);
+                routes.push(Route {
+                    table,
+                    gateway,
+                    on_link,
+                    source: source(all),
+                    metric: Some(FIRST),
+                    ..over
+                });
+            }
+        }
+        for all in [IpPrefix::ALL_V4, IpPrefix::ALL_V6] {
+            routes.push(Route {
+                kind: RouteKind::Unreachable,
+                interface: None,
+                table,
+                metric: Some(LAST),
+                ..Route::over(all, 0)
+            });
+        }
+        routes
+    }
+}
+
+/// The kernel says more than was asked: a metric for IPv6, and the loopback interface for refusals.
+fn is_same(present: &Route, wanted: &Route) -> bool {
+    let metric = |route: &Route| route.metric.unwrap_or(0);
+    let kernels = !wanted.destination.is_ipv4() && wanted.metric.is_none();
+    present.destination.network() == wanted.destination.network()
+        && present.table == wanted.table
+        && present.kind == wanted.kind
+        && (present.interface == wanted.interface || wanted.kind == RouteKind::Unreachable)
+        && present.gateway == wanted.gateway
+        && present.source == wanted.source
+        && (kernels || metric(present) == metric(wanted))
+}
+
+const FIRST: u32 = 100;
+const LAST: u32 = 4_000_000_000;

@@ -1,0 +1,335 @@
+//! Direct mode's part of the kernel: every flow leaves by one network, chosen when it begins.
+//!
+//! Packets of applications are routed to any0 first and have its address. A chain in the output hook gives a new flow
+//! the mark of a network, by rules or by turns; conntrack keeps the mark for the flow's life; a policy rule looks marked packets
+//! up in the network's own table, and they leave with the network's address. So two networks may have the same subnet, next hop
+//! and address. What gets no mark stays on any0, for the bond.
+//!
+//! ```text
+//! mark and conntrack mark   .... .TTT .NNN NNNN .... .... .... ....
+//!                                 |    |
+//!                                 |    network, 1 to 64; 0 none
+//!                                 treatment of what stays on any0 (conntrack mark only)
+//! ```
+//!
+//! All of it is one table of nftables, which is replaced as a whole at each change (one transaction: a flow sees the old or
+//! the new one), one policy rule and one routing table per network. Marks of other programs in other bits are kept.
+
+mod exits;
+mod script;
+
+#[cfg(test)]
+mod tests;
+
+use std::net::IpAddr;
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::journal::Change;
+use crate::netlink::Rule;
+use crate::nft::{self, NftError};
+use crate::prefix::IpPrefix;
+use crate::routing::plain;
+
+pub use exits::sync_routes;
+
+/// Most networks at once.
+pub const MAXIMUM_EXITS: u8 = 64;
+/// Bits of a mark that name a network.
+pub const NETWORK_MASK: u32 = 0x007f_0000;
+/// Bits of a conntrack mark that name a treatment.
+pub const TREATMENT_MASK: u32 = 0x0700_0000;
+const NETWORK_SHIFT: u32 = 16;
+const TREATMENT_SHIFT: u32 = 24;
+/// Most slots that new flows are dealt out by.
+pub const MAXIMUM_SLOTS: usize = 256;
+/// Most rules.
+pub const MAXIMUM_RULES: usize = 256;
+/// Most destinations of one rule.
+pub const MAXIMUM_DESTINATIONS: usize = 4_096;
+/// Before the rules of `routing`.
+const PRIORITY: u32 = 32_490;
+
+/// The mark of a network with this number.
+pub const fn mark_of(number: u8) -> u32 {
+    (number as u32) << NETWORK_SHIFT & NETWORK_MASK
+}
+
+/// The number of the network in a mark; `None` if there is none.
+pub const fn network_of(mark: u32) -> Option<u8> {
+    match (mark & NETWORK_MASK) >> NETWORK_SHIFT {
+        0 => None,
+        number => Some(number as u8),
+    }
+}
+
+/// How a flow that stays on any0 is to be carried, as it stands in the conntrack mark.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Stay {
+    /// As the configuration says for all.
+    Default,
+    /// Over all networks.
+    Bonded,
+    /// Every packet on two networks.
+    Duplicated,
+    /// With forward error correction.
+    Protected,
+}
+
+impl Stay {
+    const fn code(self) -> u32 {
+        match self {
+            Self::Default => 0,
+            Self::Bonded => 1,
+            Self::Duplicated => 2,
+            Self::Protected => 3,
+        }
+    }
+
+    /// Reads a conntrack mark.
+    pub const fn of_mark(mark: u32) -> Self {
+        match (mark & TREATMENT_MASK) >> TREATMENT_SHIFT {
+            1 => Self::Bonded,
+            2 => Self::Duplicated,
+            3 => Self::Protected,
+            _ => Self::Default,
+        }
+    }
+}
+
+/// A network as direct mode uses it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Exit {
+    /// 1 to [`MAXIMUM_EXITS`]; stays with the network, so that living flows keep theirs.
+    pub number: u8,
+    /// Name of its interface.
+    pub interface: String,
+    /// Number of its interface; `None` while it is gone, when all its flows are refused.
+    pub index: Option<u32>,
+    /// Subnets that lie on the link itself.
+    pub subnets: Vec<IpPrefix>,
+    /// The way on for IPv4, if there is one.
+    pub v4: Option<NextHop>,
+    /// The way on for IPv6, if there is one.
+    pub v6: Option<NextHop>,
+}
+
+/// The next hop of a default route.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct NextHop {
+    /// `None` on point-to-point links.
+    pub gateway: Option<IpAddr>,
+}
+
+/// The slots by which new flows are dealt out, each a network's number; an empty list leaves the flow on any0.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Choice {
+    /// For IPv4.
+    pub v4: Vec<u8>,
+    /// For IPv6.
+    pub v6: Vec<u8>,
+}
+
+/// What becomes of a new flow.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Outcome {
+    /// It takes a network of this choice, an index of [`Direct::choices`].
+    Leave(usize),
+    /// It stays on any0.
+    Stay(Stay),
+    /// It is refused with an ICMP error: the networks that it may take are gone.
+    Refuse,
+}
+
+/// A cgroup of version 2, by its path below the mount point and how deep that is.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct CgroupMatch {
+    /// Such as `user.slice/anabranch/run-7`.
+    pub path: String,
+}
+
+impl CgroupMatch {
+    /// Parts of the path.
+    fn level(&self) -> usize {
+        self.path.split('/').count()
+    }
+}
+
+/// Transport protocols that have ports.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Transport {
+    /// TCP.
+    Tcp,
+    /// UDP.
+    Udp,
+}
+
+/// Which new flows a rule is for. What is `None` does not matter; all else must be so.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct FlowMatch {
+    /// The program's control group.
+    pub cgroup: Option<CgroupMatch>,
+    /// The user's number.
+    pub user: Option<u32>,
+    /// One of these destinations; an empty list matches nothing.
+    pub destinations: Option<Vec<IpPrefix>>,
+    /// The protocol.
+    pub transport: Option<Transport>,
+    /// The destination port, from and to.
+    pub ports: Option<(u16, u16)>,
+    /// The differentiated services code point, 0 to 63.
+    pub dscp: Option<u8>,
+}
+
+/// A rule: the first that matches decides.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct FlowRule {
+    /// For which flows.
+    pub matching: FlowMatch,
+    /// What becomes of them.
+    pub outcome: Outcome,
+}
+
+/// All of direct mode, as it should be in the kernel.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Direct {
+    /// Name of the TUN interface.
+    pub interface: String,
+    /// Its addresses, which applications have.
+    pub addresses: Vec<IpAddr>,
+    /// Table number of a network is this plus its own number.
+    pub table: u32,
+    /// The networks.
+    pub exits: Vec<Exit>,
+    /// Ways to deal out flows; rules and `otherwise` point here.
+    pub choices: Vec<Choice>,
+    /// In order.
+    pub rules: Vec<FlowRule>,
+    /// For flows that no rule matches.
+    pub otherwise: Outcome,
+}
+
+/// Why direct mode cannot be set up as asked.
+#[derive(Debug, Error)]
+pub enum DirectError {
+    /// A value that cannot be.
+    #[error("direct mode: {0}")]
+    Invalid(&'static str),
+    /// nftables.
+    #[error(transparent)]
+    Nft(#[from] NftError),
+    /// Routes.
+    #[error(transparent)]
+    Netlink(#[from] crate::netlink::NetlinkError),
+    /// The kernel's routing cannot be asked at all.
+    #[error("cannot open a routing socket: {0}")]
+    Open(std::io::Error),
+}
+
+impl Direct {
+    /// Looks for values that would be refused, or would become something else than a value in a script.
+    ///
+    /// # Errors
+    /// [`DirectError::Invalid`] names the first.
+    pub fn check(&self) -> Result<(), DirectError> {
+        let ensure = |right: bool, what| if right { Ok(()) } else { Err(DirectError::Invalid(what)) };
+        let interface = |name: &str| {
+            !name.is_empty()
+                && name.len() < 16
+                && !name.contains(|letter: char| "\"\\/*".contains(letter) || letter.is_control())
+        };
+        ensure(interface(&self.interface), "a name that no interface can have")?;
+        ensure(self.exits.len() <= MAXIMUM_EXITS.into(), "too many networks")?;
+        ensure(
+            self.rules.len() <= MAXIMUM_RULES && self.choices.len() <= MAXIMUM_RULES + 1,
+            "too many rules",
+        )?;
+        for (at, exit) in self.exits.iter().enumerate() {
+            ensure(interface(&exit.interface), "a name that no interface can have")?;
+            ensure((1..=MAXIMUM_EXITS).contains(&exit.number), "a network without a number")?;
+            let again = self.exits[..at]
+                .iter()
+                .any(|other| other.number == exit.number || other.interface == exit.interface);
+            ensure(!again, "one network twice")?;
+        }
+        let known = |number: &u8| self.exits.iter().any(|exit| exit.number == *number);
+        for slots in self.choices.iter().flat_map(|choice| [&choice.v4, &choice.v6]) {
+            ensure(
+                slots.len() <= MAXIMUM_SLOTS && slots.iter().all(known),
+                "slots for a network that there is not",
+            )?;
+        }
+        let outcomes = self.rules.iter().map(|rule| rule.outcome).chain([self.otherwise]);
+        for outcome in outcomes {
+            ensure(
+                !matches!(outcome, Outcome::Leave(choice) if choice >= self.choices.len()),
+                "a rule without its choice",
+            )?;
+        }
+        for FlowRule { matching, .. } in &self.rules {
+            let path = matching.cgroup.as_ref().is_none_or(|cgroup| is_cgroup_path(&cgroup.path));
+            ensure(path, "a path that no control group has")?;
+            ensure(matching.ports.is_none_or(|(from, to)| from <= to), "ports the wrong way round")?;
+            ensure(matching.dscp.is_none_or(|dscp| dscp < 64), "a code point over 63")?;
+            let few = matching.destinations.as_ref().is_none_or(|all| all.len() <= MAXIMUM_DESTINATIONS);
+            ensure(few, "too many destinations")?;
+        }
+        Ok(())
+    }
+
+    /// What must be undone later, and the table itself. Routes of the networks are [`sync_routes`]'.
+    ///
+    /// # Errors
+    /// [`DirectError::Invalid`].
+    pub fn plan(&self) -> Result<Vec<Change>, DirectError> {
+        self.check()?;
+        let mut changes = Vec::new();
+        for exit in &self.exits {
+            let table = self.table_of(exit);
+            changes.push(Change::RoutingTable { number: table, interface: exit.interface.clone() });
+            for ipv6 in [false, true] {
+                changes.push(Change::Rule(Rule {
+                    ipv6,
+                    priority: PRIORITY,
+                    mark: Some(mark_of(exit.number)),
+                    mask: Some(NETWORK_MASK),
+                    invert: false,
+                    table,
+                    suppress_prefix_length: None,
+                }));
+            }
+        }
+        changes.push(Change::NftTable { name: self.table_name(), script: self.script() });
+        Ok(changes)
+    }
+
+    /// Replaces the running table at once. Living flows keep their networks.
+    ///
+    /// # Errors
+    /// Any [`DirectError`] but those of routes.
+    pub fn reload(&self) -> Result<(), DirectError> {
+        self.check()?;
+        Ok(nft::load(&(nft::removal(&self.table_name()) + &self.script()))?)
+    }
+
+    fn table_of(&self, exit: &Exit) -> u32 {
+        self.table + u32::from(exit.number)
+    }
+
+    fn table_name(&self) -> String {
+        format!("anabranch_direct_{}", plain(&self.interface))
+    }
+}
+
+/// Parts of printable characters with single slashes between them, none of them "..", and nothing that ends a string of nft's.
+fn is_cgroup_path(path: &str) -> bool {
+    path.len() <= 512
+        && path.split('/').all(|part| {
+            let printable = |byte: u8| byte.is_ascii_graphic() && byte != b'"' && byte != b'\\';
+            !part.is_empty() && part != "." && part != ".." && part.bytes().all(printable)
+        })
+}

@@ -1,0 +1,199 @@
+//! The table of nftables.
+
+use std::net::IpAddr;
+
+use super::{
+    Direct, FlowMatch, NETWORK_MASK, Outcome, Stay, TREATMENT_MASK, TREATMENT_SHIFT, Transport, mark_of,
+};
+use crate::prefix::IpPrefix;
+
+impl Direct {
+    pub(super) fn script(&self) -> String {
+        let (name, any0) = (self.table_name(), &self.interface);
+        let mut text = format!("table inet {name} {{\n");
+        for exit in &self.exits {
+            let mark = mark_of(exit.number);
+            let (keep, number) = (!NETWORK_MASK, exit.number);
+            // The way back of a flow that came in by a network is that network.
+            text += &format!(
+                "  chain leave_{number} {{\n    ct mark set ct mark & {keep:#x} | {mark:#x}\n    meta mark set meta mark & {keep:#x} | {mark:#x}\n    accept\n  }}\n  chain came_{number} {{\n    ct mark set ct mark & {keep:#x} | {mark:#x}\n    accept\n  }}\n"
+            );
+        }
+        for stay in [Stay::Bonded, Stay::Duplicated, Stay::Protected] {
+            let (keep, code) = (!TREATMENT_MASK, stay.code() << TREATMENT_SHIFT);
+            text += &format!(
+                "  chain stay_{} {{\n    ct mark set ct mark & {keep:#x} | {code:#x}\n    accept\n  }}\n",
+                stay.code()
+            );
+        }
+        for (at, choice) in self.choices.iter().enumerate() {
+            for (family, slots) in [("ipv4", &choice.v4), ("ipv6", &choice.v6)] {
+                text += &format!("  chain choice_{at}_{family} {{\n{}    accept\n  }}\n", deal(slots));
+            }
+        }
+        text += "  chain choose {\n";
+        for rule in &self.rules {
+            for line in conditions(&rule.matching) {
+                text += &format!("    {line}{}\n", verdict(rule.outcome, line.family));
+            }
+        }
+        for family in [Family::V4, Family::V6] {
+            text += &format!("    meta nfproto {} {}\n", family.name(), verdict(self.otherwise, family));
+        }
+        text += "  }\n";
+        let marked = self.map(|number| format!("{:#x} : goto leave_{number}", mark_of(number)));
+        let entered = self.map_names(|name, number| format!("\"{name}\" : goto came_{number}"));
+        let networks = self.map_names(|name, _| format!("\"{name}\""));
+        text += &format!(
+            r#"  chain output {{
+    type route hook output priority mangle; policy accept;
+    oifname "lo" accept
+    meta mark & {NETWORK_MASK:#x} vmap {{ {marked} }}
+    ct direction reply ct mark & {NETWORK_MASK:#x} vmap {{ {marked} }}
+    oifname != "{any0}" accept
+    ct mark & {NETWORK_MASK:#x} vmap {{ {marked} }}
+    ct mark & {TREATMENT_MASK:#x} != 0 accept
+    ct state new goto choose
+  }}
+  chain prerouting {{
+    type filter hook prerouting priority mangle; policy accept;
+    iifname {{ "lo", "{any0}" }} accept
+    ct state new ct mark & {NETWORK_MASK:#x} == 0 iifname vmap {{ {entered} }}
+    iifname {{ {networks} }} accept
+    fib daddr oifname != "{any0}" accept
+    ct mark & {NETWORK_MASK:#x} vmap {{ {marked} }}
+    ct mark & {TREATMENT_MASK:#x} != 0 accept
+    ct state new goto choose
+  }}
+  chain forward {{
+    type filter hook forward priority mangle; policy accept;
+    meta mark & {NETWORK_MASK:#x} != 0 tcp flags syn tcp option maxseg size set rt mtu
+    iifname {{ {networks} }} ct mark & {NETWORK_MASK:#x} != 0 tcp flags syn tcp option maxseg size set rt mtu
+  }}
+  chain postrouting {{
+    type nat hook postrouting priority srcnat; policy accept;
+    oifname {{ {networks} }} meta mark & {NETWORK_MASK:#x} != 0 masquerade
+  }}
+}}
+"#
+        );
+        if self.exits.is_empty() {
+            // Maps without elements are not allowed; then there is nothing that could be marked.
+            let without: Vec<&str> =
+                text.lines().filter(|line| !line.contains("vmap {  }") && !line.contains("{  }")).collect();
+            return without.join("\n") + "\n";
+        }
+        text
+    }
+
+    fn map(&self, element: impl Fn(u8) -> String) -> String {
+        self.exits.iter().map(|exit| element(exit.number)).collect::<Vec<_>>().join(", ")
+    }
+
+    fn map_names(&self, element: impl Fn(&str, u8) -> String) -> String {
+        let elements = self.exits.iter().map(|exit| element(&exit.interface, exit.number));
+        elements.collect::<Vec<_>>().join(", ")
+    }
+}
+
+/// Deals flows out by turns. No slots leave them on any0.
+fn deal(slots: &[u8]) -> String {
+    match slots {
+        [] => String::new(),
+        [only] => format!("    goto leave_{only}\n"),
+        _ => {
+            let each = slots.iter().enumerate().map(|(at, number)| format!("{at} : goto leave_{number}"));
+            let each: Vec<_> = each.collect();
+            format!("    numgen inc mod {} vmap {{ {} }}\n", slots.len(), each.join(", "))
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Family {
+    V4,
+    V6,
+}
+
+impl Family {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::V4 => "ipv4",
+            Self::V6 => "ipv6",
+        }
+    }
+}
+
+/// The conditions of a rule for one family, ready to be followed by a verdict.
+struct Line {
+    family: Family,
+    text: String,
+}
+
+impl std::fmt::Display for Line {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str(&self.text)
+    }
+}
+
+fn conditions(matching: &FlowMatch) -> Vec<Line> {
+    let mut lines = Vec::new();
+    for (family, header) in [(Family::V4, "ip"), (Family::V6, "ip6")] {
+        let mut text = format!("meta nfproto {} ", family.name());
+        if let Some(destinations) = &matching.destinations {
+            let own = destinations.iter().filter(|prefix| prefix.is_ipv4() == (family == Family::V4));
+            let own = without_overlaps(own.map(|prefix| prefix.network()).collect());
+            if own.is_empty() {
+                continue;
+            }
+            let own: Vec<String> = own.iter().map(ToString::to_string).collect();
+            text += &format!("{header} daddr {{ {} }} ", own.join(", "));
+        }
+        if let Some(cgroup) = &matching.cgroup {
+            let (level, path) = (cgroup.level(), &cgroup.path);
+            text += &format!("socket cgroupv2 level {level} \"{path}\" ");
+        }
+        if let Some(user) = matching.user {
+            text += &format!("meta skuid {user} ");
+        }
+        if let Some(dscp) = matching.dscp {
+            text += &format!("{header} dscp {dscp} ");
+        }
+        match matching.transport {
+            Some(Transport::Tcp) => text += "meta l4proto tcp ",
+            Some(Transport::Udp) => text += "meta l4proto udp ",
+            None if matching.ports.is_some() => text += "meta l4proto { tcp, udp } ",
+            None => {}
+        }
+        if let Some((from, to)) = matching.ports {
+            text += &format!("th dport {from}-{to} ");
+        }
+        lines.push(Line { family, text });
+    }
+    lines
+}
+
+fn verdict(outcome: Outcome, family: Family) -> String {
+    match outcome {
+        Outcome::Leave(choice) => format!("goto choice_{choice}_{}", family.name()),
+        Outcome::Stay(Stay::Default) => "accept".to_owned(),
+        Outcome::Stay(stay) => format!("goto stay_{}", stay.code()),
+        Outcome::Refuse => "reject with icmpx type admin-prohibited".to_owned(),
+    }
+}
+
+/// A set must not have a prefix inside another.
+fn without_overlaps(mut prefixes: Vec<IpPrefix>) -> Vec<IpPrefix> {
+    prefixes.sort_by_key(|prefix: &IpPrefix| (prefix.length(), prefix.address()));
+    let mut kept: Vec<IpPrefix> = Vec::new();
+    for prefix in prefixes {
+        let inside = |other: &IpPrefix| {
+            let address: IpAddr = prefix.address();
+            other.contains(address)
+        };
+        if !kept.iter().any(inside) {
+            kept.push(prefix);
+        }
+    }
+    kept
+}

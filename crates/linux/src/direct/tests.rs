@@ -1,0 +1,360 @@
+//! Direct mode in a real kernel: two networks with the same subnet, next hop and lease, and a server that tells who called.
+
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use proptest::prelude::*;
+use socket2::{Domain, Socket, Type};
+
+use super::*;
+use crate::journal::Journal;
+use crate::netlink::Netlink;
+use crate::netns::Namespace;
+use crate::routing::Routing;
+use crate::test_namespace::may_test;
+use crate::tun::Tun;
+
+const SERVER: &str = "203.0.113.9:80";
+const SERVER_V6: &str = "[2001:db8:9::9]:80";
+
+/// A device with two twin networks, their routers, a server behind both, and a host on the device's LAN.
+struct Bed {
+    device: Namespace,
+    routers: [Namespace; 2],
+    server: Namespace,
+    inside: Namespace,
+    state: PathBuf,
+    tun: Option<Tun>,
+}
+
+impl Drop for Bed {
+    fn drop(&mut self) {
+        drop(std::fs::remove_dir_all(&self.state));
+    }
+}
+
+fn bed(name: &str) -> Bed {
+    let space = || Namespace::anonymous().unwrap();
+    let bed = Bed {
+        device: space(),
+        routers: [space(), space()],
+        server: space(),
+        inside: space(),
+        state: std::env::temp_dir().join(format!("ab-{}-direct-{name}", std::process::id())),
+        tun: None,
+    };
+    std::fs::create_dir_all(&bed.state).unwrap();
+    let address = |space: &Namespace, interface: &str, text: &str| {
+        space.add_address(interface, text.parse().unwrap()).unwrap();
+    };
+    let route = |space: &Namespace, interface: &str, to: &str, via: &str, metric| {
+        space.add_route(interface, to.parse().unwrap(), Some(via.parse().unwrap()), metric).unwrap();
+    };
+    for (at, router) in bed.routers.iter().enumerate() {
+        let (uplink, wan) = (format!("net{at}"), format!("wan{at}"));
+        bed.device.join(router, &uplink, "lan").unwrap();
+        router.join(&bed.server, "wan", &wan).unwrap();
+        address(&bed.device, &uplink, "192.168.1.50/24");
+        address(&bed.device, &uplink, "fd01::50/64");
+        address(router, "lan", "192.168.1.1/24");
+        address(router, "lan", "fd01::1/64");
+        address(router, "wan", &format!("198.51.{at}.2/24"));
+        address(router, "wan", &format!("2001:db8:{at}::2/64"));
+        address(&bed.server, &wan, &format!("198.51.{at}.1/24"));
+        address(&bed.server, &wan, &format!("2001:db8:{at}::1/64"));
+        route(router, "wan", "0.0.0.0/0", &format!("198.51.{at}.1"), None);
+        route(router, "wan", "::/0", &format!("2001:db8:{at}::1"), None);
+        route(&bed.device, &uplink, "0.0.0.0/0", "192.168.1.1", Some(100 + at as u32));
+        route(&bed.device, &uplink, "::/0", "fd01::1", Some(100 + at as u32));
+        router.set_sysctl("net.ipv4.ip_forward", "1").unwrap();
+        router.set_sysctl("net.ipv6.conf.all.forwarding", "1").unwrap();
+        router
+            .run(|| nft::load("table inet nat {\n chain post {\n type nat hook postrouting priority srcnat;\n oifname \"wan\" masquerade\n }\n}\n"))
+            .unwrap()
+            .unwrap();
+    }
+    bed.device.join(&bed.inside, "lan", "up").unwrap();
+    address(&bed.device, "lan", "10.20.0.1/24");
+    address(&bed.inside, "up", "10.20.0.7/24");
+    route(&bed.inside, "up", "0.0.0.0/0", "10.20.0.1", None);
+    bed.device.set_sysctl("net.ipv4.ip_forward", "1").unwrap();
+    address(&bed.server, "lo", "203.0.113.9/32");
+    address(&bed.server, "lo", "2001:db8:9::9/128");
+    bed
+}
+
+fn direct(bed: &Bed) -> Direct {
+    let index = |name: &str| bed.device.run(|| index_of(name)).unwrap();
+    let exit = |at: u8| Exit {
+        number: at + 1,
+        interface: format!("net{at}"),
+        index: Some(index(&format!("net{at}"))),
+        subnets: vec!["192.168.1.50/24".parse().unwrap(), "fd01::50/64".parse().unwrap()],
+        v4: Some(NextHop { gateway: Some("192.168.1.1".parse().unwrap()) }),
+        v6: Some(NextHop { gateway: Some("fd01::1".parse().unwrap()) }),
+    };
+    Direct {
+        interface: "any0".to_owned(),
+        addresses: vec!["10.99.0.1".parse().unwrap(), "fd99::1".parse().unwrap()],
+        table: 7_800,
+        exits: vec![exit(0), exit(1)],
+        choices: vec![Choice { v4: vec![1, 2], v6: vec![1, 2] }],
+        rules: Vec::new(),
+        otherwise: Outcome::Leave(0),
+    }
+}
+
+fn index_of(name: &str) -> u32 {
+    let links = Netlink::open().unwrap().links().unwrap();
+    links.iter().find(|link| link.name == name).unwrap().index
+}
+
+impl Bed {
+    fn start(&mut self, direct: &Direct) -> Journal {
+        let addresses =
+            [IpPrefix::host("10.99.0.1".parse().unwrap()), IpPrefix::host("fd99::1".parse().unwrap())];
+        let tun = self.device.run(|| Tun::create("any0", 1_400, &addresses)).unwrap().unwrap();
+        let routing = Routing {
+            interface: "any0".to_owned(),
+            interface_index: tun.index(),
+            mark: 0x77,
+            table: 7_700,
+            ipv4: true,
+            ipv6: true,
+            kill_switch: false,
+        };
+        self.tun = Some(tun);
+        let mut journal = Journal::open(&self.state).unwrap();
+        self.device
+            .run(|| {
+                journal.apply(&routing.plan()).unwrap();
+                journal.apply(&direct.plan().unwrap()).unwrap();
+                sync_routes(direct).unwrap();
+            })
+            .unwrap();
+        journal
+    }
+
+    /// By which network each of `count` connections from `from` reached the server: number of calls by the network's number.
+    fn calls(&self, from: &Namespace, server: &str, count: usize) -> BTreeMap<u8, usize> {
+        let listener = self.server.run(|| TcpListener::bind(server)).unwrap().unwrap();
+        let mut seen = BTreeMap::new();
+        for _ in 0..count {
+            let call = from.run(|| connect(server)).unwrap();
+            let Some(mut call) = call else { continue };
+            let (mut answer, peer) = listener.accept().unwrap();
+            call.write_all(b"ping").unwrap();
+            let mut text = [0; 4];
+            answer.read_exact(&mut text).unwrap();
+            answer.write_all(b"pong").unwrap();
+            call.read_exact(&mut text).unwrap();
+            *seen.entry(router_of(peer)).or_default() += 1;
+        }
+        seen
+    }
+}
+
+fn connect(server: &str) -> Option<TcpStream> {
+    let call = TcpStream::connect_timeout(&server.parse().unwrap(), Duration::from_millis(1_500)).ok()?;
+    call.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
+    Some(call)
+}
+
+fn router_of(peer: SocketAddr) -> u8 {
+    match peer.ip() {
+        IpAddr::V4(address) => address.octets()[2] + 1,
+        IpAddr::V6(address) => address.segments()[2] as u8 + 1,
+    }
+}
+
+#[test]
+fn new_flows_are_dealt_out_over_twin_networks_and_all_is_taken_back() {
+    if !may_test() {
+        return;
+    }
+    let mut bed = bed("twins");
+    let mut direct = direct(&bed);
+    let snapshot = |bed: &Bed| {
+        let list = |arguments: &[&str]| {
+            let (program, arguments) = arguments.split_first().unwrap();
+            let output = bed.device.command(program).unwrap().args(arguments).output().unwrap();
+            String::from_utf8_lossy(&output.stdout).into_owned()
+        };
+        list(&["ip", "rule"])
+            + &list(&["ip", "-6", "rule"])
+            + &list(&["ip", "route", "show", "table", "all"])
+            + &list(&["nft", "list", "ruleset"])
+    };
+    let before = snapshot(&bed);
+    let mut journal = bed.start(&direct);
+    assert_eq!(bed.calls(&bed.device, SERVER, 6), [(1, 3), (2, 3)].into());
+    assert_eq!(bed.calls(&bed.device, SERVER_V6, 6), [(1, 3), (2, 3)].into());
+    assert_eq!(bed.calls(&bed.inside, SERVER, 4), [(1, 2), (2, 2)].into(), "of a host behind the device");
+
+    // A living flow keeps its network when shares change.
+    let listener = bed.server.run(|| TcpListener::bind("203.0.113.9:81")).unwrap().unwrap();
+    let mut living: Vec<(TcpStream, TcpStream)> = Vec::new();
+    for _ in 0..2 {
+        let call = bed.device.run(|| connect("203.0.113.9:81").unwrap()).unwrap();
+        living.push((call, listener.accept().unwrap().0));
+    }
+    direct.choices[0].v4 = vec![2];
+    bed.device.run(|| direct.reload().unwrap()).unwrap();
+    for (call, answer) in &mut living {
+        call.write_all(b"still here").unwrap();
+        answer.read_exact(&mut [0; 10]).unwrap();
+    }
+    assert_eq!(bed.calls(&bed.device, SERVER, 4), [(2, 4)].into());
+
+    // A network that goes: what was given to it is refused, the rest goes on.
+    direct.exits[1].index = None;
+    direct.choices[0].v4 = vec![1];
+    bed.device
+        .run(|| {
+            journal.apply(&direct.plan().unwrap()).unwrap();
+            sync_routes(&direct).unwrap();
+        })
+        .unwrap();
+    assert_eq!(bed.calls(&bed.device, SERVER, 2), [(1, 2)].into());
+
+    bed.device.run(|| journal.restore().unwrap()).unwrap();
+    bed.tun = None;
+    drop(living);
+    assert_eq!(snapshot(&bed), before);
+}
+
+#[test]
+fn rules_choose_by_destination_port_and_user() {
+    if !may_test() {
+        return;
+    }
+    let mut bed = bed("rules");
+    let mut direct = direct(&bed);
+    direct.choices.extend([1, 2].map(|only| Choice { v4: vec![only], v6: vec![only] }));
+    let rule = |matching, outcome| FlowRule { matching, outcome };
+    let to = |text: &str| Some(vec![text.parse().unwrap()]);
+    direct.rules = vec![
+        rule(
+            FlowMatch {
+                ports: Some((8_000, 8_099)),
+                transport: Some(Transport::Tcp),
+                ..FlowMatch::default()
+            },
+            Outcome::Leave(2),
+        ),
+        rule(FlowMatch { destinations: to("203.0.113.0/24"), ..FlowMatch::default() }, Outcome::Leave(1)),
+        rule(
+            FlowMatch { destinations: to("2001:db8:9::/48"), user: Some(0), ..FlowMatch::default() },
+            Outcome::Leave(2),
+        ),
+        rule(FlowMatch { user: Some(0), dscp: Some(46), ..FlowMatch::default() }, Outcome::Refuse),
+    ];
+    bed.start(&direct);
+    assert_eq!(bed.calls(&bed.device, SERVER, 3), [(1, 3)].into());
+    assert_eq!(bed.calls(&bed.device, "203.0.113.9:8080", 3), [(2, 3)].into());
+    assert_eq!(bed.calls(&bed.device, SERVER_V6, 3), [(2, 3)].into());
+    direct.rules[1].outcome = Outcome::Refuse;
+    bed.device.run(|| direct.reload().unwrap()).unwrap();
+    assert_eq!(bed.calls(&bed.device, SERVER, 1), BTreeMap::new());
+}
+
+#[test]
+fn what_stays_on_any0_is_told_by_its_conntrack_mark_only() {
+    if !may_test() {
+        return;
+    }
+    let mut bed = bed("stay");
+    let mut direct = direct(&bed);
+    direct.otherwise = Outcome::Stay(Stay::Duplicated);
+    bed.start(&direct);
+    let socket = bed.device.run(|| UdpSocket::bind("0.0.0.0:0")).unwrap().unwrap();
+    socket.send_to(b"stay here", "203.0.113.9:9").unwrap();
+    let mut seen = false;
+    let tun = bed.tun.as_mut().unwrap();
+    for _ in 0..10 {
+        drop(tun.read_packets(&mut |packet| seen |= packet.ends_with(b"stay here")));
+    }
+    assert!(seen);
+    assert_eq!(Stay::of_mark(0x0200_0000), Stay::Duplicated);
+}
+
+#[test]
+fn who_calls_from_outside_is_answered_by_the_same_network() {
+    if !may_test() {
+        return;
+    }
+    let mut bed = bed("inbound");
+    let direct = direct(&bed);
+    bed.start(&direct);
+    for (at, router) in bed.routers.iter().enumerate() {
+        // From beyond the subnet, so that only the default routes lead back.
+        router.add_address("lo", format!("192.0.2.{at}/32").parse().unwrap()).unwrap();
+        let service = bed.device.run(|| TcpListener::bind("192.168.1.50:2222")).unwrap().unwrap();
+        let source = format!("192.0.2.{at}:0");
+        let mut call = router
+            .run(|| {
+                let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+                socket.bind(&source.parse::<SocketAddr>().unwrap().into()).unwrap();
+                let device: SocketAddr = "192.168.1.50:2222".parse().unwrap();
+                socket.connect_timeout(&device.into(), Duration::from_secs(2)).unwrap();
+                TcpStream::from(socket)
+            })
+            .unwrap();
+        let (mut answer, _) = service.accept().unwrap();
+        answer.write_all(b"hello").unwrap();
+        call.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
+        call.read_exact(&mut [0; 5]).unwrap();
+    }
+}
+
+#[test]
+fn hostile_values_are_refused() {
+    let good = Direct {
+        interface: "any0".to_owned(),
+        addresses: Vec::new(),
+        table: 1,
+        exits: vec![Exit {
+            number: 1,
+            interface: "eth0".to_owned(),
+            index: Some(1),
+            subnets: Vec::new(),
+            v4: None,
+            v6: None,
+        }],
+        choices: vec![Choice { v4: vec![1], v6: vec![] }],
+        rules: Vec::new(),
+        otherwise: Outcome::Leave(0),
+    };
+    good.check().unwrap();
+    let bad = |change: &dyn Fn(&mut Direct)| {
+        let mut copy = good.clone();
+        change(&mut copy);
+        assert!(copy.check().is_err(), "{copy:?}");
+    };
+    bad(&|direct| direct.exits[0].interface = "a\"; drop".to_owned());
+    bad(&|direct| direct.exits[0].number = 0);
+    bad(&|direct| direct.exits[0].number = 65);
+    bad(&|direct| direct.exits.push(direct.exits[0].clone()));
+    bad(&|direct| direct.choices[0].v4 = vec![2]);
+    bad(&|direct| direct.otherwise = Outcome::Leave(1));
+    for path in ["", "/", "a//b", "../x", "a/\"b", "a\n"] {
+        bad(&|direct| {
+            let cgroup = Some(CgroupMatch { path: path.to_owned() });
+            direct.rules.push(FlowRule {
+                matching: FlowMatch { cgroup, ..FlowMatch::default() },
+                outcome: Outcome::Refuse,
+            });
+        });
+    }
+}
+
+proptest! {
+    #[test]
+    fn marks_come_back(number in 1..=MAXIMUM_EXITS, other: u32) {
+        prop_assert_eq!(network_of(other & !NETWORK_MASK | mark_of(number)), Some(number));
+        prop_assert_eq!(network_of(other & !NETWORK_MASK), None);
+    }
+}

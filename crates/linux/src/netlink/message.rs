@@ -147,6 +147,21 @@ pub(crate) fn short(bytes: &[u8], offset: usize) -> Option<u16> {
     Some(u16::from_ne_bytes(bytes.get(offset..offset + 2)?.try_into().ok()?))
 }
 
+/// The 16-bit number at the start of `bytes`, in network byte order.
+pub(crate) fn network_short(bytes: &[u8]) -> Option<u16> {
+    Some(u16::from_be_bytes(*bytes.first_chunk()?))
+}
+
+/// The 32-bit number at the start of `bytes`, in network byte order.
+pub(crate) fn network_number(bytes: &[u8]) -> Option<u32> {
+    Some(u32::from_be_bytes(*bytes.first_chunk()?))
+}
+
+/// The 64-bit number at the start of `bytes`, in network byte order.
+pub(crate) fn network_long(bytes: &[u8]) -> Option<u64> {
+    Some(u64::from_be_bytes(*bytes.first_chunk()?))
+}
+
 /// The text in an attribute, without its final zero byte.
 pub(crate) fn text(value: &[u8]) -> String {
     let end = value.iter().position(|byte| *byte == 0).unwrap_or(value.len());

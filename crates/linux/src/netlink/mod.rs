@@ -4,6 +4,7 @@
 //! any network namespace. A [`Netlink`] stays in the namespace in which it was opened.
 
 mod address;
+pub mod conntrack;
 mod link;
 pub(crate) mod message;
 mod route;

@@ -50,6 +50,12 @@ impl NetworkSpec {
         Self { name, up, down: down.with_queue(queue_of(mbps, 250)) }
     }
 
+    /// The same network with all rates and queues divided by `divisor`, delays as they are: for beds that cannot
+    /// carry the whole rate. A queue keeps room for ten full packets. Zero counts as one.
+    pub fn slowed(self, divisor: u32) -> Self {
+        Self { up: slowed(self.up, divisor), down: slowed(self.down, divisor), ..self }
+    }
+
     /// The same network with jitter both ways.
     pub fn with_jitter(self, jitter: Jitter) -> Self {
         Self { up: self.up.with_jitter(jitter), down: self.down.with_jitter(jitter), ..self }
@@ -187,11 +193,44 @@ fn changing_pairs() -> Vec<Scenario> {
     ]
 }
 
+fn slowed(link: LinkSpec, divisor: u32) -> LinkSpec {
+    let divisor = divisor.max(1);
+    let bytes = |bytes: Bytes| Bytes((bytes.0 / u64::from(divisor)).max(LEAST_QUEUE.0.min(bytes.0)));
+    let capacity = |capacity: &Capacity| match capacity {
+        Capacity::Unlimited => Capacity::Unlimited,
+        Capacity::Rate(rate) => Capacity::Rate(BitRate(rate.0 / u64::from(divisor))),
+        Capacity::Trace(trace) => Capacity::Trace(Arc::new(trace.thinned(divisor))),
+    };
+    let queue = match link.queue {
+        QueueLimit::Bytes(limit) => QueueLimit::Bytes(bytes(limit)),
+        QueueLimit::Packets(limit) => {
+            QueueLimit::Packets((limit / divisor as usize).max(LEAST_QUEUE_PACKETS.min(limit)))
+        }
+    };
+    let schedule = link.schedule.iter().map(|timed| match &timed.change {
+        Change::Capacity(changed) => {
+            TimedChange { change: Change::Capacity(capacity(changed)), ..timed.clone() }
+        }
+        _ => timed.clone(),
+    });
+    LinkSpec {
+        capacity: capacity(&link.capacity),
+        queue,
+        mark_above: link.mark_above.map(bytes),
+        schedule: schedule.collect(),
+        ..link
+    }
+}
+
 /// A queue that holds `millis` of traffic at `mbps`, and at least ten full packets.
 fn queue_of(mbps: f64, millis: u64) -> QueueLimit {
     let bytes = BitRate::from_mbps(mbps).bytes_in(Duration::from_millis(millis));
-    QueueLimit::Bytes(bytes.max(Bytes(15_000)))
+    QueueLimit::Bytes(bytes.max(LEAST_QUEUE))
 }
+
+/// Ten full packets.
+const LEAST_QUEUE: Bytes = Bytes(15_000);
+const LEAST_QUEUE_PACKETS: usize = 10;
 
 #[cfg(test)]
 mod tests {
@@ -210,6 +249,24 @@ mod tests {
                     assert!(rate <= BitRate::from_mbps(50.1), "{}: {rate}", scenario.name);
                     assert!(rate >= BitRate::from_mbps(1.0), "{}: {rate}", scenario.name);
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn a_slowed_network_has_a_part_of_its_rates_and_queues_and_all_its_delays() {
+        let all = scenarios(1);
+        for network in all.iter().flat_map(|scenario| &scenario.networks) {
+            let slow = network.clone().slowed(2);
+            for (link, slow) in [(&network.up, &slow.up), (&network.down, &slow.down)] {
+                let ratio = slow.mean_rate().unwrap().as_mbps() / link.mean_rate().unwrap().as_mbps();
+                assert!((ratio - 0.5).abs() < 0.001, "{}: {ratio}", network.name);
+                assert_eq!((slow.delay, slow.jitter, slow.loss), (link.delay, link.jitter, link.loss));
+                let (QueueLimit::Bytes(whole), QueueLimit::Bytes(part)) = (link.queue, slow.queue) else {
+                    panic!("queues are counted in bytes here");
+                };
+                assert_eq!(part.0, (whole.0 / 2).max(15_000), "{}", network.name);
+                assert_eq!(slow.schedule.len(), link.schedule.len());
             }
         }
     }

@@ -121,6 +121,16 @@ impl DeliveryTrace {
         self.opportunities.len() as u64 * OPPORTUNITY_BYTES * 8 * 1_000 / u64::from(self.period_ms)
     }
 
+    /// The same trace with only every `divisor`th opportunity, over the same period: a slower network with the same
+    /// ups and downs. Zero counts as one.
+    pub fn thinned(&self, divisor: u32) -> Self {
+        let step = divisor.max(1) as usize;
+        // Counted from the end, so that the last one, which is the period, stays.
+        let skipped = (self.opportunities.len() - 1) % step;
+        let opportunities = self.opportunities.iter().copied().skip(skipped).step_by(step).collect();
+        Self { opportunities, period_ms: self.period_ms }
+    }
+
     /// Milliseconds after which the trace repeats.
     pub fn period_ms(&self) -> u32 {
         self.period_ms
@@ -159,6 +169,15 @@ mod tests {
         let trace = DeliveryTrace::parse("0\n3\n3\n\n10\n").unwrap();
         assert_eq!(trace.period_ms(), 10);
         assert_eq!(DeliveryTrace::parse(&trace.to_text()), Ok(trace));
+    }
+
+    #[test]
+    fn a_thinned_trace_keeps_its_period() {
+        let trace = DeliveryTrace::parse("1\n2\n3\n4\n5\n10\n").unwrap();
+        assert_eq!(trace.thinned(2), DeliveryTrace::parse("2\n4\n10\n").unwrap());
+        assert_eq!(trace.thinned(4), DeliveryTrace::parse("2\n10\n").unwrap());
+        assert_eq!(trace.thinned(100), DeliveryTrace::parse("10\n").unwrap());
+        assert_eq!(trace.thinned(0), trace);
     }
 
     #[test]

@@ -8,6 +8,7 @@ use lab::experiment::{
     write_record,
 };
 use lab::netbed::{FetchRequest, fetch, isolation, listen, serve};
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io::Write;
 use std::net::SocketAddr;
@@ -25,7 +26,7 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Shows all experiments, where they run and how the last run did.
+    /// Shows all experiments, the beds they run on (in brackets where no run is kept) and how the last run did.
     List {
         /// As JSON.
         #[arg(long)]
@@ -99,11 +100,14 @@ struct FetchArguments {
 }
 
 fn main() -> ExitCode {
-    // RUST_LOG=lab=info shows each trial as it ends.
+    let command = Arguments::parse().command;
+    // RUST_LOG=lab=info shows each trial as it ends; where trials take long, that is the default.
+    let is_slow = matches!(command, Command::Run { bed: Some(Bed::Netns | Bed::Vm), .. });
+    let default = if is_slow { "warn,lab::experiment=info" } else { "warn" };
     let filter = tracing_subscriber::EnvFilter::try_from_default_env()
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(default));
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
-    match run(Arguments::parse().command) {
+    match run(command) {
         Ok(code) => code,
         Err(error) => {
             eprintln!("anabranch-lab: {error:#}");
@@ -192,24 +196,28 @@ fn list(json: bool) -> anyhow::Result<ExitCode> {
     let mut rows = Vec::new();
     for experiment in registry() {
         let usual = usual_bed(&experiment)?;
-        let kept = read_record(&directory, &experiment, usual).ok().map(|(record, _)| record);
+        let verdict_on =
+            |bed: &Bed| read_record(&directory, &experiment, *bed).ok().map(|(kept, _)| kept.verdict);
+        let verdicts: BTreeMap<String, Option<Verdict>> =
+            experiment.beds.iter().map(|bed| (bed.to_string(), verdict_on(bed))).collect();
         let beds: Vec<String> = experiment.beds.iter().map(Bed::to_string).collect();
         if json {
             rows.push(serde_json::json!({
                 "experiment": experiment.id,
                 "title": experiment.title,
                 "beds": beds,
-                "verdict": kept.as_ref().map(|record| record.verdict),
+                "verdict": verdict_on(&usual),
+                "verdicts": verdicts,
             }));
         } else {
-            let verdict = kept.map_or("not run".to_owned(), |record| record.verdict.to_string());
-            println!(
-                "{:<26} {:<12} {:<15} {}",
-                experiment.id.to_string(),
-                beds.join(","),
-                verdict,
-                experiment.title
-            );
+            let shown: Vec<String> = beds
+                .iter()
+                .map(|bed| match verdicts.get(bed) {
+                    Some(Some(verdict)) => format!("{bed} {verdict}"),
+                    _ => format!("({bed})"),
+                })
+                .collect();
+            println!("{:<24} {:<30} {}", experiment.id.to_string(), shown.join(", "), experiment.title);
         }
     }
     if json {

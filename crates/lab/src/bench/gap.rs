@@ -4,28 +4,16 @@
 use super::{Effort, median};
 use crate::experiment::{Goal, Metrics};
 use crate::simbed::quantile;
-use crate::traffic::{FlowReport, MAX_GAPS, SHORTEST_GAP};
 use crate::vm::Machine;
-use crate::vm::measurement::{Arrangement, Measured, Measurement, Programs};
-use anyhow::{Context, ensure};
-use sim::{Change, LinkSpec, LinkState, NetworkSpec, TimedChange};
-use std::time::Duration;
+use crate::vm::measurement::Programs;
+use crate::vm::outages::Outages;
+use anyhow::Context;
+use sim::NetworkSpec;
 
 /// Rate in Mbit/s and round trip in ms. The device has to tell the gateway that a link is down, so no gap can be
 /// shorter than the other network's round trip.
 const BUSIEST: (f64, u64) = (20.0, 20);
 const OTHER: (f64, u64) = (10.0, 20);
-/// From one outage to the next, and how long each lasts.
-const PERIOD: Duration = Duration::from_secs(8);
-const OUTAGE: Duration = Duration::from_secs(3);
-/// The first outage, when the flow has long filled both networks.
-const FIRST: Duration = Duration::from_secs(6);
-/// Each outage is a little later within its period, so that it meets other moments of the flow.
-const SHIFT: Duration = Duration::from_millis(37);
-/// Fewer bytes than this are probes of a network that may be back, not data.
-const DATA: u64 = 15_000;
-/// What the flow's clock and the schedule's may differ by, seconds.
-const CLOCK_SLACK: f64 = 0.2;
 
 pub(super) fn goals() -> Vec<Goal> {
     vec![
@@ -42,158 +30,22 @@ pub(super) fn run(effort: Effort) -> anyhow::Result<Metrics> {
     let trials = if effort == Effort::Quick { 2 } else { 20 };
     let mut metrics = Metrics::new();
     metrics.insert("trials".to_owned(), f64::from(trials));
-    for (kind, state) in [("silent", LinkState::Silent), ("reported", LinkState::Down)] {
-        let measured = measurement(trials, state)
-            .run(&machine, &programs)
-            .with_context(|| format!("measure {kind} outages"))?;
-        let gaps = gaps(&measured.report.flows, trials)?;
-        let returns = returns(&measured, trials)?;
-        for (name, values) in [("gap_ms", gaps), ("return_ms", returns)] {
-            metrics.insert(format!("{kind}.median_{name}"), median(&values).context("no trial was run")?);
+    for (kind, is_reported) in [("silent", false), ("reported", true)] {
+        let outages = Outages {
+            leaving: NetworkSpec::symmetric("busiest", BUSIEST.0, BUSIEST.1),
+            others: vec![NetworkSpec::symmetric("other", OTHER.0, OTHER.1)],
+            is_reported,
+            trials,
+            seed: 1,
+        };
+        let measured = outages.run(&machine, &programs).with_context(|| format!("measure {kind} outages"))?;
+        for (name, values) in [("gap_ms", &measured.gaps), ("return_ms", &measured.returns)] {
+            metrics.insert(format!("{kind}.median_{name}"), median(values).context("no trial was run")?);
             metrics
-                .insert(format!("{kind}.worst_{name}"), quantile(&values, 1.0).context("no trial was run")?);
+                .insert(format!("{kind}.worst_{name}"), quantile(values, 1.0).context("no trial was run")?);
         }
-        metrics.insert(format!("{kind}.goodput_mbps"), measured.report.goodput_mbps);
+        metrics.insert(format!("{kind}.goodput_mbps"), measured.goodput_mbps);
         metrics.insert(format!("{kind}.guest_idle"), measured.guest_idle);
     }
     Ok(metrics)
-}
-
-fn measurement(trials: u32, state: LinkState) -> Measurement {
-    let schedule: Vec<TimedChange> = (0..trials)
-        .flat_map(|trial| {
-            [(start_of(trial), state), (start_of(trial) + OUTAGE, LinkState::Up)]
-                .map(|(at, state)| TimedChange { at, change: Change::State(state) })
-        })
-        .collect();
-    let busiest = NetworkSpec::symmetric("busiest", BUSIEST.0, BUSIEST.1);
-    let cut = |link: LinkSpec| link.with_schedule(schedule.clone(), None);
-    let busiest = NetworkSpec { up: cut(busiest.up), down: cut(busiest.down), ..busiest };
-    let length = start_of(trials);
-    Measurement {
-        length,
-        // The clock in hundredths of a second and the bytes that came over the busiest network.
-        beside: format!(
-            "in_namespace device sh -c 'until [ -e /tmp/over ]; do read now _ </proc/uptime; \
-             read bytes </sys/class/net/busiest/statistics/rx_bytes; echo $now $bytes; sleep 0.02; done' \
-             >/results/{SAMPLES} & sleep {}; touch /tmp/over; wait",
-            length.as_secs() - 1
-        ),
-        ..Measurement::new(
-            vec![busiest, NetworkSpec::symmetric("other", OTHER.0, OTHER.1)],
-            Arrangement::Tunnel,
-        )
-    }
-}
-
-fn start_of(trial: u32) -> Duration {
-    FIRST + (PERIOD + SHIFT) * trial
-}
-
-/// The longest gap that began or went on in each outage, milliseconds; one too short to be kept counts as the
-/// shortest that is.
-fn gaps(flows: &[FlowReport], trials: u32) -> anyhow::Result<Vec<f64>> {
-    let [flow] = flows else { anyhow::bail!("{} flows were measured, not one", flows.len()) };
-    ensure!(flow.gaps.len() < MAX_GAPS, "the flow had more gaps than are kept");
-    let longest_in = |trial| {
-        let start = start_of(trial).as_secs_f64() - CLOCK_SLACK;
-        let end = start + OUTAGE.as_secs_f64();
-        let inside = flow
-            .gaps
-            .iter()
-            .filter(|gap| gap.at_seconds < end && gap.at_seconds + gap.milliseconds / 1e3 > start);
-        inside.map(|gap| gap.milliseconds).fold(SHORTEST_GAP, f64::max)
-    };
-    Ok((0..trials).map(longest_in).collect())
-}
-
-fn returns(measured: &Measured, trials: u32) -> anyhow::Result<Vec<f64>> {
-    let (_, text) = measured
-        .logs
-        .iter()
-        .find(|(name, _)| name == SAMPLES)
-        .context("the guest left no samples of the network's bytes")?;
-    let samples = parse_samples(text)?;
-    (0..trials)
-        .map(|trial| {
-            return_ms(&samples, start_of(trial).as_secs_f64())
-                .with_context(|| format!("outage {trial} is not seen in the network's bytes"))
-        })
-        .collect()
-}
-
-/// (seconds since the first sample, bytes).
-fn parse_samples(text: &str) -> anyhow::Result<Vec<(f64, u64)>> {
-    let mut samples: Vec<(f64, u64)> = Vec::new();
-    let mut first = None;
-    for line in text.lines() {
-        let (now, bytes) = line.split_once(' ').with_context(|| format!("not a sample: {line:?}"))?;
-        let now: f64 = now.parse().with_context(|| format!("not a sample: {line:?}"))?;
-        samples.push((now - *first.get_or_insert(now), bytes.parse()?));
-    }
-    Ok(samples)
-}
-
-/// From the end of the outage that was to begin at `scheduled` until the network has carried [`DATA`], ms. The
-/// outage began when bytes stopped to come; what was then on its way came one delay late, as does the data.
-fn return_ms(samples: &[(f64, u64)], scheduled: f64) -> Option<f64> {
-    // Surely within the outage.
-    let middle = scheduled + OUTAGE.as_secs_f64() / 2.0;
-    let (_, silent_bytes) = *samples.iter().rfind(|(at, _)| *at <= middle)?;
-    let (stopped, _) = *samples.iter().find(|(_, bytes)| *bytes >= silent_bytes)?;
-    let up = stopped + OUTAGE.as_secs_f64();
-    let (_, bytes_at_return) = *samples.iter().rfind(|(at, _)| *at <= up)?;
-    let carries = |sample: &&(f64, u64)| sample.0 > up && sample.1 >= bytes_at_return + DATA;
-    samples.iter().find(carries).map(|(at, _)| (at - up) * 1e3)
-}
-
-/// A file of the guest's; those that end so come back.
-const SAMPLES: &str = "busiest.log";
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::traffic::Gap;
-
-    #[test]
-    fn a_return_is_counted_from_the_end_of_the_outage_to_data() {
-        // 20 kB a sample until 6.04 s, one probe in the outage's end, data again from 9.3 s on.
-        let mut samples = Vec::new();
-        let mut bytes = 0;
-        for number in 0..600 {
-            let at = f64::from(number) * 0.02;
-            bytes += match at {
-                _ if at <= 6.05 => 20_000,
-                _ if (9.09..9.11).contains(&at) => 100,
-                _ if at >= 9.299 => 20_000,
-                _ => 0,
-            };
-            samples.push((at, bytes));
-        }
-        let returned = return_ms(&samples, 6.0).unwrap();
-        assert!((returned - 260.0).abs() < 21.0, "{returned}");
-        assert_eq!(return_ms(&samples[..400], 6.0), None);
-    }
-
-    #[test]
-    fn only_gaps_of_the_outage_count() {
-        let gap = |at_seconds, milliseconds| Gap { at_seconds, milliseconds };
-        let second = start_of(1).as_secs_f64();
-        let flow = FlowReport {
-            bytes: 1,
-            seconds: 30.0,
-            first_byte_milliseconds: 1.0,
-            longest_gap: gap(0.5, 900.0),
-            gaps: vec![gap(0.5, 900.0), gap(second - 0.01, 140.0), gap(second + 3.5, 300.0)],
-            tenths: Vec::new(),
-            intact: true,
-        };
-        assert_eq!(gaps(&[flow], 2).unwrap(), [SHORTEST_GAP, 140.0]);
-    }
-
-    #[test]
-    fn samples_start_at_nought() {
-        assert_eq!(parse_samples("12.50 100\n12.75 300\n").unwrap(), [(0.0, 100), (0.25, 300)]);
-        assert!(parse_samples("12.50\n").is_err());
-    }
 }

@@ -1,25 +1,25 @@
 //! The BOND family: downloads over each named pair of networks, plain, through the tunnel over one
 //! network, and bonded.
 
+use super::bond_trials::{NamedTrial, Ride, run_all};
 use super::{BarGroup, Bed, Experiment, ExperimentId, Goal, Metrics, Report};
-use crate::netbed;
 use crate::simbed::{Algorithm, Outcome, Traffic, Trial, Way, quantile};
-use crate::traffic::Congestion;
-use crate::vm;
-use crate::vm::measurement::{Arrangement, Measurement, Programs};
-use anyhow::Context;
 use sim::{Capacity, Loss, NetworkSpec, Scenario};
 use std::collections::BTreeMap;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use units::Bytes;
 
 /// Length of the long downloads.
 const DURATION: Duration = Duration::from_secs(30);
-/// Their length in real time, where a run costs what it takes.
+/// Their length where a run costs what it takes: in real time, and in the virtual machine.
 const REAL_TIME_DURATION: Duration = Duration::from_secs(10);
-/// Size of the short one.
+const VM_DURATION: Duration = Duration::from_secs(8);
+/// What the virtual machine's processor, on which everything runs, carries through the tunnel with half of its time
+/// left, Mbit/s of all networks together. Faster ones are slowed down there.
+const VM_RATE: f64 = 25.0;
+/// A processor with less time left than this part of all may be what bounds a flow.
+const LEAST_IDLE: f64 = 0.1;
+/// Size of the short one; slowed like its networks.
 const SHORT_DOWNLOAD: Bytes = Bytes(20 << 20);
 /// Payload of a full packet on a plain network, over its size.
 const PAYLOAD_PART: f64 = 1_448.0 / 1_500.0;
@@ -72,6 +72,8 @@ fn spec(scenario: &Scenario) -> toml::Table {
     table.insert("title".into(), scenario.title.into());
     table.insert("duration_s".into(), (DURATION.as_secs() as i64).into());
     table.insert("duration_netns_s".into(), (REAL_TIME_DURATION.as_secs() as i64).into());
+    table.insert("duration_vm_s".into(), (VM_DURATION.as_secs() as i64).into());
+    table.insert("rate_scale_vm".into(), (1.0 / f64::from(divisor(scenario, Bed::Vm))).into());
     table.insert("short_download_bytes".into(), (SHORT_DOWNLOAD.0 as i64).into());
     let kinds = kinds_of_traffic().map(|(name, _)| toml::Value::from(name));
     table.insert("traffic".into(), kinds.to_vec().into());
@@ -163,14 +165,14 @@ fn bars(scenario: &Scenario) -> Vec<BarGroup> {
     kinds_of_traffic().into_iter().map(group).collect()
 }
 
-/// A trial and the name under which its outcome is filed.
-type NamedTrial = (String, Trial);
-
 fn run(scenario: &Scenario, bed: Bed, seed: u64) -> anyhow::Result<Report> {
-    let outcomes = run_all(bed, &trials(scenario, bed, seed))?;
-    let mut report = Report { metrics: Metrics::new(), series: Vec::new(), void: None };
+    let divisor = divisor(scenario, bed);
+    let networks = scenario.networks.iter().map(|network| network.clone().slowed(divisor)).collect();
+    let scenario = &Scenario { networks, ..scenario.clone() };
+    let outcomes = run_all(bed, &trials(scenario, bed, Bytes(SHORT_DOWNLOAD.0 / u64::from(divisor)), seed))?;
+    let mut report = Report { void: void(&outcomes), ..Report::default() };
     if bed == Bed::Vm {
-        add_multipath_tcp(&mut report.metrics, scenario, seed)?;
+        report.metrics.insert("rate_scale".to_owned(), 1.0 / f64::from(divisor));
     }
     for (traffic, _) in kinds_of_traffic() {
         add_goodputs(&mut report.metrics, scenario, traffic, &outcomes);
@@ -186,8 +188,33 @@ fn run(scenario: &Scenario, bed: Bed, seed: u64) -> anyhow::Result<Report> {
     Ok(report)
 }
 
-fn trials(scenario: &Scenario, bed: Bed, seed: u64) -> Vec<NamedTrial> {
-    let length = if bed == Bed::Netns { REAL_TIME_DURATION } else { DURATION };
+/// By what all rates are divided on `bed`: 1, 2, 4, ...
+fn divisor(scenario: &Scenario, bed: Bed) -> u32 {
+    let sum: f64 = scenario.networks.iter().map(mean_mbps).sum();
+    let mut divisor = 1;
+    while bed == Bed::Vm && sum.is_finite() && sum / f64::from(divisor) > VM_RATE {
+        divisor *= 2;
+    }
+    divisor
+}
+
+/// Why the run says nothing about the networks: a processor had no time left.
+fn void(outcomes: &BTreeMap<String, Outcome>) -> Option<String> {
+    let idle = outcomes.iter().filter_map(|(name, outcome)| Some((name, outcome.processor_idle?)));
+    let (name, least) = idle.min_by(|one, other| one.1.total_cmp(&other.1))?;
+    (least < LEAST_IDLE).then(|| {
+        format!(
+            "the processor was idle for {least:.2} of \"{name}\" only: it, not the networks, was measured"
+        )
+    })
+}
+
+fn trials(scenario: &Scenario, bed: Bed, short_download: Bytes, seed: u64) -> Vec<NamedTrial> {
+    let length = match bed {
+        Bed::Sim => DURATION,
+        Bed::Netns => REAL_TIME_DURATION,
+        Bed::Vm => VM_DURATION,
+    };
     let trial = |traffic, way, bytes: Option<Bytes>| Trial {
         networks: scenario.networks.clone(),
         traffic,
@@ -199,81 +226,30 @@ fn trials(scenario: &Scenario, bed: Bed, seed: u64) -> Vec<NamedTrial> {
     };
     let all: Vec<usize> = (0..scenario.networks.len()).collect();
     let mut trials = Vec::new();
+    let mut add = |name: String, ride, trial| trials.push(NamedTrial { name, ride, trial });
     for (name, traffic) in kinds_of_traffic() {
+        let bonded = trial(traffic, Way::Bonded(all.clone()), None);
+        if bed == Bed::Vm && matches!(traffic, Traffic::Tcp { .. }) {
+            add(format!("{name} mptcp"), Ride::MultipathTcp, bonded.clone());
+        }
+        add(format!("{name} bonded"), Ride::OfTrial, bonded);
         for (index, network) in scenario.networks.iter().enumerate() {
-            trials.push((format!("{name} plain {}", network.name), trial(traffic, Way::Plain(index), None)));
-            let alone = Way::Bonded(vec![index]);
-            trials.push((format!("{name} tunnelled {}", network.name), trial(traffic, alone, None)));
+            let plain = trial(traffic, Way::Plain(index), None);
+            add(format!("{name} plain {}", network.name), Ride::OfTrial, plain);
+            let alone = trial(traffic, Way::Bonded(vec![index]), None);
+            add(format!("{name} tunnelled {}", network.name), Ride::OfTrial, alone);
         }
-        trials.push((format!("{name} bonded"), trial(traffic, Way::Bonded(all.clone()), None)));
     }
-    let cubic = Traffic::Tcp { algorithm: Algorithm::Cubic, flows: 1 };
+    let short = |way| {
+        let cubic = Traffic::Tcp { algorithm: Algorithm::Cubic, flows: 1 };
+        trial(cubic, way, Some(short_download))
+    };
     for (index, network) in scenario.networks.iter().enumerate() {
-        trials.push((
-            format!("short plain {}", network.name),
-            trial(cubic, Way::Plain(index), Some(SHORT_DOWNLOAD)),
-        ));
+        add(format!("short plain {}", network.name), Ride::OfTrial, short(Way::Plain(index)));
     }
-    trials.push(("short bonded".to_owned(), trial(cubic, Way::Bonded(all.clone()), Some(SHORT_DOWNLOAD))));
-    trials.push(("idle bonded".to_owned(), trial(Traffic::Idle, Way::Bonded(all), None)));
+    add("short bonded".to_owned(), Ride::OfTrial, short(Way::Bonded(all.clone())));
+    add("idle bonded".to_owned(), Ride::OfTrial, trial(Traffic::Idle, Way::Bonded(all), None));
     trials
-}
-
-/// How a bed runs a trial.
-type TrialRunner = Box<dyn Fn(&Trial) -> anyhow::Result<Outcome> + Sync>;
-
-/// Runs the trials: in virtual time on all cores at once, in real time one after the other.
-fn run_all(bed: Bed, trials: &[NamedTrial]) -> anyhow::Result<BTreeMap<String, Outcome>> {
-    let run_one: TrialRunner = match bed {
-        Bed::Sim => Box::new(Trial::run),
-        Bed::Netns => Box::new(netbed::trial::run),
-        Bed::Vm => {
-            let (machine, programs) = (vm::Machine::find()?, Programs::beside_this_one()?);
-            Box::new(move |trial| vm::trial::run(trial, &machine, &programs))
-        }
-    };
-    let threads =
-        if bed == Bed::Netns { 1 } else { std::thread::available_parallelism().map_or(1, usize::from) };
-    let (next, outcomes) = (AtomicUsize::new(0), Mutex::new(BTreeMap::new()));
-    let work = || -> anyhow::Result<()> {
-        while let Some((name, trial)) = trials.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let outcome = run_one(trial).with_context(|| format!("the trial \"{name}\""))?;
-            tracing::info!("{name}: {:.2} Mbit/s", outcome.goodput_mbps);
-            if let Ok(mut outcomes) = outcomes.lock() {
-                outcomes.insert(name.clone(), outcome);
-            }
-        }
-        Ok(())
-    };
-    std::thread::scope(|scope| {
-        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
-        workers
-            .into_iter()
-            .try_for_each(|worker| worker.join().map_err(|_| anyhow::anyhow!("a trial panicked"))?)
-    })?;
-    Ok(outcomes.into_inner().unwrap_or_default())
-}
-
-/// What kernel MPTCP makes of the same networks, for each kind of TCP download.
-fn add_multipath_tcp(metrics: &mut Metrics, scenario: &Scenario, seed: u64) -> anyhow::Result<()> {
-    let (machine, programs) = (vm::Machine::find()?, Programs::beside_this_one()?);
-    for (name, traffic) in kinds_of_traffic() {
-        let Traffic::Tcp { algorithm, flows } = traffic else { continue };
-        let congestion = match algorithm {
-            Algorithm::Cubic => Congestion::Cubic,
-            Algorithm::Bbr => Congestion::Bbr,
-        };
-        let measurement = Measurement {
-            congestion,
-            flows: u32::from(flows),
-            length: DURATION,
-            seed: u32::try_from(seed % u64::from(u32::MAX))?,
-            ..Measurement::new(scenario.networks.clone(), Arrangement::Mptcp)
-        };
-        let measured = measurement.run(&machine, &programs)?;
-        metrics.insert(format!("{name}.mptcp_mbps"), rounded(measured.report.goodput_mbps));
-    }
-    Ok(())
 }
 
 fn add_goodputs(
@@ -311,6 +287,13 @@ fn add_goodputs(
     put("of_tunnelled_sum", over(sum("tunnelled")));
     put("of_plain_sum", over(sum("plain")));
     put("of_capacity", over(Some(capacity)));
+    let multipath = goodput(format!("{traffic} mptcp"));
+    put("mptcp_mbps", multipath);
+    put("over_mptcp", over(multipath));
+    put(
+        "bonded_processor_idle",
+        outcomes.get(&format!("{traffic} bonded")).and_then(|outcome| outcome.processor_idle),
+    );
     let gap =
         outcomes.get(&format!("{traffic} bonded")).map(|outcome| outcome.longest_gap.as_secs_f64() * 1e3);
     put("longest_gap_ms", gap);

@@ -2,6 +2,10 @@
 
 use super::{BarGroup, Bed, Experiment, ExperimentId, Goal, Metrics, Report};
 use crate::simbed::{Failover, FailoverOutcome, quantile};
+use crate::vm::Machine;
+use crate::vm::measurement::Programs;
+use crate::vm::outages::{Outages, OutagesMeasured};
+use anyhow::Context;
 use sim::NetworkSpec;
 use std::time::Duration;
 use units::Timestamp;
@@ -19,6 +23,8 @@ const OTHER: (f64, u64) = (20.0, 50);
 const SILENT_GAP_MS: f64 = 150.0;
 const REPORTED_GAP_MS: f64 = 50.0;
 const RETURN_MS: f64 = 1_000.0;
+/// By what rates are divided in the virtual machine, which cannot carry the whole.
+const VM_DIVISOR: u32 = 4;
 
 /// The experiment.
 pub(super) fn experiment() -> Experiment {
@@ -28,6 +34,7 @@ pub(super) fn experiment() -> Experiment {
     spec.insert("busiest".into(), format!("{} Mbit/s, round trip {} ms", BUSIEST.0, BUSIEST.1).into());
     spec.insert("other".into(), format!("{} Mbit/s, round trip {} ms", OTHER.0, OTHER.1).into());
     spec.insert("traffic".into(), "tcp-cubic".into());
+    spec.insert("rate_scale_vm".into(), (1.0 / f64::from(VM_DIVISOR)).into());
     let bar = |kind: &str, value: &str| (value.to_owned(), format!("{kind}.{value}"));
     let group = |kind: &str, label: &str| BarGroup {
         label: label.to_owned(),
@@ -47,15 +54,34 @@ pub(super) fn experiment() -> Experiment {
             Goal::at_most("silent.worst_return_ms", RETURN_MS),
             Goal::at_most("reported.worst_return_ms", RETURN_MS),
         ],
-        beds: vec![Bed::Sim],
+        beds: vec![Bed::Sim, Bed::Vm],
         bars: vec![group("silent", "goes silent"), group("reported", "reported down")],
         unit: "ms",
-        runner: Box::new(|_bed, seed| run(seed)),
+        runner: Box::new(run),
     }
 }
 
-fn run(seed: u64) -> anyhow::Result<Report> {
+fn run(bed: Bed, seed: u64) -> anyhow::Result<Report> {
     let mut metrics = Metrics::new();
+    if bed == Bed::Vm {
+        metrics.insert("rate_scale".to_owned(), 1.0 / f64::from(VM_DIVISOR));
+        let (machine, programs) = (Machine::find()?, Programs::beside_this_one()?);
+        let outages = |is_reported| outages(is_reported, seed)?.run(&machine, &programs);
+        let (silent, reported) = std::thread::scope(|scope| {
+            let silent = scope.spawn(|| outages(false));
+            let reported = outages(true);
+            (silent.join(), reported)
+        });
+        let silent = silent.map_err(|_| anyhow::anyhow!("the silent outages panicked"))?;
+        for (kind, measured) in [("silent", silent), ("reported", reported)] {
+            let measured = measured.with_context(|| format!("the {kind} outages"))?;
+            let OutagesMeasured { gaps, returns, goodput_mbps, guest_idle } = measured;
+            add_times(&mut metrics, kind, &gaps, &returns);
+            metrics.insert(format!("{kind}.goodput_mbps"), goodput_mbps);
+            metrics.insert(format!("{kind}.processor_idle"), guest_idle);
+        }
+        return Ok(Report { metrics, ..Report::default() });
+    }
     for (kind, is_reported) in [("silent", false), ("reported", true)] {
         let outcomes = (0..TRIALS).map(|number| trial(number, is_reported, seed).run());
         let outcomes: Vec<FailoverOutcome> = outcomes.collect::<anyhow::Result<_>>()?;
@@ -63,23 +89,35 @@ fn run(seed: u64) -> anyhow::Result<Report> {
         // A network that did not come back took for ever.
         let returns: Vec<f64> =
             outcomes.iter().map(|outcome| outcome.returned_after.map_or(f64::MAX, milliseconds)).collect();
-        for (name, values) in [("gap_ms", gaps), ("return_ms", returns)] {
-            for (rank, fraction) in [("median", 0.5), ("worst", 1.0)] {
-                if let Some(value) = quantile(&values, fraction) {
-                    metrics.insert(format!("{kind}.{rank}_{name}"), value);
-                }
-            }
-        }
+        add_times(&mut metrics, kind, &gaps, &returns);
     }
     Ok(Report { metrics, ..Report::default() })
 }
 
+fn add_times(metrics: &mut Metrics, kind: &str, gaps: &[f64], returns: &[f64]) {
+    for (name, values) in [("gap_ms", gaps), ("return_ms", returns)] {
+        for (rank, fraction) in [("median", 0.5), ("worst", 1.0)] {
+            if let Some(value) = quantile(values, fraction) {
+                metrics.insert(format!("{kind}.{rank}_{name}"), value);
+            }
+        }
+    }
+}
+
+fn networks() -> [NetworkSpec; 2] {
+    [("busiest", BUSIEST), ("other", OTHER)]
+        .map(|(name, (mbps, round_trip_ms))| NetworkSpec::symmetric(name, mbps, round_trip_ms))
+}
+
+fn outages(is_reported: bool, seed: u64) -> anyhow::Result<Outages> {
+    let [leaving, other] = networks().map(|network| network.slowed(VM_DIVISOR));
+    let seed = u32::try_from(seed % u64::from(u32::MAX))?;
+    Ok(Outages { leaving, others: vec![other], is_reported, trials: TRIALS as u32, seed })
+}
+
 fn trial(number: u64, is_reported: bool, seed: u64) -> Failover {
     Failover {
-        networks: vec![
-            NetworkSpec::symmetric("busiest", BUSIEST.0, BUSIEST.1),
-            NetworkSpec::symmetric("other", OTHER.0, OTHER.1),
-        ],
+        networks: networks().into(),
         index: 0,
         is_reported,
         at: Timestamp::ZERO + FIRST_OUTAGE + OUTAGE_STEP * number as u32,

@@ -1,6 +1,7 @@
 //! Experiments: what is run, what it should show, and what it showed.
 
 mod bond_family;
+mod bond_trials;
 mod failover;
 mod record;
 mod registry;

@@ -1,6 +1,6 @@
 //! What is kept of a run: `experiments/KEY/NAME/` with `spec.toml`, `result.json`, `series.csv`,
 //! `plot.svg` and `README.md`. Runs on another bed than the experiment's usual one lie beside them:
-//! `result-BED.json`, `series-BED.csv`, `plot-BED.svg`.
+//! `result-BED.json`, `series-BED.csv`, `plot-BED.svg`. The README tells of all of them.
 
 use super::{Bed, Experiment, ExperimentId, Goal, Metrics, Report, Verdict, verdict};
 use crate::plot;
@@ -86,9 +86,9 @@ pub fn write_record(
     write(&format!("plot{suffix}.svg"), plot::experiment_plot(experiment, record, &series))?;
     let spec = toml::to_string_pretty(&experiment.spec).context("write the spec as TOML")?;
     write("spec.toml", spec)?;
-    if suffix.is_empty() {
-        write("README.md", readme(experiment, record))?;
-    }
+    let kept = experiment.beds.iter().filter_map(|bed| read_record(directory, experiment, *bed).ok());
+    let records: Vec<Record> = kept.map(|(record, _)| record).collect();
+    write("README.md", readme(experiment, &records))?;
     Ok(place)
 }
 
@@ -172,21 +172,41 @@ fn parse_series(text: &str) -> anyhow::Result<Series> {
     Ok(series)
 }
 
-fn readme(experiment: &Experiment, record: &Record) -> String {
+/// What a directory's `README.md` says of all runs that are kept there, the usual bed's first.
+fn readme(experiment: &Experiment, records: &[Record]) -> String {
     let mut text = format!("# {}\n\n{}.\n\n", experiment.id, capitalised(&experiment.title));
-    let _ = writeln!(text, "**{}**: {}.\n", capitalised(&record.verdict.to_string()), record.reason);
-    let _ = writeln!(text, "![plot](plot.svg)\n");
+    for record in records {
+        let suffix = suffix(experiment, record.bed);
+        let (verdict, reason) = (capitalised(&record.verdict.to_string()), &record.reason);
+        let _ = writeln!(
+            text,
+            "**{verdict}** on the bed {}: {reason}.\n\n![plot](plot{suffix}.svg)\n",
+            record.bed
+        );
+    }
     if let Some(paper) = &experiment.paper {
         let _ = writeln!(text, "The paper: {paper}.\n");
     }
-    let _ = writeln!(
-        text,
-        "Bed {}, seed {}. Again: `anabranch lab run {} --bed {} --seed {}`.\n\n| goal | measured |\n|---|---|",
-        record.bed, record.seed, experiment.id, record.bed, record.seed
-    );
-    for goal in &record.goal {
-        let value = record.metrics.get(&goal.metric).map_or("not measured".to_owned(), f64::to_string);
-        let _ = writeln!(text, "| {goal} | {value} |");
+    for record in records {
+        let scale = record.metrics.get("rate_scale").filter(|scale| **scale != 1.0);
+        let scale = scale.map_or(String::new(), |scale| format!(", all rates and queues times {scale}"));
+        let _ = writeln!(
+            text,
+            "Bed {bed}, seed {seed}{scale}. Again: `anabranch lab run {} --bed {bed} --seed {seed}`.\n",
+            experiment.id,
+            bed = record.bed,
+            seed = record.seed,
+        );
+    }
+    let beds: Vec<String> = records.iter().map(|record| record.bed.to_string()).collect();
+    let _ = writeln!(text, "| goal | {} |\n|---|{}", beds.join(" | "), "---|".repeat(records.len()));
+    for goal in records.first().map_or(&experiment.goals, |record| &record.goal) {
+        let _ = write!(text, "| {goal} |");
+        for record in records {
+            let value = record.metrics.get(&goal.metric).map_or("not measured".to_owned(), f64::to_string);
+            let _ = write!(text, " {value} |");
+        }
+        text.push('\n');
     }
     text
 }
@@ -199,6 +219,27 @@ fn capitalised(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::experiment::registry;
+
+    #[test]
+    fn the_readme_tells_of_every_bed_that_was_run() {
+        let experiment = registry().into_iter().next().unwrap();
+        let directory = std::env::temp_dir().join(format!("ab-{}-record", std::process::id()));
+        let metrics = |value| experiment.goals.iter().map(move |goal| (goal.metric.clone(), value));
+        for (bed, value) in [(Bed::Vm, 0.25), (Bed::Sim, 7.5)] {
+            let scale = (bed == Bed::Vm).then(|| ("rate_scale".to_owned(), 0.5));
+            let report = Report { metrics: metrics(value).chain(scale).collect(), ..Report::default() };
+            let record = Record::new(&experiment, bed, 1, &report);
+            write_record(&directory, &experiment, &record, &report).unwrap();
+        }
+        let text = fs::read_to_string(directory.join("BOND").join(&experiment.id.name).join("README.md"));
+        fs::remove_dir_all(&directory).unwrap();
+        let text = text.unwrap();
+        assert!(text.contains("on the bed sim:") && text.contains("**Missed** on the bed vm:"), "{text}");
+        assert!(text.contains("(plot.svg)") && text.contains("(plot-vm.svg)"), "{text}");
+        assert!(text.contains("Bed vm, seed 1, all rates and queues times 0.5."), "{text}");
+        assert!(text.contains("| sim | vm |") && text.contains(" 7.5 | 0.25 |"), "{text}");
+    }
 
     #[test]
     fn series_survive_the_file() {

@@ -82,6 +82,8 @@ pub struct Outcome {
     pub series: Vec<(f64, f64)>,
     /// What the bond's ends said at the end, device first; empty for a plain network.
     pub ends: Vec<EndReport>,
+    /// Part of the processor time that was left over during the download; `None` where time is not the processor's.
+    pub processor_idle: Option<f64>,
 }
 
 /// What one end of the bond knew at the end of a trial.
@@ -278,6 +280,7 @@ impl Trial {
             pings_lost,
             series: sum_series(downloads(world, device).map(Progress::series)),
             ends: world.nodes().filter_map(SimulatedNode::tunnel).map(TunnelEnd::report).collect(),
+            processor_idle: None,
         })
     }
 }

@@ -13,6 +13,7 @@ mod initramfs;
 mod kernel;
 pub mod measurement;
 mod modules;
+pub mod outages;
 mod qemu;
 pub mod topology;
 pub mod trial;

@@ -85,8 +85,11 @@ impl Shaping {
                 Change::Jitter(jitter) => delay.jitter = *jitter,
                 Change::Loss(loss) => delay.loss = *loss,
                 Change::State(state) => {
-                    if (*state == LinkState::Down) != (delay.state == LinkState::Down) {
-                        shaping.carrier_changes.push((timed.at, *state != LinkState::Down));
+                    let (before, now) = (delay.state == LinkState::Down, *state == LinkState::Down);
+                    match (before, now) {
+                        (false, true) => shaping.carrier_changes.push((timed.at, false)),
+                        (true, false) => shaping.carrier_changes.push((timed.at + CARRIER_LAG, true)),
+                        _ => {}
                     }
                     delay.state = *state;
                 }
@@ -165,6 +168,10 @@ const FULL_PACKET: u64 = 1_514;
 /// Bytes tbf may send at once: one packet, with room for its rounding of times.
 const BURST: u64 = 1_600;
 
+/// A link that reports its carrier carries. The commands of one moment run in any order, and the first thing that
+/// the kernel sends over a link that came back, an ARP request, is not repeated for a second if it is lost.
+const CARRIER_LAG: Duration = Duration::from_millis(20);
+
 /// netem's queue holds what is on its way: far more than any bandwidth-delay product here.
 const TRAVELLING_LIMIT: u32 = 100_000;
 
@@ -219,7 +226,7 @@ mod tests {
         assert_eq!(ends, ["100%", "0.50000%", "100%", "0.50000%"]);
         assert_eq!(
             shaping.carrier_changes,
-            [(Duration::from_secs(7), false), (Duration::from_secs(8), true)]
+            [(Duration::from_secs(7), false), (Duration::from_secs(8) + CARRIER_LAG, true)]
         );
     }
 }

@@ -11,6 +11,7 @@ mod disk;
 mod hardship;
 mod names;
 mod nat64;
+mod resolved;
 mod scenarios;
 mod treatments;
 

@@ -13,7 +13,7 @@ use linux::netlink::{Netlink, Route};
 use linux::netns::Namespace;
 
 use crate::bed::{Bed, SERVER_V4, SERVER_V6, eventually};
-use crate::{clock, disk, hardship, names, nat64, treatments};
+use crate::{clock, disk, hardship, names, nat64, resolved, treatments};
 
 /// A name and what it does.
 type Scenario = (&'static str, fn());
@@ -45,6 +45,7 @@ pub const ALL: &[Scenario] = &[
     ("a_laptop_that_slept_is_connected_at_once", clock::a_laptop_that_slept_is_connected_at_once),
     ("a_gateway_that_moves_is_found_by_its_name", names::a_gateway_that_moves_is_found_by_its_name),
     ("resolv_conf_keeps_its_search_list", names::resolv_conf_keeps_its_search_list),
+    ("systemd_resolved_asks_over_any0", resolved::systemd_resolved_asks_over_any0),
     ("a_full_disk_loses_nothing_of_a_device", disk::a_full_disk_loses_nothing_of_a_device),
     ("a_read_only_disk_loses_nothing_of_a_device", disk::a_read_only_disk_loses_nothing_of_a_device),
     ("a_full_or_read_only_disk_loses_no_client", disk::a_full_or_read_only_disk_loses_no_client),

@@ -147,6 +147,11 @@ pub(crate) fn short(bytes: &[u8], offset: usize) -> Option<u16> {
     Some(u16::from_ne_bytes(bytes.get(offset..offset + 2)?.try_into().ok()?))
 }
 
+/// The 64-bit number at `offset`.
+pub(crate) fn long(bytes: &[u8], offset: usize) -> Option<u64> {
+    Some(u64::from_ne_bytes(bytes.get(offset..offset.checked_add(8)?)?.try_into().ok()?))
+}
+
 /// The 16-bit number at the start of `bytes`, in network byte order.
 pub(crate) fn network_short(bytes: &[u8]) -> Option<u16> {
     Some(u16::from_be_bytes(*bytes.first_chunk()?))

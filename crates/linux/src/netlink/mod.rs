@@ -9,6 +9,7 @@ mod link;
 pub(crate) mod message;
 mod route;
 mod rule;
+pub mod sock_diag;
 pub(crate) mod socket;
 
 use std::io;

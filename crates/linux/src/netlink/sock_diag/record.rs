@@ -1,0 +1,202 @@
+//! Requests for and descriptions of sockets (`linux/inet_diag.h`).
+//!
+//! ```text
+//! request:  family 1, protocol 1, extensions 1, pad 1, states 4, id 48
+//! answer:   family 1, state 1, timer 1, retransmits 1, id 48, expires 4, receive queue 4, send queue 4,
+//!           user 4, inode 4; then attributes
+//! id:       local port 2, remote port 2, local address 16, remote address 16, interface 4, cookie 8
+//! ```
+//! Ports and addresses are in network byte order, all else in the host's.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use super::super::message::{self, long, number};
+use super::{FlowKey, Protocol, TcpInfo};
+
+pub(super) const ID_LENGTH: usize = 48;
+
+/// State of a socket (`include/net/tcp_states.h`); UDP has only `Established` (connected) and `Close`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SocketState {
+    /// Connected.
+    Established,
+    /// The first SYN is on its way.
+    SynSent,
+    /// A SYN was answered.
+    SynReceived,
+    /// This side has ended.
+    FinWait1,
+    /// This side has ended and the other knows.
+    FinWait2,
+    /// All over, late packets may come.
+    TimeWait,
+    /// Not connected.
+    Close,
+    /// The other side has ended.
+    CloseWait,
+    /// Both have ended, the last acknowledgement is missing.
+    LastAck,
+    /// Waits for connections.
+    Listen,
+    /// Both have ended at once.
+    Closing,
+    /// A state that this program does not know.
+    Other(u8),
+}
+
+/// One socket.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SocketInfo {
+    /// TCP or UDP.
+    pub protocol: Protocol,
+    /// This host's end; IPv4 even if the socket is an IPv6 one that talks IPv4.
+    pub local: SocketAddr,
+    /// The other end; unspecified with port 0 if there is none.
+    pub remote: SocketAddr,
+    /// Its state.
+    pub state: SocketState,
+    /// The interface to which it is bound.
+    pub interface: Option<u32>,
+    /// Number of the user who made it.
+    pub user: u32,
+    /// The number that `/proc/PID/fd` shows; 0 once the owner has closed it.
+    pub inode: u32,
+    /// The kernel's number of it, never used again until the machine restarts.
+    pub cookie: u64,
+    /// `SO_MARK`; `None` if 0 or if this process has no `CAP_NET_ADMIN`.
+    pub mark: Option<u32>,
+    /// Number of the cgroup (version 2) in which it was made; Linux 5.9.
+    pub cgroup: Option<u64>,
+    /// Bytes received that the owner has not read.
+    pub receive_queue: u32,
+    /// Bytes not yet acknowledged by the other end.
+    pub send_queue: u32,
+    /// What TCP measured; `None` for UDP and for listeners.
+    pub tcp: Option<TcpInfo>,
+}
+
+impl SocketInfo {
+    /// Whether it has a fixed other end.
+    pub fn is_connected(&self) -> bool {
+        self.remote.port() != 0
+    }
+
+    /// Whether it is the socket of this very flow, not one that serves any far end.
+    pub fn is_connected_to(&self, flow: &FlowKey) -> bool {
+        self.remote == flow.remote && self.serves(flow)
+    }
+
+    /// Whether packets of `flow` are for it.
+    pub(super) fn serves(&self, flow: &FlowKey) -> bool {
+        self.local.port() == flow.local.port()
+            && (self.local.ip() == flow.local.ip() || self.local.ip().is_unspecified())
+            && (self.remote == flow.remote || !self.is_connected())
+    }
+
+    /// Reads an answer, without its netlink header.
+    pub(super) fn parse(bytes: &[u8], protocol: Protocol) -> Option<Self> {
+        let family = i32::from(*bytes.first()?);
+        let id = bytes.get(4..4 + ID_LENGTH)?;
+        let mut found = Self {
+            protocol,
+            local: SocketAddr::new(address(family, &id[4..20])?, message::network_short(&id[0..2])?),
+            remote: SocketAddr::new(address(family, &id[20..36])?, message::network_short(&id[2..4])?),
+            state: SocketState::from_number(*bytes.get(1)?),
+            interface: number(id, 36).filter(|index| *index != 0),
+            user: number(bytes, 64)?,
+            inode: number(bytes, 68)?,
+            cookie: long(id, 40)?,
+            mark: None,
+            cgroup: None,
+            receive_queue: number(bytes, 56)?,
+            send_queue: number(bytes, 60)?,
+            tcp: None,
+        };
+        for (kind, value) in message::attributes(bytes.get(ANSWER_LENGTH..)?) {
+            match kind {
+                INFO if protocol == Protocol::Tcp && found.is_connected() => {
+                    found.tcp = TcpInfo::parse(value);
+                }
+                MARK => found.mark = number(value, 0).filter(|mark| *mark != 0),
+                CGROUP => found.cgroup = long(value, 0),
+                _ => {}
+            }
+        }
+        Some(found)
+    }
+}
+
+impl SocketState {
+    fn from_number(number: u8) -> Self {
+        match number {
+            1 => Self::Established,
+            2 => Self::SynSent,
+            // 12 is a connection whose SYN was answered and that is no socket of its own yet.
+            3 | 12 => Self::SynReceived,
+            4 => Self::FinWait1,
+            5 => Self::FinWait2,
+            6 => Self::TimeWait,
+            7 => Self::Close,
+            8 => Self::CloseWait,
+            9 => Self::LastAck,
+            10 => Self::Listen,
+            11 => Self::Closing,
+            other => Self::Other(other),
+        }
+    }
+}
+
+/// `struct inet_diag_req_v2`.
+pub(super) fn request(
+    family: libc::c_int,
+    protocol: Protocol,
+    states: u32,
+    id: &[u8; ID_LENGTH],
+) -> [u8; REQUEST_LENGTH] {
+    let mut body = [0; REQUEST_LENGTH];
+    body[0] = family as u8;
+    body[1] = protocol.number();
+    body[2] = if protocol == Protocol::Tcp { 1 << (INFO - 1) } else { 0 };
+    body[4..8].copy_from_slice(&states.to_ne_bytes());
+    body[8..].copy_from_slice(id);
+    body
+}
+
+/// `struct inet_diag_sockid` of any socket with these addresses, whatever its cookie.
+pub(super) fn id(local: SocketAddr, remote: SocketAddr, interface: Option<u32>) -> [u8; ID_LENGTH] {
+    let mut id = [0; ID_LENGTH];
+    id[0..2].copy_from_slice(&local.port().to_be_bytes());
+    id[2..4].copy_from_slice(&remote.port().to_be_bytes());
+    put_address(&mut id[4..20], local.ip());
+    put_address(&mut id[20..36], remote.ip());
+    id[36..40].copy_from_slice(&interface.unwrap_or(0).to_ne_bytes());
+    set_cookie(&mut id, ANY_COOKIE);
+    id
+}
+
+pub(super) fn set_cookie(id: &mut [u8; ID_LENGTH], cookie: u64) {
+    id[40..48].copy_from_slice(&cookie.to_ne_bytes());
+}
+
+fn put_address(bytes: &mut [u8], address: IpAddr) {
+    match address {
+        IpAddr::V4(address) => bytes[..4].copy_from_slice(&address.octets()),
+        IpAddr::V6(address) => bytes.copy_from_slice(&address.octets()),
+    }
+}
+
+fn address(family: i32, bytes: &[u8]) -> Option<IpAddr> {
+    match family {
+        libc::AF_INET => Some(Ipv4Addr::from(*bytes.first_chunk::<4>()?).into()),
+        libc::AF_INET6 => Some(IpAddr::V6(Ipv6Addr::from(*bytes.first_chunk::<16>()?)).to_canonical()),
+        _ => None,
+    }
+}
+
+const REQUEST_LENGTH: usize = 56;
+pub(super) const ANSWER_LENGTH: usize = 72;
+const ANY_COOKIE: u64 = u64::MAX;
+
+const INFO: u16 = 2;
+const MARK: u16 = 15;
+const CGROUP: u16 = 21;

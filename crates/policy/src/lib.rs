@@ -3,6 +3,7 @@
 //!
 //! - [`NetworkPolicy::evaluate`] makes a [`Table`] of shares from [`NetworkInput`]s; [`assign()`] gives a new flow its
 //!   network; [`Table::slots`] makes the elements of the kernel's map.
+//! - [`rules`] say what users want for their flows, and explain what came of it.
 #![forbid(unsafe_code)]
 
 mod assign;
@@ -13,6 +14,7 @@ pub mod network;
 mod preference;
 mod reason;
 mod rtt;
+pub mod rules;
 pub mod shares;
 pub mod slots;
 mod table;

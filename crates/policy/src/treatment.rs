@@ -1,5 +1,7 @@
 //! What can be decided about a flow and about a path.
 
+use std::fmt;
+
 /// How a flow is carried.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -17,6 +19,25 @@ pub enum Treatment {
     Mptcp,
 }
 
+impl Treatment {
+    /// Whether it takes a gateway at the far end.
+    pub const fn needs_gateway(self) -> bool {
+        matches!(self, Self::Bonded | Self::Duplicated | Self::Protected)
+    }
+}
+
+impl fmt::Display for Treatment {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Direct => "direct",
+            Self::Bonded => "bonded",
+            Self::Duplicated => "duplicated",
+            Self::Protected => "protected",
+            Self::Mptcp => "mptcp",
+        })
+    }
+}
+
 /// What a flow needs, learned from what it does.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -27,6 +48,16 @@ pub enum FlowClass {
     Interactive,
     /// A queue-building transfer that trades delay for rate.
     Bulk,
+}
+
+impl fmt::Display for FlowClass {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::RealTime => "real-time",
+            Self::Interactive => "interactive",
+            Self::Bulk => "bulk",
+        })
+    }
 }
 
 /// Whether a path may carry data.

@@ -5,7 +5,6 @@ use crate::simbed::{Failover, FailoverOutcome, quantile};
 use crate::vm::Machine;
 use crate::vm::measurement::Programs;
 use crate::vm::outages::{Outages, OutagesMeasured};
-use anyhow::Context;
 use sim::NetworkSpec;
 use std::time::Duration;
 use units::Timestamp;
@@ -66,15 +65,7 @@ fn run(bed: Bed, seed: u64) -> anyhow::Result<Report> {
     if bed == Bed::Vm {
         metrics.insert("rate_scale".to_owned(), 1.0 / f64::from(VM_DIVISOR));
         let (machine, programs) = (Machine::find()?, Programs::beside_this_one()?);
-        let outages = |is_reported| outages(is_reported, seed)?.run(&machine, &programs);
-        let (silent, reported) = std::thread::scope(|scope| {
-            let silent = scope.spawn(|| outages(false));
-            let reported = outages(true);
-            (silent.join(), reported)
-        });
-        let silent = silent.map_err(|_| anyhow::anyhow!("the silent outages panicked"))?;
-        for (kind, measured) in [("silent", silent), ("reported", reported)] {
-            let measured = measured.with_context(|| format!("the {kind} outages"))?;
+        for (kind, measured) in outages(seed)?.run(&machine, &programs)? {
             let OutagesMeasured { gaps, returns, goodput_mbps, guest_idle } = measured;
             add_times(&mut metrics, kind, &gaps, &returns);
             metrics.insert(format!("{kind}.goodput_mbps"), goodput_mbps);
@@ -109,10 +100,10 @@ fn networks() -> [NetworkSpec; 2] {
         .map(|(name, (mbps, round_trip_ms))| NetworkSpec::symmetric(name, mbps, round_trip_ms))
 }
 
-fn outages(is_reported: bool, seed: u64) -> anyhow::Result<Outages> {
+fn outages(seed: u64) -> anyhow::Result<Outages> {
     let [leaving, other] = networks().map(|network| network.slowed(VM_DIVISOR));
     let seed = u32::try_from(seed % u64::from(u32::MAX))?;
-    Ok(Outages { leaving, others: vec![other], is_reported, trials: TRIALS as u32, seed })
+    Ok(Outages { leaving, others: vec![other], trials: TRIALS as u32, seed })
 }
 
 fn trial(number: u64, is_reported: bool, seed: u64) -> Failover {

@@ -17,8 +17,6 @@ pub struct Outages {
     pub leaving: NetworkSpec,
     /// Those that stay.
     pub others: Vec<NetworkSpec>,
-    /// The kernel reports it; otherwise the network just falls silent.
-    pub is_reported: bool,
     /// How often.
     pub trials: u32,
     /// Seeds all chance of the run.
@@ -39,12 +37,36 @@ pub struct OutagesMeasured {
 }
 
 impl Outages {
-    /// Boots `machine` and measures.
+    /// Boots `machine` twice at a time and measures silent outages and those that the kernel reports.
     ///
     /// # Errors
-    /// If a program is missing, a step in the guest fails, or the run does not show each outage.
-    pub fn run(&self, machine: &Machine, programs: &Programs) -> anyhow::Result<OutagesMeasured> {
-        let measured = self.measurement().run(machine, programs)?;
+    /// If a program is missing or a step in the guest fails.
+    pub fn run(
+        &self,
+        machine: &Machine,
+        programs: &Programs,
+    ) -> anyhow::Result<[(&'static str, OutagesMeasured); 2]> {
+        let kinds = [("silent", LinkState::Silent), ("reported", LinkState::Down)];
+        let measured = std::thread::scope(|scope| {
+            kinds
+                .map(|(_, state)| scope.spawn(move || self.measure(state, machine, programs)))
+                .map(std::thread::ScopedJoinHandle::join)
+        });
+        let [silent, reported] = measured;
+        let read = |kind: &'static str, measured: std::thread::Result<anyhow::Result<OutagesMeasured>>| {
+            let measured = measured.unwrap_or_else(|_| Err(anyhow::anyhow!("the thread panicked")));
+            measured.map(|measured| (kind, measured)).with_context(|| format!("measure {kind} outages"))
+        };
+        Ok([read("silent", silent)?, read("reported", reported)?])
+    }
+
+    fn measure(
+        &self,
+        state: LinkState,
+        machine: &Machine,
+        programs: &Programs,
+    ) -> anyhow::Result<OutagesMeasured> {
+        let measured = self.measurement(state).run(machine, programs)?;
         Ok(OutagesMeasured {
             gaps: gaps(&measured.report.flows, self.trials)?,
             returns: self.returns(&measured)?,
@@ -53,8 +75,7 @@ impl Outages {
         })
     }
 
-    fn measurement(&self) -> Measurement {
-        let state = if self.is_reported { LinkState::Down } else { LinkState::Silent };
+    fn measurement(&self, state: LinkState) -> Measurement {
         let schedule: Vec<TimedChange> = (0..self.trials)
             .flat_map(|trial| {
                 [(start_of(trial), state), (start_of(trial) + OUTAGE, LinkState::Up)]

@@ -4,6 +4,7 @@
 //! says and changes the machine in ways that a [`journal`] can undo.
 
 mod bind;
+pub mod cgroup;
 pub mod clock;
 pub mod direct;
 pub mod dns;
@@ -18,6 +19,7 @@ pub mod packet_socket;
 pub mod poll;
 pub mod prefix;
 pub mod privileges;
+pub mod programs;
 pub mod routing;
 pub mod signals;
 mod system_call;

@@ -1,5 +1,6 @@
 //! Where tests of this crate run: a network namespace of their own, gone when they end.
 
+use crate::cgroup::{CgroupPath, Hierarchy};
 use crate::netns::Namespace;
 
 /// Whether this process may make namespaces and TUN interfaces in them; says why a test is skipped if not.
@@ -39,4 +40,28 @@ pub(crate) fn joined_pair() -> (Namespace, Namespace) {
         namespace.add_address("cable", v6.parse().unwrap()).unwrap();
     }
     (left, right)
+}
+
+/// A cgroup of this test alone, removed when it ends.
+pub(crate) struct TestCgroup {
+    pub(crate) hierarchy: Hierarchy,
+    pub(crate) path: CgroupPath,
+}
+
+impl TestCgroup {
+    /// Makes `ab-PID-NAME` below the root; `None`, with the reason printed, where that is not possible.
+    pub(crate) fn make(name: &str) -> Option<Self> {
+        let name = format!("ab-{}-{name}", std::process::id());
+        let made = Hierarchy::find().and_then(|hierarchy| {
+            let path = hierarchy.create(&CgroupPath::root(), &name)?;
+            Ok(Self { hierarchy, path })
+        });
+        made.map_err(|error| eprintln!("skipped: {error}")).ok()
+    }
+}
+
+impl Drop for TestCgroup {
+    fn drop(&mut self) {
+        drop(self.hierarchy.remove(&self.path));
+    }
 }

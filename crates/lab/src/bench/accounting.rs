@@ -69,16 +69,26 @@ pub fn peak_resident_kb(processes: &[u32]) -> anyhow::Result<u64> {
     sum_of_status(processes, "VmHWM:")
 }
 
-/// Memory that `processes` hold now (Pss), kB; what they share counts once.
+/// The most memory that `processes` held, where what they share counts once, kB: the peak of the process that held
+/// most, and what the others have for themselves. Pages that they share are in that peak, since the others are forks
+/// that do little.
 ///
 /// # Errors
 /// If a process is gone.
-pub fn proportional_kb(processes: &[u32]) -> anyhow::Result<u64> {
-    let mut sum = 0;
+pub fn peak_shared_once_kb(processes: &[u32]) -> anyhow::Result<u64> {
+    let mut peaks = Vec::new();
     for process in processes {
+        peaks.push((peak_resident_kb(&[*process])?, *process));
+    }
+    peaks.sort_unstable();
+    let (peak, _) = peaks.pop().context("there is no process")?;
+    let mut sum = peak;
+    for (_, process) in peaks {
         let memory = fs::read_to_string(format!("/proc/{process}/smaps_rollup"))
             .with_context(|| format!("look at process {process}"))?;
-        sum += number_after(&memory, "Pss:").with_context(|| format!("process {process} has no Pss"))?;
+        for key in ["Private_Clean:", "Private_Dirty:"] {
+            sum += number_after(&memory, key).with_context(|| format!("process {process} has no {key}"))?;
+        }
     }
     Ok(sum)
 }
@@ -112,14 +122,16 @@ mod tests {
         let tree = process_tree(own).unwrap();
         std::thread::sleep(Duration::from_millis(300));
         let worked = processor_time(&[child.id()]).unwrap();
-        let [once, now, peak] =
-            [proportional_kb, resident_kb, peak_resident_kb].map(|memory| memory(&[child.id()]).unwrap());
+        let [now, peak] = [resident_kb, peak_resident_kb].map(|memory| memory(&[child.id()]).unwrap());
+        let both = [own, child.id()];
+        let [once, twice] = [peak_shared_once_kb, peak_resident_kb].map(|memory| memory(&both).unwrap());
         child.kill().unwrap();
         child.wait().unwrap();
         assert_eq!(tree[0], own);
         assert!(tree.contains(&child.id()));
         assert!(worked > Duration::ZERO);
-        assert!(0 < once && once <= now && now <= peak, "{once} {now} {peak}");
+        assert!(0 < now && now <= peak, "{now} {peak}");
+        assert!(peak < once && once < twice, "{peak} {once} {twice}");
         assert!(process_tree(child.id()).is_err());
     }
 

@@ -7,6 +7,7 @@
 //! ```
 
 mod backend;
+mod direct;
 mod event_loop;
 mod lookup;
 mod machine;
@@ -33,7 +34,9 @@ use thiserror::Error;
 use tracing::{info, warn};
 use wire::hello::{DefaultTreatment, HelloError, Name};
 
-use crate::config::{Config, CongestionChoice, DEFAULT_MTU, DeviceConfig, KeepAlive, SchedulerChoice};
+use crate::config::{
+    Config, CongestionChoice, DEFAULT_MTU, DIRECT_MTU, DeviceConfig, KeepAlive, NO_GATEWAY, SchedulerChoice,
+};
 use crate::control::{Callers, ControlServer, EventLog};
 use crate::dataplane::{self, Carriers, FIRST_SOCKET_TOKEN, Plane};
 use crate::supervision::{self, Root, SuperviseError};
@@ -57,11 +60,6 @@ pub enum DeviceError {
     /// Something is missing on this machine.
     #[error("this machine cannot be a device yet:{}", .0.iter().map(|missing| format!("\n  {missing}")).collect::<String>())]
     Missing(Vec<Missing>),
-    /// No gateway is known.
-    #[error(
-        "no gateway is known here: run `anabranch join -` with the link that `anabranch gateway invite` printed"
-    )]
-    NoGateway,
     /// Several are known and none is chosen, or the chosen one is unknown.
     #[error("which gateway? Set \"gateway\" under [device] in the configuration to one of: {}", .0.join(", "))]
     WhichGateway(Vec<String>),
@@ -93,11 +91,12 @@ pub enum DeviceError {
 /// Any [`DeviceError`].
 pub fn run(options: DeviceOptions) -> Result<(), DeviceError> {
     let DeviceOptions { state, config } = options;
-    let missing = requirements::missing(Purpose::Device { nftables: config.device.kill_switch });
+    let peer = gateway(&state, &config.device)?;
+    let nftables = config.device.kill_switch || goes_directly(peer.as_ref(), &config.device);
+    let missing = requirements::missing(Purpose::Device { nftables });
     if !missing.is_empty() {
         return Err(DeviceError::Missing(missing));
     }
-    let peer = gateway(&state, &config.device)?;
     let _lock = supervision::take_lock(&state)?;
     let mut journal = Journal::open(state.path())?;
     if journal.pending().next().is_some() {
@@ -122,13 +121,19 @@ pub fn run(options: DeviceOptions) -> Result<(), DeviceError> {
 pub fn plan(options: &DeviceOptions) -> Result<Vec<String>, DeviceError> {
     let config = &options.config.device;
     let peer = gateway(&options.state, config)?;
-    let mut lines =
-        vec![format!("interface {} with the addresses that {} leases", config.interface, peer.name)];
+    let addresses = match &peer {
+        Some(peer) => format!("the addresses that {} leases", peer.name),
+        None => format!("the addresses {} and {}", config.address_v4, config.address_v6),
+    };
+    let mut lines = vec![format!("interface {} with {addresses}", config.interface)];
     let routing = machine::routing(config, 0);
     lines.extend(machine::changes(&routing, &[]).iter().map(ToString::to_string));
     lines
         .push("file /proc/sys/net/ipv4/conf/NETWORK/rp_filter = 2 for each network where it is 1".to_owned());
-    if config.dns {
+    if goes_directly(peer.as_ref(), config) {
+        lines.extend(direct::plan(config));
+    }
+    if let Some(peer) = peer.as_ref().filter(|_| config.dns) {
         let changes = linux::dns::plan(&config.interface, &[std::net::Ipv4Addr::UNSPECIFIED.into()], None);
         for change in changes.iter().map(ToString::to_string) {
             let what = change.split(':').next().unwrap_or_default();
@@ -141,17 +146,24 @@ pub fn plan(options: &DeviceOptions) -> Result<Vec<String>, DeviceError> {
     Ok(lines)
 }
 
-fn gateway(state: &StateDirectory, config: &DeviceConfig) -> Result<Peer, DeviceError> {
+/// Whether flows leave directly unless a rule says otherwise.
+fn goes_directly(peer: Option<&Peer>, config: &DeviceConfig) -> bool {
+    peer.is_none() || config.default_treatment == Treatment::Direct
+}
+
+/// The gateway to use; `None` for direct mode only.
+fn gateway(state: &StateDirectory, config: &DeviceConfig) -> Result<Option<Peer>, DeviceError> {
     let peers = Peers::load(state)?;
     let gateways: Vec<&Peer> = peers.of_kind(InvitationKind::Gateway).collect();
     let names = || gateways.iter().map(|peer| peer.name.clone()).collect();
     match (&config.gateway, &gateways[..]) {
-        (_, []) => Err(DeviceError::NoGateway),
-        (None, [only]) => Ok((*only).clone()),
+        (Some(none), _) if none == NO_GATEWAY => Ok(None),
+        (None, []) => Ok(None),
+        (None, [only]) => Ok(Some((*only).clone())),
         (Some(wanted), _) => gateways
             .iter()
             .find(|peer| peer.name == *wanted)
-            .map(|peer| (*peer).clone())
+            .map(|peer| Some((*peer).clone()))
             .ok_or_else(|| DeviceError::WhichGateway(names())),
         (None, _) => Err(DeviceError::WhichGateway(names())),
     }
@@ -162,7 +174,7 @@ fn work(
     state: StateDirectory,
     config: &Config,
     key: KeyPair,
-    peer: Peer,
+    peer: Option<Peer>,
     tun: Tun,
     root: Root,
 ) -> Result<(), Box<dyn std::error::Error>> {
@@ -171,6 +183,7 @@ fn work(
     let events = Arc::new(EventLog::default());
     let (commands, command_receiver, command_waker) = Mailbox::new(COMMANDS)?;
     let (tasks, task_receiver, task_waker) = Mailbox::new(TASKS)?;
+    let (choices, choice_receiver, choice_waker) = Mailbox::new(TASKS)?;
     let interface_index = tun.index();
     if config.device.kill_switch {
         root.ask(&supervision::Request::Capture { dns: Vec::new() })?;
@@ -196,8 +209,10 @@ fn work(
             mtu: config.device.mtu,
             treatment: wanted_treatment(config.device.default_treatment),
             networks: networks::Networks::new(config),
+            standing: standing_lease(&config.device),
         },
         tasks.clone(),
+        choices.clone(),
         events.clone(),
     );
     let ended = tasks.clone();
@@ -209,6 +224,11 @@ fn work(
         let outcome = device.run(&command_receiver, &command_waker).map_err(|error| error.to_string());
         ended.post(messages::Task::LoopEnded(outcome));
     })?;
+
+    let direct = direct::DirectControl::new(config, peer.is_some(), root.clone(), events.clone());
+    std::thread::Builder::new()
+        .name("choices".to_owned())
+        .spawn(move || direct.run(&choice_receiver, &choice_waker))?;
 
     let backend =
         backend::DeviceBackend { commands: commands.clone(), root: root.clone(), events: events.clone() };
@@ -232,6 +252,16 @@ fn work(
     }
     info!("stopped");
     Ok(outcome?)
+}
+
+/// What any0 has where no gateway leases addresses.
+fn standing_lease(config: &DeviceConfig) -> messages::Lease {
+    let addresses = [config.address_v4.into(), config.address_v6.into()];
+    messages::Lease {
+        addresses: addresses.map(linux::prefix::IpPrefix::host).into(),
+        mtu: DIRECT_MTU,
+        dns: Vec::new(),
+    }
 }
 
 /// What the gateway is told. The other treatments need no gateway, and the configuration takes them for no default.

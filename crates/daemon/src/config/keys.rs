@@ -1,6 +1,6 @@
 //! The definition of every key: its meaning, what it accepts, its default, and how it is set.
 
-use policy::{Priority, Treatment};
+use policy::{Priority, Split, Treatment};
 use std::num::NonZeroU16;
 use wire::hello::{MAX_DNS_SERVERS, MIN_MTU, Name};
 use wire::join_link::MAX_ADDRESSES;
@@ -47,7 +47,11 @@ const TREATMENTS: &[(&str, Treatment)] = &[
     ("bonded", Treatment::Bonded),
     ("duplicated", Treatment::Duplicated),
     ("protected", Treatment::Protected),
+    ("direct", Treatment::Direct),
 ];
+
+const SPLITS: &[(&str, Split)] =
+    &[("capacity", Split::Capacity), ("inverse-rtt", Split::InverseRtt), ("bandwidth", Split::Bandwidth)];
 
 const CARRIERS: &[(&str, CarrierChoice)] =
     &[("auto", CarrierChoice::Auto), ("udp", CarrierChoice::Udp), ("tcp", CarrierChoice::Tcp)];
@@ -90,13 +94,37 @@ pub(super) const DEVICE: &[Key<DeviceConfig>] = &[
     },
     Key {
         name: "gateway",
-        meaning: "Which gateway to use, by the name that `join` gave it.",
+        meaning: "Which gateway to use, by the name that `join` gave it; \"none\" for none: every flow goes directly over one network.",
         accepts: "a text of 1 to 64 characters",
         default: "\"gateway\"",
-        otherwise: Some("the only one"),
+        otherwise: Some("the only one, or none where none is known"),
         set: |config, value| {
             Name::new(value::text(value)?).ok().map(|name| config.gateway = Some(name.to_string()))
         },
+    },
+    Key {
+        name: "address_v4",
+        meaning: "IPv4 address of the interface where no gateway leases one. Only this machine sees it.",
+        accepts: "an IPv4 address",
+        default: "\"10.255.86.1\"",
+        otherwise: None,
+        set: |config, value| value::parsed(value).map(|address| config.address_v4 = address),
+    },
+    Key {
+        name: "address_v6",
+        meaning: "The same for IPv6.",
+        accepts: "an IPv6 address",
+        default: "\"fdab:51ab:51ab::1\"",
+        otherwise: None,
+        set: |config, value| value::parsed(value).map(|address| config.address_v6 = address),
+    },
+    Key {
+        name: "split",
+        meaning: "How new flows that go directly are split over equally preferred networks: by what each has left for a further flow,\nby 1/RTT, or by bandwidth.",
+        accepts: "\"capacity\", \"inverse-rtt\" or \"bandwidth\"",
+        default: "\"capacity\"",
+        otherwise: None,
+        set: |config, value| value::one_of(value, SPLITS).map(|split| config.split = split),
     },
     Key {
         name: "scheduler",
@@ -116,8 +144,8 @@ pub(super) const DEVICE: &[Key<DeviceConfig>] = &[
     },
     Key {
         name: "default_treatment",
-        meaning: "How flows are carried: over all networks, every packet twice, or with forward error correction.",
-        accepts: "\"bonded\", \"duplicated\" or \"protected\"",
+        meaning: "How flows are carried: through the gateway over all networks, the same with every packet twice or with forward\nerror correction, or directly, each flow by one network.",
+        accepts: "\"bonded\", \"duplicated\", \"protected\" or \"direct\"",
         default: "\"bonded\"",
         otherwise: None,
         set: |config, value| value::one_of(value, TREATMENTS).map(|choice| config.default_treatment = choice),

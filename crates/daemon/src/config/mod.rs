@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use identity::{Ipv4Pool, Ipv6Pool};
 use linux::routing::Routing;
-use policy::{Priority, Treatment};
+use policy::{Priority, Split, Treatment};
 use wire::hello::Name;
 use wire::join_link::HostPort;
 
@@ -31,6 +31,10 @@ pub const DEFAULT_PORT: NonZeroU16 = match NonZeroU16::new(4600) {
 };
 /// MTU of any0 unless another is set: what fits one datagram over IPv6 on a 1500-byte network, headers included.
 pub const DEFAULT_MTU: u16 = 1_440;
+/// The same where no gateway is used: that of most networks.
+pub const DIRECT_MTU: u16 = 1_500;
+/// Value of `gateway` for direct mode only, although a gateway is known.
+pub const NO_GATEWAY: &str = "none";
 /// All addresses of the machine.
 const DEFAULT_LISTEN: [SocketAddr; 2] = [
     SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), DEFAULT_PORT.get()),
@@ -66,8 +70,14 @@ pub struct DeviceConfig {
     pub interface: String,
     /// Its MTU; what the gateway says if `None`.
     pub mtu: Option<u16>,
-    /// Which gateway, by its name on this machine; the only one if `None`.
+    /// Which gateway, by its name on this machine; the only one if `None`, none at all if [`NO_GATEWAY`].
     pub gateway: Option<String>,
+    /// IPv4 address of any0 where no gateway leases one.
+    pub address_v4: Ipv4Addr,
+    /// The same for IPv6.
+    pub address_v6: Ipv6Addr,
+    /// How new flows are split over networks that go directly.
+    pub split: Split,
     /// Which path takes which packet.
     pub scheduler: SchedulerChoice,
     /// Which controller each path has.
@@ -190,6 +200,9 @@ impl Default for DeviceConfig {
             interface: "any0".to_owned(),
             mtu: None,
             gateway: None,
+            address_v4: Ipv4Addr::new(10, 255, 86, 1),
+            address_v6: Ipv6Addr::new(0xfdab, 0x51ab, 0x51ab, 0, 0, 0, 0, 1),
+            split: Split::default(),
             scheduler: SchedulerChoice::default(),
             congestion: CongestionChoice::default(),
             default_treatment: Treatment::default(),

@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 
 use anabranch::control::DownReport;
+use linux::direct::Direct;
 use linux::dns;
 use linux::journal::{Change, Journal};
 use linux::routing::{self, Routing};
@@ -51,6 +52,25 @@ impl DeviceMachine {
     }
 }
 
+impl DeviceMachine {
+    /// Routes first, so that no flow is given a network that has none yet.
+    fn direct(&mut self, direct: &Direct) -> Answer {
+        let prepared = match direct.plan() {
+            Ok(changes) => changes,
+            Err(error) => return Answer::Failed { reason: error.to_string() },
+        };
+        let (table, rest): (Vec<_>, Vec<_>) =
+            prepared.into_iter().partition(|change| matches!(change, Change::NftTable { .. }));
+        if let Answer::Failed { reason } = self.apply(&rest) {
+            return Answer::Failed { reason };
+        }
+        if let Err(error) = linux::direct::sync_routes(direct) {
+            return Answer::Failed { reason: error.to_string() };
+        }
+        self.apply(&table)
+    }
+}
+
 impl Machine for DeviceMachine {
     fn carry_out(&mut self, request: Request) -> Answer {
         match request {
@@ -67,6 +87,7 @@ impl Machine for DeviceMachine {
                 Ok(None) => Answer::Done,
                 Err(error) => Answer::Failed { reason: error.to_string() },
             },
+            Request::Direct(direct) => self.direct(&direct),
             Request::Restore => restore(&mut self.journal),
         }
     }

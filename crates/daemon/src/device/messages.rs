@@ -1,15 +1,35 @@
 //! What the device's threads say to each other.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError};
 
 use anabranch::control::{NetworkChange, NetworkReport, Status};
 use linux::monitor::Interface;
 use linux::poll::Waker;
+use linux::prefix::IpPrefix;
 use units::NetworkId;
 use wire::hello::Welcome;
 
 use super::nat64::Prefix;
+
+/// What any0 is set up with.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Lease {
+    /// Its addresses, as hosts.
+    pub addresses: Vec<IpPrefix>,
+    /// Its MTU in bytes.
+    pub mtu: u16,
+    /// Name servers to be used; empty leaves names as they are.
+    pub dns: Vec<IpAddr>,
+}
+
+impl From<&Welcome> for Lease {
+    fn from(welcome: &Welcome) -> Self {
+        let v4 = welcome.v4.map(|lease| IpPrefix::host(lease.address.into()));
+        let v6 = welcome.v6.map(|lease| IpPrefix::host(lease.address.into()));
+        Self { addresses: v4.into_iter().chain(v6).collect(), mtu: welcome.mtu, dns: welcome.dns.to_vec() }
+    }
+}
 
 /// To the loop.
 #[derive(Debug)]
@@ -33,8 +53,8 @@ pub enum Command {
 /// To the watcher.
 #[derive(Debug)]
 pub enum Task {
-    /// The gateway has let the device in: set the interface up, lead traffic to it.
-    Capture(Box<Welcome>),
+    /// Set the interface up, lead traffic to it: the gateway has let the device in, or none is needed.
+    Capture(Lease),
     /// Look the gateway's addresses up; these interfaces are networks that are connected.
     Resolve(Vec<String>),
     /// Find a network's NAT64.

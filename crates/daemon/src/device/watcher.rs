@@ -10,14 +10,12 @@ use anabranch::control::EventKind;
 use identity::{Peer, Peers, StateDirectory};
 use linux::monitor::Monitor;
 use linux::poll::{Interest, Poller, Token, Waker};
-use linux::prefix::IpPrefix;
 use linux::signals::EndSignals;
 use tracing::{debug, info, warn};
 use units::NetworkId;
-use wire::hello::Welcome;
 use wire::join_link::{Host, HostPort};
 
-use super::messages::{Command, Mailbox, Task};
+use super::messages::{Command, Lease, Mailbox, Task};
 use super::{lookup, nat64};
 use crate::control::EventLog;
 use crate::supervision::{Request, Root};
@@ -26,8 +24,8 @@ use crate::supervision::{Request, Root};
 pub struct Watcher {
     /// Where the peer's invitation is forgotten once it was used.
     pub state: StateDirectory,
-    /// The gateway.
-    pub peer: Peer,
+    /// The gateway, if there is one.
+    pub peer: Option<Peer>,
     /// The loop.
     pub commands: Mailbox<Command>,
     /// The process that kept root.
@@ -104,8 +102,8 @@ impl Watcher {
 
     fn carry_out(&self, task: Task, servers: &[IpAddr]) {
         match task {
-            Task::Capture(welcome) => {
-                let outcome = self.capture(&welcome);
+            Task::Capture(lease) => {
+                let outcome = self.capture(&lease);
                 self.commands.post(Command::Captured(outcome));
             }
             Task::Resolve(interfaces) => self.resolve(interfaces, servers),
@@ -121,17 +119,14 @@ impl Watcher {
         }
     }
 
-    fn capture(&self, welcome: &Welcome) -> Result<(), String> {
-        let v4 = welcome.v4.and_then(|lease| IpPrefix::new(lease.address.into(), 32).ok());
-        let v6 = welcome.v6.and_then(|lease| IpPrefix::new(lease.address.into(), 128).ok());
-        let addresses: Vec<IpPrefix> = v4.into_iter().chain(v6).collect();
-        let mtu = self.mtu.unwrap_or(welcome.mtu);
-        linux::tun::configure(self.interface_index, mtu.into(), &addresses)
+    fn capture(&self, lease: &Lease) -> Result<(), String> {
+        let mtu = self.mtu.unwrap_or(lease.mtu);
+        linux::tun::configure(self.interface_index, mtu.into(), &lease.addresses)
             .map_err(|error| error.to_string())?;
-        let dns = if self.dns { welcome.dns.to_vec() } else { Vec::new() };
+        let dns = if self.dns { lease.dns.clone() } else { Vec::new() };
         self.root.ask(&Request::Capture { dns }).map_err(|error| error.to_string())?;
-        if self.peer.invitation.is_some() {
-            let key = self.peer.public_key;
+        if let Some(peer) = self.peer.as_ref().filter(|peer| peer.invitation.is_some()) {
+            let key = peer.public_key;
             let forgotten = Peers::change(&self.state, |peers| -> Result<bool, identity::PeersError> {
                 Ok(peers.redeemed(key))
             });
@@ -149,7 +144,8 @@ impl Watcher {
     /// Looks names up on threads of their own, since that can take long: past any0 over these interfaces, and as other
     /// programs do, which knows more (`/etc/hosts`) but may need any0.
     fn resolve(&self, interfaces: Vec<String>, servers: &[IpAddr]) {
-        let literal: Option<Vec<SocketAddr>> = self.peer.addresses.iter().map(literal).collect();
+        let Some(peer) = &self.peer else { return };
+        let literal: Option<Vec<SocketAddr>> = peer.addresses.iter().map(literal).collect();
         if let Some(literal) = literal {
             self.commands.post(Command::Resolved(literal));
             return;
@@ -181,7 +177,8 @@ impl Watcher {
         by: impl Fn(&str) -> Vec<IpAddr> + Send + 'static,
         at_end: impl FnOnce() + Send + 'static,
     ) {
-        let (addresses, commands) = (self.peer.addresses.clone(), self.commands.clone());
+        let addresses = self.peer.as_ref().map_or_else(Vec::new, |peer| peer.addresses.clone());
+        let commands = self.commands.clone();
         let work = move || {
             let mut all: Vec<SocketAddr> = Vec::new();
             let mut named = false;

@@ -25,6 +25,8 @@ pub enum Request {
         /// The interface.
         interface: String,
     },
+    /// Lead new flows directly out as described.
+    Direct(Box<linux::direct::Direct>),
     /// Take everything back.
     Restore,
 }
@@ -137,7 +139,7 @@ mod tests {
             self.0.push(request.clone());
             match request {
                 Request::Capture { .. } => Answer::Done,
-                Request::LetIn { .. } => Answer::Failed { reason: "no".to_owned() },
+                Request::Direct(_) | Request::LetIn { .. } => Answer::Failed { reason: "no".to_owned() },
                 Request::Restore => {
                     Answer::Restored(DownReport { undone: vec!["rule".to_owned()], failed: Vec::new() })
                 }

@@ -7,6 +7,7 @@
 mod bed;
 mod clock;
 mod crowd;
+mod direct;
 mod disk;
 mod hardship;
 mod names;

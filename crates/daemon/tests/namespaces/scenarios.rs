@@ -13,7 +13,7 @@ use linux::netlink::{Netlink, Route};
 use linux::netns::Namespace;
 
 use crate::bed::{Bed, SERVER_V4, SERVER_V6, eventually};
-use crate::{clock, disk, hardship, names, nat64, resolved, treatments};
+use crate::{clock, direct, disk, hardship, names, nat64, resolved, treatments};
 
 /// A name and what it does.
 type Scenario = (&'static str, fn());
@@ -49,6 +49,8 @@ pub const ALL: &[Scenario] = &[
     ("a_full_disk_loses_nothing_of_a_device", disk::a_full_disk_loses_nothing_of_a_device),
     ("a_read_only_disk_loses_nothing_of_a_device", disk::a_read_only_disk_loses_nothing_of_a_device),
     ("a_full_or_read_only_disk_loses_no_client", disk::a_full_or_read_only_disk_loses_no_client),
+    ("direct_new_flows_are_dealt_out_without_a_gateway", direct::new_flows_are_dealt_out),
+    ("direct_a_dead_network_gets_no_new_flow", direct::a_dead_network_gets_no_new_flow),
     ("an_ipv6_only_network_carries_through_its_nat64", nat64::an_ipv6_only_network_carries_through_its_nat64),
 ];
 

@@ -20,10 +20,11 @@ use linux::poll::Waker;
 use tracing::debug;
 use units::{NetworkId, Timestamp};
 use wire::frame::CLOSE_GOODBYE;
-use wire::hello::{DefaultTreatment, Name, Welcome};
+use wire::hello::{DefaultTreatment, Name};
 use wire::inner::Headers;
 
-use super::messages::{Command, Mailbox, Task};
+use super::direct;
+use super::messages::{Command, Lease, Mailbox, Task};
 use super::nat64::Prefix;
 use super::networks::Networks;
 use super::targets::{GatewayAddresses, Link};
@@ -38,14 +39,16 @@ pub struct Wishes {
     pub treatment: DefaultTreatment,
     /// Which interfaces are networks.
     pub networks: Networks,
+    /// What any0 has where no gateway leases addresses.
+    pub standing: Lease,
 }
 
 /// What the loop works with beside packets.
 pub struct DeviceLoop {
     /// The packet mover.
     pub plane: Plane,
-    /// The gateway.
-    pub peer: Peer,
+    /// The gateway, if there is one.
+    pub peer: Option<Peer>,
     /// What this device calls itself.
     pub name: Name,
     /// This device's key, as text.
@@ -56,8 +59,12 @@ pub struct DeviceLoop {
     pub treatment: DefaultTreatment,
     /// Which interfaces are networks.
     pub networks: Networks,
-    /// The other thread.
+    /// What any0 has where no gateway leases addresses.
+    pub standing: Lease,
+    /// The thread that looks after the machine.
     pub tasks: Mailbox<Task>,
+    /// The thread that chooses networks for flows.
+    pub direct: Mailbox<direct::Message>,
     /// What happened.
     pub events: Arc<EventLog>,
     state: State,
@@ -75,7 +82,7 @@ struct State {
     prefixes: BTreeMap<NetworkId, Prefix>,
     lease: Vec<IpAddr>,
     mtu: u16,
-    welcomed: Option<Welcome>,
+    leased: Option<Lease>,
     next_connect: Timestamp,
     refusals: u32,
     hopeless: bool,
@@ -112,26 +119,30 @@ impl DeviceLoop {
     /// Puts the parts together.
     pub fn new(
         plane: Plane,
-        peer: Peer,
+        peer: Option<Peer>,
         name: Name,
         public_key: String,
         wishes: Wishes,
         tasks: Mailbox<Task>,
+        direct: Mailbox<direct::Message>,
         events: Arc<EventLog>,
     ) -> Self {
-        let Wishes { mtu, treatment, networks } = wishes;
+        let Wishes { mtu, treatment, networks, standing } = wishes;
         let state = State {
             session: None,
             phase: SessionState::Connecting,
             why: "looking for networks".to_owned(),
             connected_since: None,
             started: UnixMillis::now(),
-            addresses: GatewayAddresses { udp: Vec::new(), tcp: peer.tcp_port },
+            addresses: GatewayAddresses {
+                udp: Vec::new(),
+                tcp: peer.as_ref().and_then(|peer| peer.tcp_port),
+            },
             links: BTreeMap::new(),
             prefixes: BTreeMap::new(),
             lease: Vec::new(),
             mtu: crate::config::DEFAULT_MTU,
-            welcomed: None,
+            leased: None,
             next_connect: Timestamp::ZERO,
             refusals: 0,
             hopeless: false,
@@ -143,7 +154,20 @@ impl DeviceLoop {
             asleep: clock::asleep(),
             stopping: None,
         };
-        Self { plane, peer, name, public_key, mtu, treatment, networks, tasks, events, state }
+        Self {
+            plane,
+            peer,
+            name,
+            public_key,
+            mtu,
+            treatment,
+            networks,
+            standing,
+            tasks,
+            direct,
+            events,
+            state,
+        }
     }
 
     /// Runs until told to stop.
@@ -152,6 +176,9 @@ impl DeviceLoop {
     /// If waiting or the interface fails for good.
     pub fn run(mut self, commands: &Receiver<Command>, waker: &Waker) -> io::Result<()> {
         self.events.push(EventKind::Started, None, "the daemon has started");
+        if self.peer.is_none() {
+            self.set_up(self.standing.clone());
+        }
         loop {
             let now = clock::now();
             self.keep_time(now);
@@ -179,7 +206,7 @@ impl DeviceLoop {
 
     fn deadline(&self) -> Timestamp {
         let state = &self.state;
-        let connect = state.session.is_none().then_some(state.next_connect);
+        let connect = (state.session.is_none() && self.peer.is_some()).then_some(state.next_connect);
         let links = state.links.values().flat_map(|link| [link.give_up_at(), link.reconnect_at()]);
         let links = links.flatten().min();
         [connect, links, Some(state.next_sample), state.recapture_at, state.stopping]
@@ -191,7 +218,8 @@ impl DeviceLoop {
 
     /// What is due by itself.
     fn keep_time(&mut self, now: Timestamp) {
-        if self.state.session.is_none() && self.state.stopping.is_none() && now >= self.state.next_connect {
+        let connects = self.peer.is_some() && self.state.session.is_none() && self.state.stopping.is_none();
+        if connects && now >= self.state.next_connect {
             self.connect(now);
         }
         let due: Vec<NetworkId> = self
@@ -215,9 +243,9 @@ impl DeviceLoop {
             self.plane.endpoint.network_up(now, network);
         }
         if self.state.recapture_at.take_if(|at| *at <= now).is_some()
-            && let Some(welcome) = self.state.welcomed.clone()
+            && let Some(lease) = self.state.leased.clone()
         {
-            self.tasks.post(Task::Capture(Box::new(welcome)));
+            self.tasks.post(Task::Capture(lease));
         }
         if now >= self.state.next_sample {
             self.sample(now);

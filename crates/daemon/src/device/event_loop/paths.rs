@@ -9,6 +9,7 @@ use policy::PathStatus;
 use units::{NetworkId, Timestamp};
 
 use super::{DeviceLoop, Link, Prefix, Task};
+use crate::device::direct;
 use crate::device::networks::{Network, NetworkEvent, reaches};
 use crate::device::targets;
 
@@ -35,11 +36,14 @@ impl DeviceLoop {
                 NetworkEvent::Forgotten(_) => {}
             }
         }
+        self.direct.post(direct::Message::Networks(self.networks.iter().cloned().collect()));
         self.update_statuses();
         if !self.networks.iter().any(|network| network.connected)
             && matches!(self.state.phase, SessionState::Connecting | SessionState::Up)
         {
             self.set_phase(SessionState::NoNetwork, "no network is connected");
+        } else if self.state.phase == SessionState::NoNetwork && self.peer.is_none() {
+            self.set_phase(SessionState::Up, "data flows");
         } else if self.state.phase == SessionState::NoNetwork && self.state.connected_since.is_none() {
             self.set_phase(SessionState::Connecting, "knocking at the gateway");
         }
@@ -185,6 +189,7 @@ impl DeviceLoop {
         preference.backup = change.backup.or(preference.backup);
         preference.metered = change.metered.unwrap_or(preference.metered);
         preference.off = change.off.unwrap_or(preference.off);
+        self.direct.post(direct::Message::Networks(self.networks.iter().cloned().collect()));
         self.update_statuses();
         self.network_reports().into_iter().find(|report| report.name == name)
     }

@@ -1,6 +1,5 @@
 //! The session with the gateway: knocking, being let in or refused, losing it.
 
-use std::net::IpAddr;
 use std::time::Duration;
 
 use anabranch::control::{EventKind, SessionState, UnixMillis};
@@ -13,17 +12,20 @@ use wire::hello::{Features, Hello, Refusal, Reply, Welcome};
 
 use super::{DeviceLoop, Task};
 use crate::dataplane::stamp;
+use crate::device::direct;
+use crate::device::messages::Lease;
 
 impl DeviceLoop {
     pub(super) fn connect(&mut self, now: Timestamp) {
         self.state.next_connect = now + RECONNECT_PAUSE;
+        let Some(peer) = &self.peer else { return };
         let hello = Hello {
             name: self.name.clone(),
-            secret: self.peer.invitation.clone(),
+            secret: peer.invitation.clone(),
             features: Features::default(),
             treatment: self.treatment,
         };
-        let key = PublicKey(self.peer.public_key.0);
+        let key = PublicKey(peer.public_key.0);
         match self.plane.endpoint.connect(now, key, hello.encode(), stamp()) {
             Ok(session) => {
                 self.state.session = Some(session);
@@ -68,26 +70,32 @@ impl DeviceLoop {
         self.state.refusals = 0;
         self.state.hopeless = false;
         self.state.connected_since = Some(UnixMillis::now());
-        let again = self.state.welcomed.as_ref() == Some(&welcome) && self.state.recapture_at.is_none();
-        let v4 = welcome.v4.map(|lease| IpAddr::V4(lease.address));
-        let v6 = welcome.v6.map(|lease| IpAddr::V6(lease.address));
-        self.state.lease = v4.into_iter().chain(v6).collect();
-        self.state.mtu = self.mtu.unwrap_or(welcome.mtu);
         let text = format!("connected with {}", welcome.name);
         self.events.push(EventKind::SessionUp, None, text);
+        self.set_up(Lease::from(&welcome));
+    }
+
+    /// Has the interface set up with `lease`, unless it is so already.
+    pub(super) fn set_up(&mut self, lease: Lease) {
+        let again = self.state.leased.as_ref() == Some(&lease) && self.state.recapture_at.is_none();
+        self.state.lease = lease.addresses.iter().map(|host| host.address()).collect();
+        self.state.mtu = self.mtu.unwrap_or(lease.mtu);
         if again {
             self.set_phase(SessionState::Up, "data flows");
             return;
         }
         self.set_phase(SessionState::Starting, "setting up the interface and the routes");
-        self.state.welcomed = Some(welcome.clone());
-        self.tasks.post(Task::Capture(Box::new(welcome)));
+        self.state.leased = Some(lease.clone());
+        self.tasks.post(Task::Capture(lease));
     }
 
     pub(super) fn on_captured(&mut self, outcome: Result<(), String>) {
         match outcome {
             Ok(()) => {
-                self.peer.invitation = None;
+                if let Some(peer) = &mut self.peer {
+                    peer.invitation = None;
+                }
+                self.direct.post(direct::Message::Captured(self.state.lease.clone()));
                 self.set_phase(SessionState::Up, "data flows");
             }
             Err(reason) => {

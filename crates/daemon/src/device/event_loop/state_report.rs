@@ -50,9 +50,9 @@ impl DeviceLoop {
             interface: self.plane.tun.name().to_owned(),
             addresses: state.lease.clone(),
             mtu: Bytes(state.mtu.into()),
-            far_end: Some(FarEnd {
-                name: self.peer.name.clone(),
-                public_key: self.peer.public_key.to_string(),
+            far_end: self.peer.as_ref().map(|peer| FarEnd {
+                name: peer.name.clone(),
+                public_key: peer.public_key.to_string(),
                 connected_since: state.connected_since,
             }),
             connected_clients: None,

@@ -1,0 +1,151 @@
+//! Direct mode: which network each flow takes that does not go through the gateway.
+//!
+//! A thread of its own keeps the kernel's table as the policy wants it. It hears of networks from the loop, judges them
+//! again when something happens and, while there is a choice, every 250 ms, and asks root for a new table only if something in it is
+//! different. Packets never wait for it.
+
+mod plan;
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::Duration;
+
+use anabranch::control::EventKind;
+use linux::clock;
+use linux::direct::Direct;
+use linux::poll::Waker;
+use policy::network::{NetworkInput, PowerSupply};
+use policy::{ChoiceSettings, NetworkPolicy, Table};
+use tracing::{debug, warn};
+use units::Timestamp;
+
+use super::networks::Network;
+use crate::config::{Config, DeviceConfig};
+use crate::control::EventLog;
+use crate::supervision::{Request, Root};
+
+pub use plan::plan;
+
+/// To the thread.
+#[derive(Debug)]
+pub enum Message {
+    /// The networks are these now, those that are gone included.
+    Networks(Vec<Network>),
+    /// any0 has these addresses and traffic leads to it.
+    Captured(Vec<IpAddr>),
+}
+
+/// The thread's state.
+pub struct DirectControl {
+    config: DeviceConfig,
+    has_gateway: bool,
+    root: Arc<Root>,
+    events: Arc<EventLog>,
+    policy: NetworkPolicy,
+    networks: Vec<Network>,
+    numbers: plan::Numbers,
+    addresses: Vec<IpAddr>,
+    table: Table,
+    applied: Option<Direct>,
+    retry_at: Option<Timestamp>,
+}
+
+impl DirectControl {
+    /// Knows of no network yet.
+    pub fn new(config: &Config, has_gateway: bool, root: Arc<Root>, events: Arc<EventLog>) -> Self {
+        let settings = ChoiceSettings { split: config.device.split, ..ChoiceSettings::default() };
+        Self {
+            config: config.device.clone(),
+            has_gateway,
+            root,
+            events,
+            policy: NetworkPolicy::new(settings),
+            networks: Vec::new(),
+            numbers: plan::Numbers::default(),
+            addresses: Vec::new(),
+            table: Table::default(),
+            applied: None,
+            retry_at: None,
+        }
+    }
+
+    /// Works until the daemon ends.
+    pub fn run(mut self, messages: &Receiver<Message>, waker: &Waker) {
+        // The bell of the mailbox is for pollers; this thread waits in the channel itself.
+        loop {
+            let message = match self.wait_until() {
+                None => messages.recv().map_err(|_| RecvTimeoutError::Disconnected),
+                Some(at) => messages.recv_timeout(at.since(clock::now())),
+            };
+            waker.reset();
+            match message {
+                Ok(message) => self.hear(message),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+            while let Ok(message) = messages.try_recv() {
+                self.hear(message);
+            }
+            self.judge(clock::now());
+        }
+    }
+
+    fn hear(&mut self, message: Message) {
+        match message {
+            Message::Networks(networks) => self.networks = networks,
+            Message::Captured(addresses) => self.addresses = addresses,
+        }
+    }
+
+    /// When to judge again by itself; `None` to wait for news.
+    fn wait_until(&self) -> Option<Timestamp> {
+        let undecided = self.networks.iter().filter(|network| network.connected).count() > 1;
+        let evaluation = (undecided && !self.addresses.is_empty()).then(|| self.policy.next_evaluation());
+        [evaluation, self.retry_at].into_iter().flatten().min()
+    }
+
+    fn judge(&mut self, now: Timestamp) {
+        if self.addresses.is_empty() {
+            return;
+        }
+        let inputs: Vec<NetworkInput> = self.networks.iter().map(input).collect();
+        self.table = self.policy.evaluate(now, &inputs, PowerSupply::Mains);
+        let wanted = plan::direct(
+            &self.config,
+            self.has_gateway,
+            &self.addresses,
+            &self.networks,
+            &self.table,
+            &mut self.numbers,
+        );
+        let waits = self.retry_at.is_some_and(|at| now < at);
+        if self.applied.as_ref() == Some(&wanted) || waits {
+            return;
+        }
+        self.retry_at = None;
+        match self.root.ask(&Request::Direct(Box::new(wanted.clone()))) {
+            Ok(_) => {
+                debug!("new flows have a new table");
+                self.applied = Some(wanted);
+            }
+            Err(error) => {
+                let text = format!("flows cannot be led out directly: {error}");
+                warn!("{text}");
+                self.events.push(EventKind::Warning, None, text);
+                self.retry_at = Some(now + RETRY_PAUSE);
+            }
+        }
+    }
+}
+
+fn input(network: &Network) -> NetworkInput {
+    NetworkInput {
+        preference: network.preference,
+        up: network.connected,
+        ..NetworkInput::new(network.id, network.interface.name.clone())
+    }
+}
+
+/// nft may be busy, or be installed by then.
+const RETRY_PAUSE: Duration = Duration::from_secs(5);

@@ -1,0 +1,106 @@
+//! From what the policy decided to what the kernel is to do. Pure.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use linux::direct::{Choice, Direct, Exit, MAXIMUM_EXITS, NextHop, Outcome, Stay};
+use linux::monitor::DefaultRoute;
+use policy::{Table, Treatment};
+use units::NetworkId;
+
+use crate::config::DeviceConfig;
+use crate::device::networks::{Network, reaches};
+
+/// The numbers that networks have in marks. A network keeps its number while the daemon lives, so that living flows keep
+/// their network; if there are more networks than numbers, one that is gone makes room.
+#[derive(Debug, Default)]
+pub struct Numbers(BTreeMap<NetworkId, u8>);
+
+impl Numbers {
+    /// Gives every network in `networks` a number, as far as there are some left.
+    pub fn assign(&mut self, networks: &[Network]) {
+        self.0.retain(|id, _| networks.iter().any(|network| network.id == *id));
+        for network in networks {
+            let taken: Vec<u8> = self.0.values().copied().collect();
+            if !self.0.contains_key(&network.id)
+                && let Some(free) = (1..=MAXIMUM_EXITS).find(|number| !taken.contains(number))
+            {
+                self.0.insert(network.id, free);
+            }
+        }
+    }
+
+    /// The number of a network.
+    pub fn of(&self, network: NetworkId) -> Option<u8> {
+        self.0.get(&network).copied()
+    }
+}
+
+/// What the kernel is to do with flows.
+pub fn direct(
+    config: &DeviceConfig,
+    has_gateway: bool,
+    addresses: &[IpAddr],
+    networks: &[Network],
+    table: &Table,
+    numbers: &mut Numbers,
+) -> Direct {
+    numbers.assign(networks);
+    let exits = networks.iter().filter_map(|network| exit(network, numbers.of(network.id)?)).collect();
+    let everything = choice(networks, table, numbers);
+    let otherwise = match (has_gateway, config.default_treatment) {
+        (true, treatment) if treatment != Treatment::Direct => Outcome::Stay(Stay::Default),
+        _ => Outcome::Leave(0),
+    };
+    Direct {
+        interface: config.interface.clone(),
+        addresses: addresses.to_vec(),
+        table: config.table,
+        exits,
+        choices: vec![everything],
+        rules: Vec::new(),
+        otherwise,
+    }
+}
+
+fn exit(network: &Network, number: u8) -> Option<Exit> {
+    let interface = &network.interface;
+    let hop = |route: Option<DefaultRoute>, ipv6| {
+        route.filter(|_| reaches(interface, ipv6)).map(|route| NextHop { gateway: route.gateway })
+    };
+    Some(Exit {
+        number,
+        interface: interface.name.clone(),
+        index: network.connected.then_some(interface.index),
+        subnets: interface.addresses.clone(),
+        v4: hop(interface.default_route_v4, false),
+        v6: hop(interface.default_route_v6, true),
+    })
+}
+
+/// The slots of both families, each over the networks that carry it.
+fn choice(networks: &[Network], table: &Table, numbers: &Numbers) -> Choice {
+    let slots = |ipv6: bool| {
+        let carries = |id: NetworkId| {
+            networks.iter().any(|network| network.id == id && reaches(&network.interface, ipv6))
+        };
+        let dealt = table.restricted(carries).slots(SLOTS);
+        let mut slots: Vec<u8> = dealt.into_iter().filter_map(|id| numbers.of(id)).collect();
+        if slots.iter().all(|number| Some(number) == slots.first()) {
+            slots.truncate(1);
+        }
+        slots
+    };
+    Choice { v4: slots(false), v6: slots(true) }
+}
+
+/// What direct mode changes on the machine, in words.
+pub fn plan(config: &DeviceConfig) -> Vec<String> {
+    vec![
+        format!("nftables table inet anabranch_direct_{}", config.interface),
+        format!("IPv4 and IPv6 rule and routing table {} and up for each network", config.table + 1),
+    ]
+}
+
+/// Shares are met to the 64th.
+const SLOTS: u16 = 64;

@@ -1,0 +1,94 @@
+//! Direct mode: no gateway, every flow by one network.
+
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::time::Duration;
+
+use linux::netns::Namespace;
+
+use crate::bed::{Bed, Daemon, SERVER_V4, eventually};
+
+/// A device without a gateway; what is the gateway elsewhere only routes here.
+fn bed() -> Bed {
+    let bed = Bed::new(false);
+    bed.gateway.set_sysctl("net.ipv4.ip_forward", "1").unwrap();
+    let back = "198.51.100.1".parse().unwrap();
+    bed.server.add_route("lan", "10.1.0.0/16".parse().unwrap(), Some(back), None).unwrap();
+    bed
+}
+
+fn started(bed: &Bed) -> Daemon {
+    let daemon = bed.start("device");
+    bed.wait_until_up();
+    eventually("new flows are led out", || listing(&bed.device).contains("goto leave_2"));
+    daemon
+}
+
+/// All that direct mode could leave behind.
+fn listing(space: &Namespace) -> String {
+    let list = |arguments: &[&str]| {
+        let (program, arguments) = arguments.split_first().unwrap();
+        let output = space.command(program).unwrap().args(arguments).output().unwrap();
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    list(&["nft", "list", "ruleset"])
+        + &list(&["ip", "rule"])
+        + &list(&["ip", "-6", "rule"])
+        + &list(&["ip", "route", "show", "table", "all"])
+}
+
+/// How many of `count` connections reached the server by each network, by the network's number.
+fn calls(bed: &Bed, count: usize) -> BTreeMap<u8, usize> {
+    let address = SocketAddr::new(SERVER_V4.parse().unwrap(), 8_080);
+    let listener = bed.server.run(|| TcpListener::bind(address)).unwrap().unwrap();
+    let mut seen = BTreeMap::new();
+    for _ in 0..count {
+        let call = bed.device.run(|| TcpStream::connect_timeout(&address, Duration::from_secs(2))).unwrap();
+        let mut call = call.expect("the server is not reached");
+        let (mut answer, peer) = listener.accept().unwrap();
+        call.write_all(b"ping").unwrap();
+        answer.read_exact(&mut [0; 4]).unwrap();
+        let IpAddr::V4(peer) = peer.ip() else { panic!("{peer}") };
+        *seen.entry(peer.octets()[2]).or_default() += 1;
+    }
+    seen
+}
+
+pub fn new_flows_are_dealt_out() {
+    let bed = bed();
+    let before = listing(&bed.device);
+    let daemon = started(&bed);
+    assert_eq!(calls(&bed, 8), [(0, 4), (1, 4)].into());
+    let status = bed.status();
+    assert_eq!(status.far_end, None);
+    assert_eq!(
+        status.addresses,
+        ["10.255.86.1".parse::<IpAddr>().unwrap(), "fdab:51ab:51ab::1".parse().unwrap()]
+    );
+    bed.client("device").down().unwrap();
+    assert!(daemon.wait());
+    assert_eq!(listing(&bed.device), before);
+
+    // The next start takes back what a kill has left.
+    started(&bed).kill();
+    assert_ne!(listing(&bed.device), before);
+    let daemon = started(&bed);
+    bed.client("device").down().unwrap();
+    assert!(daemon.wait());
+    assert_eq!(listing(&bed.device), before);
+}
+
+pub fn a_dead_network_gets_no_new_flow() {
+    let bed = bed();
+    let _daemon = started(&bed);
+    bed.gateway.set_up("lan0", false).unwrap();
+    eventually("wan0 is gone", || !bed.status().networks[0].connected);
+    eventually("its flows are led elsewhere", || calls(&bed, 3) == [(1, 3)].into());
+    bed.gateway.set_up("lan0", true).unwrap();
+    bed.gateway.add_address("lan0", "10.1.0.1/24".parse().unwrap()).ok();
+    bed.device
+        .add_route("wan0", "0.0.0.0/0".parse().unwrap(), Some("10.1.0.1".parse().unwrap()), Some(100))
+        .ok();
+    eventually("it is used again", || calls(&bed, 4).contains_key(&0));
+}

@@ -10,7 +10,8 @@ use lab::experiment::{
 use lab::netbed::{FetchRequest, fetch, isolation, listen, serve};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::io::{IsTerminal, Write};
+use std::fmt::Write as _;
+use std::io::{ErrorKind, IsTerminal, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -18,7 +19,7 @@ use std::time::{Duration, Instant};
 
 /// Experiments and the demo of Anabranch.
 #[derive(Parser)]
-#[command(name = "anabranch-lab", version, about)]
+#[command(name = "anabranch-lab", version)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,
@@ -198,7 +199,7 @@ fn settle_in_namespaces(isolated: bool) -> anyhow::Result<()> {
 
 fn list(json: bool) -> anyhow::Result<ExitCode> {
     let directory = experiments_directory()?;
-    let mut rows = Vec::new();
+    let (mut rows, mut text) = (Vec::new(), String::new());
     for experiment in registry() {
         let usual = usual_bed(&experiment)?;
         let verdict_on =
@@ -222,13 +223,23 @@ fn list(json: bool) -> anyhow::Result<ExitCode> {
                     _ => format!("({bed})"),
                 })
                 .collect();
-            println!("{:<24} {:<30} {}", experiment.id.to_string(), shown.join(", "), experiment.title);
+            let _ = writeln!(
+                text,
+                "{:<24} {:<30} {}",
+                experiment.id.to_string(),
+                shown.join(", "),
+                experiment.title
+            );
         }
     }
     if json {
-        println!("{}", serde_json::to_string_pretty(&rows)?);
+        text = serde_json::to_string_pretty(&rows)? + "\n";
     }
-    Ok(ExitCode::SUCCESS)
+    // Whoever reads it may have read enough (`| head`).
+    match std::io::stdout().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error).context("print the list"),
+        _ => Ok(ExitCode::SUCCESS),
+    }
 }
 
 struct RunOptions {

@@ -1,6 +1,7 @@
 //! All experiments, family by family.
 
 use super::{Experiment, ExperimentId, bond_family, failover};
+use std::collections::BTreeSet;
 
 /// Every experiment of the lab, in the order in which it lists and runs them.
 pub fn registry() -> Vec<Experiment> {
@@ -21,7 +22,8 @@ pub fn find(id: &ExperimentId) -> anyhow::Result<Experiment> {
         .map(|experiment| experiment.id.name.clone())
         .collect();
     let hint = if family.is_empty() {
-        "there is no such family".to_owned()
+        let families: BTreeSet<&str> = all.iter().map(|experiment| experiment.id.key.as_str()).collect();
+        format!("the families are {}", families.into_iter().collect::<Vec<_>>().join(", "))
     } else {
         format!("{} has {}", id.key, family.join(", "))
     };
@@ -33,7 +35,6 @@ pub fn find(id: &ExperimentId) -> anyhow::Result<Experiment> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::collections::BTreeSet;
 
     #[test]
     fn ids_are_unique_and_goals_are_there() {

@@ -28,4 +28,4 @@ pub use path::mtu::BASE_MTU;
 pub use path::{PathCounters, PathState};
 pub use scheduler::{Choice, Demand, PathView, Scheduler};
 pub use session::transmit::Transmit;
-pub use session::{MAX_PATHS, PathReport, SessionConfig, SessionCounters, SessionEvent};
+pub use session::{MAX_PATHS, PathReport, SendMessageError, SessionConfig, SessionCounters, SessionEvent};

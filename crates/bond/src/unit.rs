@@ -65,13 +65,4 @@ impl Control {
             Self::Message(bytes) => Frame::Message(bytes),
         }
     }
-
-    /// Bytes of the frame, at most.
-    pub(crate) fn max_len(&self) -> usize {
-        match self {
-            Self::Rekey { noise, .. } => noise.len() + 8,
-            Self::Message(bytes) => bytes.len() + 8,
-            _ => 24,
-        }
-    }
 }

@@ -61,7 +61,10 @@ fn operate(world: &mut World) {
         71..85 => attack(world),
         85..87 => world.restart_gateway(),
         87..88 => world.restart_device(),
-        88..90 => world.device.send_message(world.device_session, vec![7; 300]),
+        88..90 => {
+            // More than may wait are refused.
+            let _ = world.device.send_message(world.device_session, vec![7; 300]);
+        }
         90..92 => {
             let size = world.random.random_range(1_000..1_500);
             world.device.datagram_too_large(id, size);

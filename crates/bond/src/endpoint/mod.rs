@@ -8,7 +8,7 @@ use crate::address::Address;
 use crate::handshake::{TokenKey, public_key};
 use crate::keys::{PrivateKey, PublicKey};
 use crate::session::transmit::Transmit;
-use crate::session::{PathReport, Session, SessionConfig, SessionCounters, SessionEvent};
+use crate::session::{PathReport, SendMessageError, Session, SessionConfig, SessionCounters, SessionEvent};
 use connecting::Connecting;
 use incoming::{Answer, Incoming};
 use policy::{PathStatus, Treatment};
@@ -366,12 +366,14 @@ impl Endpoint {
         }
     }
 
-    /// Sends bytes to the peer's owner, reliably; at most `wire::frame::MAX_BLOB_LEN`.
-    pub fn send_message(&mut self, session: SessionId, bytes: Vec<u8>) {
-        if let Some(session) = self.session_mut(session) {
-            session.send_message(bytes);
-        }
+    /// Sends bytes to the peer's owner, reliably, in any order with other messages.
+    ///
+    /// # Errors
+    /// If there is no such session, if they are more than `wire::frame::MAX_BLOB_LEN`, or if too many messages wait.
+    pub fn send_message(&mut self, session: SessionId, bytes: Vec<u8>) -> Result<(), SendMessageError> {
+        let outcome = self.session_mut(session).ok_or(SendMessageError::NoSession)?.send_message(bytes);
         self.touch(session);
+        outcome
     }
 
     /// Ends a session: the peer is told, then it is forgotten. Drain [`Endpoint::poll_transmit`] afterwards.

@@ -256,7 +256,7 @@ fn a_repeated_rekey_is_answered_once() {
     let rekey = Rekey { step: 0, epoch: 1, noise: &noise };
     for _ in 0..3 {
         scene.victim.handle_rekey(scene.now, &rekey, &scene.own);
-        answers.extend(scene.victim.control.drain(..));
+        answers.extend(std::iter::from_fn(|| scene.victim.control.pop()));
     }
     assert_eq!(answers.len(), 1, "{answers:?}");
     let Some(Control::Rekey { noise, .. }) = answers.first() else { panic!("no answer: {answers:?}") };

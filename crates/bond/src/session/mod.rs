@@ -1,5 +1,7 @@
 //! One established session: keys, paths, flows. `receive` takes in packets, `transmit` makes them, this file holds what both share.
 
+mod backlog;
+mod control;
 #[cfg(test)]
 mod hostile_tests;
 mod receive;
@@ -8,9 +10,13 @@ pub(crate) mod transmit;
 
 pub use report::{PathReport, SessionCounters};
 
+use backlog::Stranded;
+use control::ControlQueue;
+use receive::Delivered;
+
 use crate::address::Address;
 use crate::congestion::{Algorithm, BottleneckDetector, Controller, Sibling};
-use crate::flows::{Flows, QueueLimits, Queueing};
+use crate::flows::{Flows, Queueing};
 use crate::handshake::Handshake;
 use crate::keys::{Cipher, PrivateKey, PublicKey, RawKeys, SessionKeys};
 use crate::path::{Path, PathState, Progress};
@@ -23,8 +29,8 @@ use rand_chacha::ChaCha20Rng;
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
 use std::time::Duration;
-use units::{BitRate, Bytes, NetworkId, PathId, Timestamp};
-use wire::frame::{GaveUp, PathStatus as PathStatusFrame, STATUS_GONE};
+use units::{Bytes, NetworkId, PathId, Timestamp};
+use wire::frame::{GaveUp, MAX_BLOB_LEN, PathStatus as PathStatusFrame, STATUS_GONE};
 use wire::inner::Headers;
 
 /// Paths of a session at one time.
@@ -54,8 +60,6 @@ const WAITING_REFRESH_INTERVAL: Duration = Duration::from_millis(90);
 const BUSY_TIME: Duration = Duration::from_secs(1);
 /// Housekeeping interval while busy.
 const TICK: Duration = Duration::from_millis(100);
-/// Control frames that may wait.
-const MAX_CONTROL: usize = 1_024;
 
 /// Which end began the handshake.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -113,6 +117,20 @@ pub enum SessionEvent {
     ClosedByPeer(u8),
 }
 
+/// A message was not taken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum SendMessageError {
+    /// The session is not there, or not yet.
+    #[error("there is no such session")]
+    NoSession,
+    /// It does not fit a frame.
+    #[error("the message is longer than {MAX_BLOB_LEN} bytes")]
+    TooLong,
+    /// As many as may wait do wait; try again after a round trip.
+    #[error("{} messages wait already", control::MAX_MESSAGES)]
+    TooMany,
+}
+
 /// An established session.
 pub(crate) struct Session {
     pub(crate) role: Role,
@@ -135,8 +153,10 @@ pub(crate) struct Session {
     /// Flows that hold packets back.
     holding: Vec<u16>,
     repeats: VecDeque<(DataUnit, Option<PathId>)>,
-    control: VecDeque<Control>,
-    delivered: VecDeque<Vec<u8>>,
+    control: ControlQueue,
+    usual_backlog: u64,
+    stranded: Option<Stranded>,
+    delivered: Delivered,
     events: VecDeque<SessionEvent>,
     hold: Duration,
     hold_sequence: u64,
@@ -185,8 +205,10 @@ impl Session {
             load: Load::default(),
             holding: Vec::new(),
             repeats: VecDeque::new(),
-            control: VecDeque::new(),
-            delivered: VecDeque::new(),
+            control: ControlQueue::default(),
+            usual_backlog: 0,
+            stranded: None,
+            delivered: Delivered::default(),
             events: VecDeque::new(),
             hold: INITIAL_HOLD,
             hold_sequence: 0,
@@ -257,7 +279,7 @@ impl Session {
         self.bottlenecks.remove(path.id);
         let losses = path.go_down();
         self.requeue(now, losses.items, None);
-        self.push_control(Control::PathAbandon(path.id));
+        self.control.push(Control::PathAbandon(path.id));
         self.check_stall(now);
     }
 
@@ -275,7 +297,7 @@ impl Session {
             status: status_code(status),
             priority,
         };
-        self.push_control(Control::PathStatus(frame));
+        self.control.push(Control::PathStatus(frame));
     }
 
     /// The kernel says that the network is gone.
@@ -284,6 +306,7 @@ impl Session {
         if path.state == PathState::Down {
             return;
         }
+        let in_flight = path.sent.in_flight();
         let losses = path.go_down();
         path.own_status_sequence += 1;
         let gone = PathStatusFrame {
@@ -293,7 +316,8 @@ impl Session {
             priority: path.priority,
         };
         // The peer cannot see it: without a word it would wait for a probe timeout.
-        self.push_control(Control::PathStatus(gone));
+        self.control.push(Control::PathStatus(gone));
+        self.strand(now, in_flight);
         self.requeue(now, losses.items, None);
         self.events.push_back(SessionEvent::PathSilent(network));
         self.check_stall(now);
@@ -332,7 +356,7 @@ impl Session {
         if headers.tcp_flags & Headers::SYN != 0 {
             wire::inner::clamp_segment_size(&mut packet, headers, self.segment_limit(headers));
         }
-        let limits = QueueLimits { bulk: self.bulk_limit(), loss_rate: self.worst_loss() };
+        let limits = self.queue_limits(now);
         let outcome = self.flows.push(now, headers, packet, limits);
         self.counters.queue_drops += u64::from(outcome == Queueing::Dropped);
         outcome
@@ -355,7 +379,7 @@ impl Session {
     }
 
     pub(crate) fn poll_packet(&mut self) -> Option<Vec<u8>> {
-        self.delivered.pop_front()
+        self.delivered.pop()
     }
 
     pub(crate) fn poll_event(&mut self) -> Option<SessionEvent> {
@@ -367,54 +391,21 @@ impl Session {
         self.flows.drain_packets()
     }
 
-    /// Sends bytes to the peer's owner, reliably; at most `wire::frame::MAX_BLOB_LEN`.
-    pub(crate) fn send_message(&mut self, bytes: Vec<u8>) {
-        self.push_control(Control::Message(bytes));
+    /// Sends bytes to the peer's owner, reliably; in any order with other messages.
+    pub(crate) fn send_message(&mut self, bytes: Vec<u8>) -> Result<(), SendMessageError> {
+        if bytes.len() > MAX_BLOB_LEN {
+            return Err(SendMessageError::TooLong);
+        }
+        if !self.control.has_room_for_message() {
+            return Err(SendMessageError::TooMany);
+        }
+        self.control.push(Control::Message(bytes));
+        Ok(())
     }
 
     /// Says goodbye on every path; the session is over once [`Session::poll_transmit`] has nothing left.
     pub(crate) fn close(&mut self, reason: u8) {
         self.closing = Some(reason);
-    }
-
-    /// How much bulk may wait: enough to keep every path busy while the inner sender reacts.
-    ///
-    /// `rate_fast * delay difference + sum of rates * (half of (largest + smallest delay) + margin + hold) + 30 packets`
-    fn bulk_limit(&self) -> u64 {
-        const MARGIN: Duration = Duration::from_millis(10);
-        const PACKETS: u64 = 30 * 1_500;
-        /// At this loss a gap is held open nearly all the time.
-        const MUCH_LOSS: f64 = 0.001;
-        /// While a path's rate is being found out the inner sender, which does the same, must not be cut short.
-        const START_UP_BYTES: u64 = 256 * 1_500;
-        let mut hold = Duration::ZERO;
-        let mut least_limit = 0;
-        let mut fastest: Option<(Duration, BitRate)> = None;
-        let mut slowest = Duration::ZERO;
-        let mut sum = 0.0;
-        for path in self.data_paths() {
-            let delay = path.base_rtt() / 2 + path.peer_reordering();
-            let rate = path.rate();
-            if !path.controller.settled() {
-                least_limit = START_UP_BYTES;
-            }
-            // After a gap the inner sender answers with a burst: there must be room for what it held back.
-            let repeat = path.rtt.smoothed() + path.peer_reordering();
-            hold = hold.max(repeat.mul_f64((path.loss_rate() / MUCH_LOSS).min(1.0)));
-            sum += rate.bytes_per_second();
-            slowest = slowest.max(delay);
-            if fastest.is_none_or(|(least, _)| delay < least) {
-                fastest = Some((delay, rate));
-            }
-        }
-        let Some((least, rate)) = fastest else { return PACKETS * 8 };
-        let spread = rate.bytes_per_second() * (slowest - least).as_secs_f64();
-        let buffer = sum * ((slowest + least) / 2 + MARGIN + hold).as_secs_f64();
-        ((spread + buffer) as u64 + PACKETS).max(least_limit)
-    }
-
-    fn worst_loss(&self) -> f64 {
-        self.data_paths().map(Path::loss_rate).fold(0.0, f64::max)
     }
 
     // ---- paths in use ----
@@ -483,6 +474,7 @@ impl Session {
     fn digest(&mut self, now: Timestamp, index: usize, before: PathState, progress: Progress) {
         let Some(path) = self.paths.get(index) else { return };
         let (id, network, state) = (path.id, path.address.network, path.state);
+        let in_flight = path.sent.in_flight();
         if self.is_coupled() {
             if let Some(delay) = progress.delay_micros {
                 self.bottlenecks.on_delay(now, id, delay);
@@ -495,6 +487,7 @@ impl Session {
             self.end_stall();
         }
         if before == PathState::Usable && state == PathState::Suspect {
+            self.strand(now, in_flight);
             self.events.push_back(SessionEvent::PathSilent(network));
             self.check_stall(now);
         }
@@ -594,7 +587,7 @@ impl Session {
             self.announced_hold = hold;
             self.announced_hold_sequence += 1;
             let micros = hold.as_micros() as u64;
-            self.push_control(Control::Hold { sequence: self.announced_hold_sequence, micros });
+            self.control.push(Control::Hold { sequence: self.announced_hold_sequence, micros });
         }
     }
 
@@ -637,30 +630,13 @@ impl Session {
             _ => false,
         };
         if !outdated {
-            self.push_control(control);
+            self.control.push(control);
         }
     }
 
     fn give_up(&mut self, flow: u16, first: u32, count: u32) {
-        if let Some(Control::GaveUp(last)) = self.control.back_mut() {
-            let sum = last.count.saturating_add(count);
-            let follows = last.flow == flow && last.first.wrapping_add(last.count) == first;
-            if follows && sum <= u32::from(u16::MAX) {
-                last.count = sum;
-                return;
-            }
-        }
-        self.push_control(Control::GaveUp(GaveUp {
-            flow,
-            first,
-            count: count.clamp(1, u32::from(u16::MAX)),
-        }));
-    }
-
-    fn push_control(&mut self, control: Control) {
-        if self.control.len() < MAX_CONTROL {
-            self.control.push_back(control);
-        }
+        let count = count.clamp(1, u32::from(u16::MAX));
+        self.control.push(Control::GaveUp(GaveUp { flow, first, count }));
     }
 
     // ---- new keys ----
@@ -678,7 +654,7 @@ impl Session {
         let begun = Handshake::initiate(own, &self.peer, REKEY_PROLOGUE, &[epoch], &mut self.random);
         if let Ok((handshake, noise)) = begun {
             self.rekey = Some((epoch, handshake));
-            self.push_control(Control::Rekey { step: 0, epoch, noise });
+            self.control.push(Control::Rekey { step: 0, epoch, noise });
         }
     }
 
@@ -686,6 +662,8 @@ impl Session {
 
     pub(crate) fn counters(&self) -> SessionCounters {
         SessionCounters {
+            packets_out: self.delivered.packets,
+            bytes_out: self.delivered.bytes,
             duplicates: self.tally.duplicates,
             repaired: self.tally.repaired,
             skipped: self.tally.skipped,

@@ -7,6 +7,7 @@ use crate::keys::PrivateKey;
 use crate::unit::Control;
 use policy::PathStatus;
 use rand::RngCore;
+use std::collections::VecDeque;
 use std::time::Duration;
 use units::{PathId, Timestamp};
 use wire::datagram::{DataHeader, expand_packet_number};
@@ -17,6 +18,26 @@ use wire::inner::Ecn;
 
 /// Bytes of UDP payload that a peer's path is searched up to when nothing is known of the interface.
 const DEFAULT_MTU_LIMIT: u16 = 1_472;
+
+/// Inner packets for any0, and how many there were.
+#[derive(Debug, Default)]
+pub(super) struct Delivered {
+    waiting: VecDeque<Vec<u8>>,
+    pub(super) packets: u64,
+    pub(super) bytes: u64,
+}
+
+impl Delivered {
+    fn push(&mut self, packet: Vec<u8>) {
+        self.packets += 1;
+        self.bytes += packet.len() as u64;
+        self.waiting.push_back(packet);
+    }
+
+    pub(super) fn pop(&mut self) -> Option<Vec<u8>> {
+        self.waiting.pop_front()
+    }
+}
 
 /// Why a datagram was dropped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
@@ -200,12 +221,8 @@ impl Session {
         let receiver = self.receivers.entry(data.flow).or_default();
         let (held_before, load) = (receiver.held(), receiver.load());
         receiver.limit(self.load);
-        let (delivered, counters) = (&mut self.delivered, &mut self.counters);
-        receiver.on_data(now, data, &mut self.tally, &mut |packet| {
-            counters.packets_out += 1;
-            counters.bytes_out += packet.len() as u64;
-            delivered.push_back(packet);
-        });
+        let delivered = &mut self.delivered;
+        receiver.on_data(now, data, &mut self.tally, &mut |packet| delivered.push(packet));
         self.load.replace(load, receiver.load());
         if held_before == 0 && receiver.held() > 0 {
             self.holding.push(data.flow);
@@ -216,12 +233,8 @@ impl Session {
         let Some(receiver) = self.receivers.get_mut(&repair.flow) else { return };
         let load = receiver.load();
         receiver.limit(self.load);
-        let (delivered, counters) = (&mut self.delivered, &mut self.counters);
-        receiver.on_repair(now, repair, &mut self.tally, &mut |packet| {
-            counters.packets_out += 1;
-            counters.bytes_out += packet.len() as u64;
-            delivered.push_back(packet);
-        });
+        let delivered = &mut self.delivered;
+        receiver.on_repair(now, repair, &mut self.tally, &mut |packet| delivered.push(packet));
         self.load.replace(load, receiver.load());
         if receiver.held() > 0 && !self.holding.contains(&repair.flow) {
             self.holding.push(repair.flow);
@@ -232,27 +245,19 @@ impl Session {
         let Some(receiver) = self.receivers.get_mut(&gave_up.flow) else { return };
         let load = receiver.load();
         receiver.limit(self.load);
-        let (delivered, counters) = (&mut self.delivered, &mut self.counters);
-        receiver.on_gave_up(now, gave_up, &mut self.tally, &mut |packet| {
-            counters.packets_out += 1;
-            counters.bytes_out += packet.len() as u64;
-            delivered.push_back(packet);
-        });
+        let delivered = &mut self.delivered;
+        receiver.on_gave_up(now, gave_up, &mut self.tally, &mut |packet| delivered.push(packet));
         self.load.replace(load, receiver.load());
     }
 
     /// Lets go what was held long enough.
     pub(super) fn release_held(&mut self, now: Timestamp) {
         let hold = self.hold;
-        let (delivered, counters, tally) = (&mut self.delivered, &mut self.counters, &mut self.tally);
+        let (delivered, tally) = (&mut self.delivered, &mut self.tally);
         let receivers = &mut self.receivers;
         self.holding.retain(|id| {
             let Some(receiver) = receivers.get_mut(id) else { return false };
-            receiver.release(now, hold, tally, &mut |packet| {
-                counters.packets_out += 1;
-                counters.bytes_out += packet.len() as u64;
-                delivered.push_back(packet);
-            });
+            receiver.release(now, hold, tally, &mut |packet| delivered.push(packet));
             receiver.held() > 0
         });
     }
@@ -284,7 +289,7 @@ impl Session {
                 if let Ok((noise, raw)) = opened.handshake.answer(&[rekey.epoch]) {
                     self.keys.prepare(now, &raw);
                     self.answered_rekey = rekey.noise.to_vec();
-                    self.push_control(Control::Rekey { step: 1, epoch: rekey.epoch, noise });
+                    self.control.push(Control::Rekey { step: 1, epoch: rekey.epoch, noise });
                 }
             }
             (1, Role::Initiator) => {

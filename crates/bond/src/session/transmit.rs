@@ -162,22 +162,21 @@ impl Session {
 
     /// Control frames that any path may carry.
     fn poll_control(&mut self, now: Timestamp, buffer: &mut Vec<u8>) -> Option<Transmit> {
-        if self.control.is_empty() {
-            return None;
-        }
+        let first = self.control.max_len()?;
         let index = self.best_path()?;
         let path = self.paths.get_mut(index)?;
+        if self.control.only_messages() && path.sent.in_flight() + first as u64 > path.controller.window() {
+            // The owner decides how many there are: they keep to the window as data does.
+            return None;
+        }
         let room = usize::from(mtu_of(path)) - TAG_LEN;
         let mut draft = start(path, self.peer_index, self.keys.epoch(), buffer);
         put_ack(path, now, PIGGYBACK_RANGES, buffer);
-        while let Some(control) = self.control.front() {
-            if buffer.len() - draft.header_from + control.max_len() > room {
-                break;
-            }
+        while self.control.max_len().is_some_and(|len| buffer.len() - draft.header_from + len <= room)
+            && let Some(control) = self.control.pop()
+        {
             control.frame().put(buffer);
-            if let Some(control) = self.control.pop_front() {
-                draft.items.push(Item::Control(control));
-            }
+            draft.items.push(Item::Control(control));
         }
         draft.eliciting = true;
         self.finish_single(now, index, draft, buffer)

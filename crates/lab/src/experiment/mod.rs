@@ -3,6 +3,7 @@
 mod bond_family;
 mod bond_trials;
 mod failover;
+mod fairness;
 mod record;
 mod registry;
 mod verdict;

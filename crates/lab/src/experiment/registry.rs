@@ -1,12 +1,13 @@
 //! All experiments, family by family.
 
-use super::{Experiment, ExperimentId, bond_family, failover};
+use super::{Experiment, ExperimentId, bond_family, failover, fairness};
 use std::collections::BTreeSet;
 
 /// Every experiment of the lab, in the order in which it lists and runs them.
 pub fn registry() -> Vec<Experiment> {
     let mut all = bond_family::experiments();
     all.push(failover::experiment());
+    all.push(fairness::experiment());
     all
 }
 

@@ -46,7 +46,7 @@ impl Failover {
     /// # Errors
     /// If the simulation cannot go on, or nothing is downloaded.
     pub fn run(&self) -> anyhow::Result<FailoverOutcome> {
-        let Built { mut world, device, device_end, links } = self.trial().build()?;
+        let Built { mut world, device, device_end, links, .. } = self.trial().build()?;
         let device_end = device_end.context("the bond has no end at the device")?;
         let links = *links.get(&self.index).with_context(|| format!("there is no network {}", self.index))?;
         let set = |world: &mut SimulatedWorld, is_up: bool| {

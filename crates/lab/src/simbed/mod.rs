@@ -2,6 +2,7 @@
 //! bond between them, in virtual time.
 
 mod failover;
+mod fairness;
 mod host;
 mod measure;
 mod node;
@@ -17,6 +18,7 @@ mod trial;
 mod tunnel;
 
 pub use failover::{Failover, FailoverOutcome};
+pub use fairness::{Fairness, FairnessOutcome};
 pub use measure::{Progress, quantile};
 pub use tcp::Algorithm;
 pub use trial::{EndReport, Outcome, Traffic, Trial, Way};

@@ -4,6 +4,7 @@ use super::host::Host;
 use super::packet::Packet;
 use super::tunnel::TunnelEnd;
 use sim::{Node, Port};
+use std::collections::VecDeque;
 use units::Timestamp;
 
 /// A node of the simulated world.
@@ -12,6 +13,32 @@ pub enum SimulatedNode {
     Host(Host),
     /// One end of the bond.
     Tunnel(Box<TunnelEnd>),
+    /// A place where the bond's datagrams and other packets come together.
+    Junction(Junction),
+}
+
+/// Joins an end of the bond and a host to one network: datagrams are the bond's, all else is the host's.
+#[derive(Debug, Default)]
+pub struct Junction {
+    passing: VecDeque<(Port, Packet)>,
+}
+
+impl Junction {
+    /// The port of the network.
+    pub const SHARED: Port = Port(0);
+    /// The port of the bond's end.
+    pub const BOND: Port = Port(1);
+    /// The port of the host.
+    pub const PLAIN: Port = Port(2);
+
+    fn handle_packet(&mut self, port: Port, packet: Packet) {
+        let to = match (port, &packet) {
+            (Self::SHARED, Packet::Datagram { .. }) => Self::BOND,
+            (Self::SHARED, Packet::Inner(_)) => Self::PLAIN,
+            _ => Self::SHARED,
+        };
+        self.passing.push_back((to, packet));
+    }
 }
 
 impl SimulatedNode {
@@ -19,7 +46,7 @@ impl SimulatedNode {
     pub fn host(&self) -> Option<&Host> {
         match self {
             Self::Host(host) => Some(host),
-            Self::Tunnel(_) => None,
+            Self::Tunnel(_) | Self::Junction(_) => None,
         }
     }
 
@@ -27,7 +54,7 @@ impl SimulatedNode {
     pub fn tunnel(&self) -> Option<&TunnelEnd> {
         match self {
             Self::Tunnel(end) => Some(end),
-            Self::Host(_) => None,
+            Self::Host(_) | Self::Junction(_) => None,
         }
     }
 
@@ -35,7 +62,7 @@ impl SimulatedNode {
     pub fn tunnel_mut(&mut self) -> Option<&mut TunnelEnd> {
         match self {
             Self::Tunnel(end) => Some(end),
-            Self::Host(_) => None,
+            Self::Host(_) | Self::Junction(_) => None,
         }
     }
 
@@ -43,7 +70,7 @@ impl SimulatedNode {
     pub fn host_mut(&mut self) -> Option<&mut Host> {
         match self {
             Self::Host(host) => Some(host),
-            Self::Tunnel(_) => None,
+            Self::Tunnel(_) | Self::Junction(_) => None,
         }
     }
 }
@@ -54,6 +81,7 @@ impl Node<Packet> for SimulatedNode {
             (Self::Host(host), Packet::Inner(bytes)) => host.handle_packet(now, &bytes),
             (Self::Host(_), Packet::Datagram { .. }) => {}
             (Self::Tunnel(end), packet) => end.handle_packet(now, port, packet),
+            (Self::Junction(junction), packet) => junction.handle_packet(port, packet),
         }
     }
 
@@ -61,6 +89,7 @@ impl Node<Packet> for SimulatedNode {
         match self {
             Self::Host(host) => host.handle_timeout(now),
             Self::Tunnel(end) => end.handle_timeout(now),
+            Self::Junction(_) => {}
         }
     }
 
@@ -68,6 +97,7 @@ impl Node<Packet> for SimulatedNode {
         match self {
             Self::Host(host) => host.poll_transmit(now),
             Self::Tunnel(end) => end.poll_transmit(now),
+            Self::Junction(junction) => junction.passing.pop_front(),
         }
     }
 
@@ -75,6 +105,7 @@ impl Node<Packet> for SimulatedNode {
         match self {
             Self::Host(host) => host.poll_timeout(),
             Self::Tunnel(end) => end.poll_timeout(),
+            Self::Junction(_) => None,
         }
     }
 }

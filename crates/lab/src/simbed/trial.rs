@@ -114,12 +114,14 @@ pub(super) struct Built {
     pub(super) device: NodeId,
     /// The device's end of the bond; `None` for a plain network.
     pub(super) device_end: Option<NodeId>,
+    /// The gateway's.
+    pub(super) gateway_end: Option<NodeId>,
     /// Up and down of each network that is used, by its index.
     pub(super) links: BTreeMap<usize, [LinkId; 2]>,
 }
 
 /// MTU of a plain network.
-const LINK_MTU: usize = 1_500;
+pub(super) const LINK_MTU: usize = 1_500;
 /// MTU of any0, as the daemon sets it.
 const TUNNEL_MTU: usize = 1_440;
 pub(super) const FIRST_CLIENT_PORT: u16 = 40_000;
@@ -166,7 +168,16 @@ impl Trial {
         let device = world.add_node(SimulatedNode::Host(Host::new(LINK_MTU)));
         let server = world.add_node(SimulatedNode::Host(Host::new(LINK_MTU)));
         let links = self.join(&mut world, index, (device, Port(0)), (server, Port(0)))?;
-        Ok((Built { world, device, device_end: None, links: BTreeMap::from([(index, links)]) }, server))
+        Ok((
+            Built {
+                world,
+                device,
+                device_end: None,
+                gateway_end: None,
+                links: BTreeMap::from([(index, links)]),
+            },
+            server,
+        ))
     }
 
     /// host -- device's end of the bond == networks == gateway's end -- server
@@ -188,7 +199,7 @@ impl Trial {
             let port = network_port(*index);
             links.insert(*index, self.join(&mut world, *index, (near, port), (far, port))?);
         }
-        Ok((Built { world, device, device_end: Some(near), links }, server))
+        Ok((Built { world, device, device_end: Some(near), gateway_end: Some(far), links }, server))
     }
 
     /// Both directions of the network with this index.
@@ -288,7 +299,7 @@ impl Trial {
 pub(super) type SimulatedWorld = World<SimulatedNode, Packet>;
 
 /// The addresses of a flow as the device sees it.
-fn addresses(ports: (u16, u16)) -> FlowAddresses {
+pub(super) fn addresses(ports: (u16, u16)) -> FlowAddresses {
     FlowAddresses {
         local: SocketAddrV4::new(DEVICE_ADDRESS, ports.0),
         remote: SocketAddrV4::new(SERVER_ADDRESS, ports.1),

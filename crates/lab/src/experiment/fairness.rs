@@ -1,0 +1,84 @@
+//! BOND/fairness: what a bond leaves to somebody else's plain TCP download on a network that both use.
+//!
+//! RFC 9743 asks that a new congestion control does not take much more than its share beside standard ones, nor gives way to
+//! nothing. Both are one figure in Jain's index (RFC 5166 section 2.3) of what the two get of the link: 0.8 is one getting three times
+//! what the other gets.
+
+use super::{BarGroup, Bed, Experiment, ExperimentId, Goal, Metrics, Report};
+use crate::simbed::{Algorithm, Fairness};
+use sim::NetworkSpec;
+use units::Timestamp;
+
+/// Rate of both networks in Mbit/s, and round trip in ms.
+const NETWORK: (f64, u64) = (40.0, 30);
+/// The plain download joins the bonded one, which is then left to settle.
+const PLAIN_START: Timestamp = Timestamp::from_millis(10_000);
+const MEASURED_FROM: Timestamp = Timestamp::from_millis(20_000);
+const END: Timestamp = Timestamp::from_millis(60_000);
+const LEAST_JAIN_INDEX: f64 = 0.8;
+/// Control of both downloads by name.
+const ALGORITHMS: [(&str, Algorithm); 2] = [("tcp-cubic", Algorithm::Cubic), ("tcp-bbr", Algorithm::Bbr)];
+/// How many networks the bond has, by name; the first is shared.
+const BONDS: [(&str, usize); 2] = [("tunnelled", 1), ("bonded", 2)];
+
+/// The experiment.
+pub(super) fn experiment() -> Experiment {
+    let mut spec = toml::Table::new();
+    spec.insert(
+        "networks".into(),
+        format!("two of {} Mbit/s, round trip {} ms", NETWORK.0, NETWORK.1).into(),
+    );
+    spec.insert("shared".into(), "the first of them".into());
+    spec.insert("traffic".into(), ALGORITHMS.map(|(name, _)| toml::Value::from(name)).to_vec().into());
+    spec.insert("plain_start_s".into(), seconds(PLAIN_START).into());
+    spec.insert("measured_s".into(), vec![seconds(MEASURED_FROM), seconds(END)].into());
+    let kinds = || ALGORITHMS.iter().flat_map(|(name, _)| BONDS.map(|(bond, _)| format!("{name}.{bond}")));
+    let group = |kind: String| BarGroup {
+        bars: ["bond", "plain"].map(|who| (who.to_owned(), format!("{kind}.{who}_mbps"))).to_vec(),
+        label: kind,
+    };
+    Experiment {
+        id: ExperimentId { key: "BOND".to_owned(), name: "fairness".to_owned() },
+        title: "a bond, alone on a network or with a second one, beside a plain TCP download of another host"
+            .to_owned(),
+        spec,
+        paper: None,
+        goals: kinds().map(|kind| Goal::at_least(format!("{kind}.jain_index"), LEAST_JAIN_INDEX)).collect(),
+        beds: vec![Bed::Sim],
+        bars: kinds().map(group).collect(),
+        unit: "Mbit/s",
+        runner: Box::new(|_bed, seed| run(seed)),
+    }
+}
+
+fn run(seed: u64) -> anyhow::Result<Report> {
+    let mut metrics = Metrics::new();
+    for (name, algorithm) in ALGORITHMS {
+        for (bond, count) in BONDS {
+            let network = |name| NetworkSpec::symmetric(name, NETWORK.0, NETWORK.1);
+            let outcome = Fairness {
+                networks: ["shared", "own"].into_iter().take(count).map(network).collect(),
+                shared: 0,
+                algorithm,
+                plain_start: PLAIN_START,
+                measured_from: MEASURED_FROM,
+                end: END,
+                seed,
+            }
+            .run()?;
+            for (metric, value) in [
+                ("jain_index", outcome.jain_index()),
+                ("bond_mbps", outcome.bond_mbps),
+                ("plain_mbps", outcome.plain_mbps),
+                ("goodput_mbps", outcome.bonded_goodput_mbps),
+            ] {
+                metrics.insert(format!("{name}.{bond}.{metric}"), (value * 1e4).round() / 1e4);
+            }
+        }
+    }
+    Ok(Report { metrics, ..Report::default() })
+}
+
+fn seconds(time: Timestamp) -> i64 {
+    (time.as_micros() / 1_000_000) as i64
+}

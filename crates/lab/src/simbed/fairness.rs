@@ -1,0 +1,137 @@
+//! A bonded download that shares one of its networks with somebody else's plain TCP download.
+
+use super::host::{FlowEnd, Host};
+use super::node::{Junction, SimulatedNode};
+use super::tcp::{Algorithm, TcpReceiver, TcpSender};
+use super::trial::{Built, LINK_MTU, SimulatedWorld, Traffic, Trial, Way, addresses};
+use super::tunnel::network_port;
+use anyhow::Context;
+use sim::{LinkId, LinkSpec, NetworkSpec, NodeId, Port, SeededRandom};
+use std::time::Duration;
+use units::Timestamp;
+
+/// A bonded TCP download over all networks, and a plain one of another host over one of them.
+#[derive(Clone, Debug)]
+pub struct Fairness {
+    /// The networks.
+    pub networks: Vec<NetworkSpec>,
+    /// Which of them the other host uses too.
+    pub shared: usize,
+    /// Congestion control of both downloads. That of the bond's paths is the default one.
+    pub algorithm: Algorithm,
+    /// When the plain download begins; the bonded one does after a second.
+    pub plain_start: Timestamp,
+    /// What comes before is left out.
+    pub measured_from: Timestamp,
+    /// When both end.
+    pub end: Timestamp,
+    /// Decides all chance.
+    pub seed: u64,
+}
+
+/// Who got what of the shared network, million bits per second on the link.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct FairnessOutcome {
+    /// The bond.
+    pub bond_mbps: f64,
+    /// The plain download.
+    pub plain_mbps: f64,
+    /// Bytes per time of the bonded download, over all networks.
+    pub bonded_goodput_mbps: f64,
+}
+
+impl FairnessOutcome {
+    /// Jain's index of the two (RFC 5166 section 2.3): 1 if both get the same, 1/2 if one gets all.
+    pub fn jain_index(&self) -> f64 {
+        let squares = self.bond_mbps.powi(2) + self.plain_mbps.powi(2);
+        if squares == 0.0 { 0.0 } else { (self.bond_mbps + self.plain_mbps).powi(2) / (2.0 * squares) }
+    }
+}
+
+const PLAIN_PORTS: (u16, u16) = (50_000, 9_000);
+/// Bytes of a full plain packet on the link per byte of payload.
+const LINK_BYTES_PER_PAYLOAD: f64 = 1_500.0 / 1_448.0;
+
+/// Sums at one moment: bytes on the shared downlink, of the plain and of the bonded download.
+struct Sums([u64; 3]);
+
+impl Fairness {
+    /// Runs both downloads.
+    ///
+    /// # Errors
+    /// If the simulation cannot go on, or the shared network is not in the list.
+    pub fn run(&self) -> anyhow::Result<FairnessOutcome> {
+        let Built { mut world, device, device_end, gateway_end, .. } = self.trial().build()?;
+        let ends = device_end.zip(gateway_end).context("the bond lacks an end")?;
+        let (client, down) = self.share(&mut world, ends)?;
+        let sums = |world: &SimulatedWorld| {
+            Sums([world.link_statistics(down).delivered_bytes, bytes(world, client), bytes(world, device)])
+        };
+        world.run_until(self.measured_from).context("run the simulation")?;
+        let Sums(before) = sums(&world);
+        world.run_until(self.end).context("run the simulation")?;
+        let Sums(after) = sums(&world);
+        let seconds = self.end.since(self.measured_from).as_secs_f64();
+        let mbps = |index: usize| (after[index] - before[index]) as f64 * 8.0 / seconds / 1e6;
+        let plain_mbps = mbps(1) * LINK_BYTES_PER_PAYLOAD;
+        Ok(FairnessOutcome { bond_mbps: mbps(0) - plain_mbps, plain_mbps, bonded_goodput_mbps: mbps(2) })
+    }
+
+    fn trial(&self) -> Trial {
+        Trial {
+            networks: self.networks.clone(),
+            traffic: Traffic::Tcp { algorithm: self.algorithm, flows: 1 },
+            way: Way::Bonded((0..self.networks.len()).collect()),
+            duration: Duration::ZERO,
+            bytes: None,
+            seed: self.seed,
+        }
+    }
+
+    /// Puts a junction at both ends of the shared network and a host behind each. Returns the host that downloads and
+    /// the network's downlink.
+    fn share(&self, world: &mut SimulatedWorld, ends: (NodeId, NodeId)) -> anyhow::Result<(NodeId, LinkId)> {
+        let network = self.networks.get(self.shared).context("the shared network is not in the list")?;
+        let (near, client) = self.add_junction(world, ends.0);
+        let (far, server) = self.add_junction(world, ends.1);
+        let seed = |way| SeededRandom::derive(self.seed, &format!("shared network {way}")).next_u64();
+        let (near, far) = ((near, Junction::SHARED), (far, Junction::SHARED));
+        world.add_link(near, far, network.up.clone(), seed("up"));
+        let down = world.add_link(far, near, network.down.clone(), seed("down"));
+        let flow = addresses(PLAIN_PORTS);
+        let receiver = TcpReceiver::new(flow, self.plain_start);
+        let sender = TcpSender::new(flow.reversed(), self.algorithm, LINK_MTU, None);
+        for (node, port, flow) in [
+            (client, PLAIN_PORTS.0, FlowEnd::TcpReceiver(receiver)),
+            (server, PLAIN_PORTS.1, FlowEnd::TcpSender(Box::new(sender))),
+        ] {
+            world.node_mut(node).host_mut().context("a host is missing")?.add(port, flow);
+        }
+        Ok((client, down))
+    }
+
+    /// A junction between an end of the bond and the shared network, and the host behind it.
+    fn add_junction(&self, world: &mut SimulatedWorld, end: NodeId) -> (NodeId, NodeId) {
+        let junction = world.add_node(SimulatedNode::Junction(Junction::default()));
+        let host = world.add_node(SimulatedNode::Host(Host::new(LINK_MTU)));
+        for (port, node) in
+            [(Junction::BOND, (end, network_port(self.shared))), (Junction::PLAIN, (host, Port(0)))]
+        {
+            let ideal = LinkSpec::ideal(Duration::ZERO);
+            world.add_link((junction, port), node, ideal.clone(), 0);
+            world.add_link(node, (junction, port), ideal, 0);
+        }
+        (junction, host)
+    }
+}
+
+/// Bytes of the downloads that a host has got.
+fn bytes(world: &SimulatedWorld, host: NodeId) -> u64 {
+    let flows = world.node(host).host().into_iter().flat_map(Host::flows);
+    flows
+        .map(|(_, flow)| match flow {
+            FlowEnd::TcpReceiver(receiver) => receiver.progress().bytes(),
+            _ => 0,
+        })
+        .sum()
+}

@@ -7,7 +7,7 @@ PROFILE ?= release
 WHAT ?= all
 
 .PHONY: all help setup build release demo test test-unit test-rust test-scripts test-dissector test-experiments \
-	test-demo experiments bench fmt lint docs licences purity install
+	test-systemd test-demo experiments bench fmt lint docs licences purity install
 
 all: build
 
@@ -32,7 +32,7 @@ demo: ## Show bonding at work in namespaces on this machine; takes a minute once
 
 test: ## Run all tests; namespaces and the virtual machine included where this machine can
 	@scripts/setup.sh test $(if $(CI),,--lenient)
-	@$(MAKE) --no-print-directory purity test-scripts test-dissector test-rust test-experiments test-demo
+	@$(MAKE) --no-print-directory purity test-scripts test-dissector test-rust test-systemd test-experiments test-demo
 
 test-unit: ## Run the tests of the pure crates only: quick, no privileges
 	$(CARGO) test --locked -p anabranch-units -p anabranch-wire -p anabranch-policy -p anabranch-bond -p anabranch-sim
@@ -52,6 +52,11 @@ test-dissector:
 test-experiments:
 	$(CARGO) build --locked --workspace --bins
 	python3 scripts/check_experiments.py
+
+# The systemd units, under a systemd of their own.
+test-systemd:
+	$(CARGO) build --locked --workspace --bins
+	python3 scripts/check_units.py
 
 # The whole product once: real programs, real sockets, a link cut on the way.
 test-demo:

@@ -30,6 +30,9 @@ xz|xz-utils|unpacks the test kernel
 strip|binutils|keeps the virtual machine's memory small
 ethtool|ethtool|offload settings in the virtual machine
 tshark|tshark|the Wireshark dissector's test
+iptables-legacy|iptables|firewalls of the older kind
+systemd-analyze|systemd|the systemd units' test
+dbus-daemon|dbus-daemon|the bus of the systemd-resolved test
 "
 bench_needs="$test_needs
 wg|wireguard-tools|sets the rival up
@@ -95,4 +98,20 @@ elif command -v apt-cache >/dev/null && [ "$(id -u)" = 0 ] && needs_lists; then
 	echo "setup: reading Debian's package lists"
 	apt-get update -q >/dev/null
 fi
+
+# Installed, systemd-resolved would take this machine's names over: it is only unpacked, for the test that runs it.
+fetch_resolved() {
+	local directory=.cache/packages
+	if [ -x /lib/systemd/systemd-resolved ] || [ -d $directory/systemd-resolved ]; then return; fi
+	command -v apt-get >/dev/null && command -v dpkg >/dev/null || return 0
+	mkdir -p $directory
+	if (cd $directory && apt-get download -q systemd-resolved >/dev/null 2>&1); then
+		dpkg -x $directory/systemd-resolved_*.deb $directory/unpacked
+		mv $directory/unpacked $directory/systemd-resolved
+		rm $directory/systemd-resolved_*.deb
+	else
+		echo "setup: the package systemd-resolved cannot be downloaded; its test is skipped"
+	fi
+}
+case $part in test | bench) fetch_resolved ;; esac
 echo "setup: ready for $part"

@@ -1,0 +1,215 @@
+#!/usr/bin/env python3
+"""Checks the systemd units: their syntax, and what they do under a systemd that is process 1 of namespaces of its own.
+
+There the gateway is started, killed, started again by systemd and stopped, then a device; the machine outside sees nothing
+of it. Skipped, with a reason, where systemd or the right to make namespaces is missing.
+"""
+
+import contextlib
+import os
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+UNITS = sorted(pathlib.Path("packaging/systemd").glob("*.service"))
+PROGRAMS = pathlib.Path("target/debug")
+SYSTEMD = pathlib.Path("/lib/systemd/systemd")
+PATIENCE = 90
+
+# What process 1 does before it becomes the command that follows. Its root is a layer in memory over this machine's, so
+# whatever a booting system clears or writes, it does not do it here.
+BOOT = """
+set -e
+work=$1
+shift
+mount -t tmpfs -o mode=755 tmpfs "$work/memory"
+cd "$work/memory"
+mkdir upper inner root
+mount -t overlay -o lowerdir=/,upperdir=upper,workdir=inner overlay root
+cd root
+mount -t proc proc proc
+mount -t sysfs sysfs sys
+mount --rbind /dev dev
+for at in run tmp var/lib var/log sys/fs/cgroup; do mount -t tmpfs -o mode=755 tmpfs "$at"; done
+mount -t cgroup2 cgroup2 sys/fs/cgroup
+mkdir run/programs run/report run/old
+mount --bind "$work/programs" run/programs
+mount --bind "$work/report" run/report
+mount --bind "$work/units" etc/systemd/system
+pivot_root . run/old
+umount --lazy /run/old
+test "$(stat --file-system --format %T /)" = overlayfs
+exec env container=anabranch-test "$@"
+"""
+
+SYSTEMD_ARGUMENTS = ["--unit=check.target", "--log-target=null", "--show-status=no"]
+
+# Instead of the machine's: nothing of a usual start is needed, and most of it is not wanted.
+EMPTY = """[Unit]
+DefaultDependencies=no
+"""
+
+TARGET = """[Unit]
+DefaultDependencies=no
+AllowIsolate=yes
+Wants=check.service
+"""
+
+CHECK = """[Unit]
+DefaultDependencies=no
+[Service]
+Type=oneshot
+ExecStart=/bin/sh /run/report/check.sh
+StandardOutput=append:/run/report/said
+StandardError=append:/run/report/said
+TimeoutStartSec=infinity
+"""
+
+# What is checked, step by step; the first that fails is the last that is said.
+STEPS = """
+set -ex
+export PATH=$PATH:/usr/sbin:/sbin
+anabranch="/run/programs/anabranch"
+answers() { for try in $(seq 100); do $anabranch status >/dev/null 2>&1 && return; sleep 0.1; done; systemctl status "$1"; return 1; }
+gone() { if ip link show "$1"; then return 1; fi; }
+ip link set lo up
+$anabranch gateway init --address 192.0.2.1
+systemctl start anabranch-gateway
+answers anabranch-gateway
+$anabranch status
+link=$($anabranch gateway invite van)
+ip link show any0
+nft list table inet anabranch_any0 >/dev/null
+worker=$($anabranch status --json | sed -n 's/.*"pid": *\\([0-9]*\\).*/\\1/p')
+grep -q 'CapBnd:.0000000000003000' "/proc/$worker/status"
+
+: killed, it is started again
+before=$(systemctl show -p MainPID --value anabranch-gateway)
+kill -9 "$before"
+for try in $(seq 100); do test "$(systemctl show -p NRestarts --value anabranch-gateway)" = 1 && break; sleep 0.1; done
+answers anabranch-gateway
+test "$(systemctl show -p MainPID --value anabranch-gateway)" != "$before"
+
+: stopped, nothing is left
+systemctl stop anabranch-gateway
+test "$(systemctl show -p Result --value anabranch-gateway)" = success
+gone any0
+test -z "$(nft list ruleset)"
+
+: a device
+mv /var/lib/anabranch /var/lib/of_gateway
+echo "$link" | $anabranch join -
+systemctl start anabranch
+answers anabranch
+$anabranch status
+systemctl stop anabranch
+test "$(systemctl show -p Result --value anabranch)" = success
+gone any0
+test -z "$(ip rule list | grep -v 'lookup local\\|lookup main\\|lookup default')"
+echo EVERYTHING PASSED
+"""
+
+
+def with_programs_at(unit, directory):
+    """The unit's text with the programs in another directory."""
+    return re.sub(r"/usr/local/bin(?=/anabranch)", directory, unit.read_text())
+
+
+def verify():
+    """Fault of the units' syntax, or None."""
+    with tempfile.TemporaryDirectory() as directory:
+        paths = []
+        for unit in UNITS:
+            path = pathlib.Path(directory) / unit.name
+            path.write_text(with_programs_at(unit, str(PROGRAMS.resolve())))
+            paths.append(path)
+        command = ["systemd-analyze", "verify", "--man=no", "--recursive-errors=no", *paths]
+        result = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        # What is said of the machine's own units is not ours.
+        ours = [line for line in result.stdout.splitlines() if "anabranch" in line]
+        return "\n".join(ours) if ours or result.returncode else None
+
+
+def namespaces(*command):
+    """The command as process 1 of namespaces of its own."""
+    kinds = ["--mount", "--net", "--pid", "--uts", "--ipc", "--cgroup"]
+    return ["unshare", *kinds, "--propagation", "private", "--fork", "--kill-child", "--mount-proc", *command]
+
+
+def why_not_boot():
+    """Why systemd cannot be started here, or None."""
+    if not SYSTEMD.exists():
+        return f"there is no {SYSTEMD}"
+    if os.geteuid() != 0:
+        return "this is no root"
+    with work_directory() as directory:
+        command = namespaces("sh", "-c", BOOT, "sh", directory, "test", "-c", "/dev/net/tun")
+        result = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    return result.stdout.strip() or "namespaces do not work" if result.returncode else None
+
+
+@contextlib.contextmanager
+def work_directory():
+    """A directory with what the new root is made of."""
+    with tempfile.TemporaryDirectory() as directory:
+        work = pathlib.Path(directory)
+        for name in ("memory", "programs", "report", "units"):
+            (work / name).mkdir()
+        yield work
+
+
+def boot(work):
+    """What the steps have said."""
+    shutil.copy2(PROGRAMS / "anabranch", work / "programs")
+    units = {unit.name: with_programs_at(unit, "/run/programs") for unit in UNITS}
+    units |= {"check.target": TARGET, "check.service": CHECK}
+    units |= dict.fromkeys(("sysinit.target", "basic.target", "shutdown.target", "multi-user.target"), EMPTY)
+    for name, text in units.items():
+        (work / "units" / name).write_text(text)
+    report = work / "report"
+    (report / "check.sh").write_text(f"trap 'touch /run/report/ended' EXIT\n{STEPS}")
+    (report / "said").touch()
+    command = namespaces("sh", "-c", BOOT, "sh", work, str(SYSTEMD), *SYSTEMD_ARGUMENTS)
+    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        end = time.monotonic() + PATIENCE
+        while time.monotonic() < end and process.poll() is None and not (report / "ended").exists():
+            time.sleep(0.2)
+    finally:
+        # Process 1 of the namespace takes all others with it, and unshare ends when it has.
+        for child in pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split():
+            os.kill(int(child), signal.SIGKILL)
+        process.wait()
+    return (report / "said").read_text()
+
+
+def main():
+    if shutil.which("systemd-analyze") is None:
+        print("units: skipped: the program systemd-analyze is missing (package systemd)")
+        return 0
+    fault = verify()
+    if fault:
+        print(f"units: {fault}")
+        return 1
+    print(f"units: {', '.join(unit.name for unit in UNITS)}: nothing wrong with their syntax")
+    reason = why_not_boot()
+    if reason:
+        print(f"units: not tried under systemd: {reason}")
+        return 0
+    with work_directory() as directory:
+        said = boot(directory)
+    if "\nEVERYTHING PASSED" not in said:
+        print(said)
+        print("units: the last step above failed")
+        return 1
+    print("units: under systemd they start, are started again when killed, and leave nothing behind")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -4,15 +4,22 @@
 //! - [`NetworkPolicy::evaluate`] makes a [`Table`] of shares from [`NetworkInput`]s; [`assign()`] gives a new flow its
 //!   network; [`Table::slots`] makes the elements of the kernel's map.
 //! - [`rules`] say what users want for their flows, and explain what came of it.
+//! - [`replay`] runs a recorded day through all of it again.
+//! - [`DataCap`], [`energy`], [`neighbours`] and [`refusal`] know what the choice needs beside metrics.
 #![forbid(unsafe_code)]
 
 mod assign;
+pub mod calendar;
 mod choice;
 mod classify;
+mod data_cap;
 pub mod energy;
+pub mod neighbours;
 pub mod network;
 mod preference;
 mod reason;
+pub mod refusal;
+pub mod replay;
 mod rtt;
 pub mod rules;
 pub mod shares;
@@ -23,6 +30,7 @@ mod treatment;
 pub use assign::{Assignment, NewFlow, NoNetwork, Why, Wish, assign};
 pub use choice::{ChoiceSettings, NetworkPolicy, Split};
 pub use classify::FlowMeter;
+pub use data_cap::{CapSettings, DataCap};
 pub use network::NetworkInput;
 pub use preference::{NetworkPreference, statuses};
 pub use reason::Reason;

@@ -2,6 +2,7 @@
 //! network, and bonded.
 
 use super::bond_trials::{NamedTrial, Ride, run_all};
+use super::record::RATE_SCALE;
 use super::{BarGroup, Bed, Experiment, ExperimentId, Goal, Metrics, Report};
 use crate::simbed::{Algorithm, Outcome, Traffic, Trial, Way, quantile};
 use sim::{Capacity, Loss, NetworkSpec, Scenario};
@@ -148,7 +149,7 @@ fn goals(scenario: &Scenario) -> Vec<Goal> {
 }
 
 fn bars(scenario: &Scenario) -> Vec<BarGroup> {
-    let group = |(traffic, _): (&str, Traffic)| {
+    let group = |(traffic, kind): (&str, Traffic)| {
         let mut bars: Vec<(String, String)> = Vec::new();
         for way in ["plain", "tunnelled"] {
             for network in &scenario.networks {
@@ -159,7 +160,9 @@ fn bars(scenario: &Scenario) -> Vec<BarGroup> {
             }
         }
         bars.push(("bonded".to_owned(), format!("{traffic}.bonded_mbps")));
-        bars.push(("kernel MPTCP".to_owned(), format!("{traffic}.mptcp_mbps")));
+        if matches!(kind, Traffic::Tcp { .. }) {
+            bars.push(("kernel MPTCP".to_owned(), format!("{traffic}.mptcp_mbps")));
+        }
         BarGroup { label: traffic.to_owned(), bars }
     };
     kinds_of_traffic().into_iter().map(group).collect()
@@ -172,7 +175,7 @@ fn run(scenario: &Scenario, bed: Bed, seed: u64) -> anyhow::Result<Report> {
     let outcomes = run_all(bed, &trials(scenario, bed, Bytes(SHORT_DOWNLOAD.0 / u64::from(divisor)), seed))?;
     let mut report = Report { void: void(&outcomes), ..Report::default() };
     if bed == Bed::Vm {
-        report.metrics.insert("rate_scale".to_owned(), 1.0 / f64::from(divisor));
+        report.metrics.insert(RATE_SCALE.to_owned(), 1.0 / f64::from(divisor));
     }
     for (traffic, _) in kinds_of_traffic() {
         add_goodputs(&mut report.metrics, scenario, traffic, &outcomes);

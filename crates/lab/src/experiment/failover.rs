@@ -1,5 +1,6 @@
 //! BOND/failover: what a download feels when the network that carries most of it goes away.
 
+use super::record::RATE_SCALE;
 use super::{BarGroup, Bed, Experiment, ExperimentId, Goal, Metrics, Report};
 use crate::simbed::{Failover, FailoverOutcome, quantile};
 use crate::vm::Machine;
@@ -63,7 +64,7 @@ pub(super) fn experiment() -> Experiment {
 fn run(bed: Bed, seed: u64) -> anyhow::Result<Report> {
     let mut metrics = Metrics::new();
     if bed == Bed::Vm {
-        metrics.insert("rate_scale".to_owned(), 1.0 / f64::from(VM_DIVISOR));
+        metrics.insert(RATE_SCALE.to_owned(), 1.0 / f64::from(VM_DIVISOR));
         let (machine, programs) = (Machine::find()?, Programs::beside_this_one()?);
         for (kind, measured) in outages(seed)?.run(&machine, &programs)? {
             let OutagesMeasured { gaps, returns, goodput_mbps, guest_idle } = measured;

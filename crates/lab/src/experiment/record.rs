@@ -46,6 +46,11 @@ impl Record {
         }
     }
 
+    /// By what the networks' rates were multiplied, where a bed cannot carry the whole.
+    pub fn rate_scale(&self) -> Option<f64> {
+        self.metrics.get(RATE_SCALE).copied().filter(|scale| *scale != 1.0)
+    }
+
     /// The record as a file's text.
     ///
     /// # Errors
@@ -56,6 +61,9 @@ impl Record {
         Ok(text)
     }
 }
+
+/// The metric that has [`Record::rate_scale`].
+pub(super) const RATE_SCALE: &str = "rate_scale";
 
 /// `experiments` of the source tree around the current directory, or in the current directory.
 pub fn experiments_directory() -> anyhow::Result<PathBuf> {
@@ -188,7 +196,7 @@ fn readme(experiment: &Experiment, records: &[Record]) -> String {
         let _ = writeln!(text, "The paper: {paper}.\n");
     }
     for record in records {
-        let scale = record.metrics.get("rate_scale").filter(|scale| **scale != 1.0);
+        let scale = record.rate_scale();
         let scale = scale.map_or(String::new(), |scale| format!(", all rates and queues times {scale}"));
         let _ = writeln!(
             text,
@@ -227,7 +235,7 @@ mod tests {
         let directory = std::env::temp_dir().join(format!("ab-{}-record", std::process::id()));
         let metrics = |value| experiment.goals.iter().map(move |goal| (goal.metric.clone(), value));
         for (bed, value) in [(Bed::Vm, 0.25), (Bed::Sim, 7.5)] {
-            let scale = (bed == Bed::Vm).then(|| ("rate_scale".to_owned(), 0.5));
+            let scale = (bed == Bed::Vm).then(|| (RATE_SCALE.to_owned(), 0.5));
             let report = Report { metrics: metrics(value).chain(scale).collect(), ..Report::default() };
             let record = Record::new(&experiment, bed, 1, &report);
             write_record(&directory, &experiment, &record, &report).unwrap();

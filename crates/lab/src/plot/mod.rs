@@ -22,7 +22,9 @@ type Series = [(String, Vec<(f64, f64)>)];
 pub fn experiment_plot(experiment: &Experiment, record: &Record, series: &Series) -> String {
     let lines_height = if series.is_empty() { 0.0 } else { LINES_HEIGHT };
     let mut canvas = Canvas::new(WIDTH, TITLE_HEIGHT + BARS_HEIGHT + lines_height + MARGIN);
-    let run = format!("{}: {} on bed {}, seed {}", experiment.id, record.verdict, record.bed, record.seed);
+    let scale = record.rate_scale().map_or(String::new(), |scale| format!(", rates times {scale}"));
+    let run =
+        format!("{}: {} on bed {}{scale}, seed {}", experiment.id, record.verdict, record.bed, record.seed);
     canvas.text(MARGIN, 24.0, 15.0, &run);
     canvas.faint_text(MARGIN, 42.0, 11.0, &experiment.title);
     let area = |top, height| Area { left: MARGIN, top, width: WIDTH - 2.0 * MARGIN, height };

@@ -43,6 +43,7 @@ impl Direct {
         text += "  }\n";
         let marked = self.map(|number| format!("{:#x} : goto leave_{number}", mark_of(number)));
         let entered = self.map_names(|name, number| format!("\"{name}\" : goto came_{number}"));
+        let (older_v4, older_v6) = (self.older(true), self.older(false));
         let networks = self.map_names(|name, _| format!("\"{name}\""));
         text += &format!(
             r#"  chain output {{
@@ -53,7 +54,7 @@ impl Direct {
     oifname != "{any0}" accept
     ct mark & {NETWORK_MASK:#x} vmap {{ {marked} }}
     ct mark & {TREATMENT_MASK:#x} != 0 accept
-    ct state new goto choose
+{older_v4}{older_v6}    ct state new goto choose
   }}
   chain prerouting {{
     type filter hook prerouting priority mangle; policy accept;
@@ -63,6 +64,7 @@ impl Direct {
     fib daddr oifname != "{any0}" accept
     ct mark & {NETWORK_MASK:#x} vmap {{ {marked} }}
     ct mark & {TREATMENT_MASK:#x} != 0 accept
+    ct state new tcp flags & (fin | syn | rst | ack) != syn reject with tcp reset
     ct state new goto choose
   }}
   chain forward {{
@@ -84,6 +86,26 @@ impl Direct {
             return without.join("\n") + "\n";
         }
         text
+    }
+
+    /// Flows that are older than this table go on by the network whose address they have; of several with one address, the first.
+    fn older(&self, ipv4: bool) -> String {
+        let mut owners: Vec<(IpAddr, u8)> = Vec::new();
+        for exit in &self.exits {
+            let own = exit.subnets.iter().map(|subnet| subnet.address());
+            for address in own.filter(|address| address.is_ipv4() == ipv4) {
+                if owners.iter().all(|(known, _)| *known != address) {
+                    owners.push((address, exit.number));
+                }
+            }
+        }
+        if owners.is_empty() {
+            return String::new();
+        }
+        let header = if ipv4 { "ip" } else { "ip6" };
+        let owners: Vec<_> =
+            owners.iter().map(|(own, number)| format!("{own} : goto leave_{number}")).collect();
+        format!("    ct state != new {header} saddr vmap {{ {} }}\n", owners.join(", "))
     }
 
     fn map(&self, element: impl Fn(u8) -> String) -> String {

@@ -4,6 +4,7 @@
 //! again when something happens and, while there is a choice, every 250 ms, and asks root for a new table only if something in it is
 //! different. Packets never wait for it.
 
+mod closing;
 mod plan;
 
 use std::net::IpAddr;
@@ -17,7 +18,7 @@ use linux::direct::Direct;
 use linux::poll::Waker;
 use policy::network::{NetworkInput, PowerSupply};
 use policy::{ChoiceSettings, NetworkPolicy, Table};
-use tracing::{debug, warn};
+use tracing::{debug, info, warn};
 use units::Timestamp;
 
 use super::networks::Network;
@@ -127,13 +128,28 @@ impl DirectControl {
         match self.root.ask(&Request::Direct(Box::new(wanted.clone()))) {
             Ok(_) => {
                 debug!("new flows have a new table");
-                self.applied = Some(wanted);
+                let before = self.applied.replace(wanted);
+                self.close_lost(before.as_ref());
             }
             Err(error) => {
                 let text = format!("flows cannot be led out directly: {error}");
                 warn!("{text}");
                 self.events.push(EventKind::Warning, None, text);
                 self.retry_at = Some(now + RETRY_PAUSE);
+            }
+        }
+    }
+
+    /// Ends the flows of networks that were there in `before` and are gone.
+    fn close_lost(&self, before: Option<&Direct>) {
+        let (Some(before), Some(now)) = (before, &self.applied) else { return };
+        for lost in before.exits.iter().filter(|exit| exit.index.is_some()) {
+            if now.exits.iter().any(|exit| exit.number == lost.number && exit.index == lost.index) {
+                continue;
+            }
+            match closing::close_flows(lost.number) {
+                Ok(ended) => info!("{} is gone: {ended} connections over it were ended", lost.interface),
+                Err(error) => warn!("connections over {} wait for their time-outs: {error}", lost.interface),
             }
         }
     }

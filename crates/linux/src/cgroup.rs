@@ -114,7 +114,7 @@ impl Hierarchy {
         &self.mount
     }
 
-    /// The directory of a cgroup, for the BPF fast path and the like.
+    /// The directory of a cgroup, for [`crate::bpf::FastPath::load`] and the like.
     pub fn directory(&self, path: &CgroupPath) -> PathBuf {
         self.mount.join(path.0.trim_start_matches('/'))
     }

@@ -4,6 +4,7 @@
 //! says and changes the machine in ways that a [`journal`] can undo.
 
 mod bind;
+pub mod bpf;
 pub mod cgroup;
 pub mod clock;
 pub mod direct;

@@ -1,0 +1,167 @@
+//! The program that runs at `connect` and `sendto`: gives a socket the mark of a network.
+//!
+//! ```text
+//! another network namespace?                  -> leave alone
+//! marked, or bound to an interface?           -> leave alone
+//! destination in the excluded prefixes?       -> leave alone
+//! control = slots[family]; empty?             -> leave alone
+//! mark = slots[control.start + random mod control.count]; 0? -> leave alone
+//! setsockopt(SO_MARK, mark)
+//! ```
+//! It never refuses a connection and never changes its addresses.
+
+use super::instruction::{Assembler, Function, Label, Register, Size};
+use super::system::Map;
+
+/// A point at which the kernel runs the program.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Hook {
+    Connect4,
+    Connect6,
+    Send4,
+    Send6,
+}
+
+/// What the programs read.
+pub(super) struct Maps {
+    /// Slots of both families, see [`super::fast_path`].
+    pub(super) slots: Map,
+    /// Excluded prefixes of IPv4; keys are length (4 bytes) and address.
+    pub(super) excluded4: Map,
+    /// The same for IPv6, with those of IPv4 as `::ffff:0:0/96` ones for IPv6 sockets that talk IPv4.
+    pub(super) excluded6: Map,
+}
+
+impl Hook {
+    /// `enum bpf_attach_type`.
+    pub(super) fn attach_type(self) -> u32 {
+        match self {
+            Self::Connect4 => 10,
+            Self::Connect6 => 11,
+            Self::Send4 => 14,
+            Self::Send6 => 15,
+        }
+    }
+
+    /// What `bpftool` shows.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Connect4 => "ab_connect4",
+            Self::Connect6 => "ab_connect6",
+            Self::Send4 => "ab_sendmsg4",
+            Self::Send6 => "ab_sendmsg6",
+        }
+    }
+}
+
+/// The program for `hook`, for sockets of the namespace with number `namespace` (of all, if `None`).
+pub(super) fn code(hook: Hook, maps: &Maps, namespace: Option<u64>) -> Vec<[u8; 8]> {
+    use Register::{R0, R1, R2, R3, R4, R5, R6, R7, R8, R9};
+    let mut program = Assembler::default();
+    let leave = program.label();
+    program.copy(R6, R1);
+    if let Some(namespace) = namespace {
+        program.call(Function::NamespaceCookie);
+        program.set_long(R2, namespace);
+        program.jump_if_registers_differ(R0, R2, leave);
+    }
+    program.load(Size::Double, R7, R6, CONTEXT_SOCKET);
+    program.load(Size::Word, R2, R7, SOCKET_MARK);
+    program.jump_if_different(R2, 0, leave);
+    program.load(Size::Word, R2, R7, SOCKET_INTERFACE);
+    program.jump_if_different(R2, 0, leave);
+
+    match hook {
+        Hook::Connect4 | Hook::Send4 => destination4(&mut program, maps, leave),
+        Hook::Connect6 | Hook::Send6 => destination6(&mut program, maps, leave),
+    }
+
+    // R9 is the index of the family's control element: start << 16 | count.
+    program.store(FRAME_INDEX, R9);
+    look_up(&mut program, &maps.slots, FRAME_INDEX);
+    program.jump_if_equal(R0, 0, leave);
+    program.load(Size::Word, R8, R0, 0);
+    program.copy(R9, R8);
+    program.and(R9, 0xffff);
+    program.jump_if_equal(R9, 0, leave);
+    program.shift_right(R8, 16);
+    program.call(Function::Random);
+    program.modulo(R0, R9);
+    program.add_register(R0, R8);
+    program.store(FRAME_INDEX, R0);
+    look_up(&mut program, &maps.slots, FRAME_INDEX);
+    program.jump_if_equal(R0, 0, leave);
+    program.load(Size::Word, R2, R0, 0);
+    program.jump_if_equal(R2, 0, leave);
+
+    program.store(FRAME_INDEX, R2);
+    program.copy(R1, R6);
+    program.set(R2, libc::SOL_SOCKET);
+    program.set(R3, libc::SO_MARK);
+    program.frame_address(R4, FRAME_INDEX);
+    program.set(R5, 4);
+    program.call(Function::SetSocketOption);
+
+    program.place(leave);
+    program.set(R0, ALLOW);
+    program.exit();
+    program.finish()
+}
+
+/// Leaves if the IPv4 destination is excluded; then `R9` is the control element of IPv4.
+fn destination4(program: &mut Assembler, maps: &Maps, leave: Label) {
+    use Register::{R0, R2, R6, R9};
+    program.store_value(FRAME_KEY, 32);
+    program.load(Size::Word, R2, R6, CONTEXT_ADDRESS4);
+    program.store(FRAME_KEY + 4, R2);
+    look_up(program, &maps.excluded4, FRAME_KEY);
+    program.jump_if_different(R0, 0, leave);
+    program.set(R9, CONTROL4);
+}
+
+/// The same for IPv6; `R9` is the control element of IPv4 if the address is an IPv4 one (`::ffff:a.b.c.d`).
+fn destination6(program: &mut Assembler, maps: &Maps, leave: Label) {
+    use Register::{R0, R2, R6, R9, R10};
+    program.store_value(FRAME_KEY, 128);
+    for word in 0..4 {
+        program.load(Size::Word, R2, R6, CONTEXT_ADDRESS6 + 4 * word);
+        program.store(FRAME_KEY + 4 + 4 * word, R2);
+    }
+    look_up(program, &maps.excluded6, FRAME_KEY);
+    program.jump_if_different(R0, 0, leave);
+
+    let chosen = program.label();
+    program.set(R9, CONTROL6);
+    let mapped = u32::from_ne_bytes([0, 0, 0xff, 0xff]) as i32;
+    for (word, value) in [(0, 0), (1, 0), (2, mapped)] {
+        program.load(Size::Word, R2, R10, FRAME_KEY + 4 + 4 * word);
+        program.jump_if_word_differs(R2, value, chosen);
+    }
+    program.set(R9, CONTROL4);
+    program.place(chosen);
+}
+
+/// `R0 =` the value in `map` of the key that lies in the frame, 0 if there is none.
+fn look_up(program: &mut Assembler, map: &Map, key: i16) {
+    program.set_map(Register::R1, map.raw());
+    program.frame_address(Register::R2, key);
+    program.call(Function::MapLookup);
+}
+
+/// The program's result that lets the call go on.
+const ALLOW: i32 = 1;
+
+/// Indices of the control elements.
+const CONTROL4: i32 = 0;
+const CONTROL6: i32 = 1;
+
+// Offsets in `struct bpf_sock_addr`.
+const CONTEXT_ADDRESS4: i16 = 4;
+const CONTEXT_ADDRESS6: i16 = 8;
+const CONTEXT_SOCKET: i16 = 64;
+// Offsets in `struct bpf_sock`.
+const SOCKET_INTERFACE: i16 = 0;
+const SOCKET_MARK: i16 = 16;
+// Offsets in the frame: 4 bytes for an index or mark, 20 for a prefix.
+const FRAME_INDEX: i16 = -4;
+const FRAME_KEY: i16 = -24;

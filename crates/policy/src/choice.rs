@@ -173,7 +173,7 @@ impl NetworkPolicy {
             Some(saving) => BTreeMap::from([(saving.network, (Share::WHOLE, saving.reason()))]),
             None => split::shares(self.settings.split, &chosen, best.reason(chosen.len())),
         };
-        let entries = inputs
+        let mut entries: Vec<Entry> = inputs
             .iter()
             .zip(ranks)
             .map(|(input, rank)| match (parts.remove(&input.id), &saving) {
@@ -184,6 +184,10 @@ impl NetworkPolicy {
                 (None, _) => idle_entry(input, rank, Some(best)),
             })
             .collect();
+        for (input, rate) in chosen.iter().zip(split::known_rates(&chosen).unwrap_or_default()) {
+            let own = entries.iter_mut().find(|entry| entry.network == input.id);
+            own.into_iter().for_each(|entry| entry.capacity = Some(rate));
+        }
         self.finish(entries, counts)
     }
 

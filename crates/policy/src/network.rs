@@ -103,7 +103,8 @@ pub struct Metrics {
     pub rtt: Option<RttSummary>,
     /// Rate that the link itself claims: bit rate, port speed.
     pub nominal: Option<BitRate>,
-    /// Most that was delivered over the network in recent time: its capacity as far as flows could tell.
+    /// Most that was delivered over the network in recent time: its capacity as far as flows could tell. Samples that the
+    /// application limited (TCP tells) are to be left out: an idle network must look unknown here, not slow.
     pub delivered: Option<BitRate>,
     /// Rate that flows over it now, ours and others' as far as seen.
     pub load: BitRate,

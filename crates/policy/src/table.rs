@@ -31,7 +31,7 @@ pub struct Entry {
     pub reason: Reason,
     /// Its round-trip time.
     pub rtt: Option<RttSummary>,
-    /// Its capacity: what was delivered, else what the link claims.
+    /// Its capacity: what was delivered, else a guess no higher than what the link claims.
     pub capacity: Option<BitRate>,
     /// Bulk flows on it; [`Table::join`] counts further ones.
     pub bulk_flows: u32,

@@ -73,7 +73,7 @@ fn by_capacity(chosen: &[&NetworkInput], rates: &[BitRate]) -> Vec<(Share, Reaso
 /// What was delivered counts where it is known. A network that nobody used yet is taken to be like the mean of the others,
 /// but no faster than its link claims: a gigabit port says nothing about the line behind it. With no delivery known
 /// anywhere the claims count, as `[VIF]` has it.
-fn known_rates(chosen: &[&NetworkInput]) -> Option<Vec<BitRate>> {
+pub(super) fn known_rates(chosen: &[&NetworkInput]) -> Option<Vec<BitRate>> {
     let known = |rate: &Option<BitRate>| rate.filter(|rate| rate.0 > 0);
     let delivered: Vec<Option<BitRate>> =
         chosen.iter().map(|input| known(&input.metrics.delivered)).collect();

@@ -87,6 +87,7 @@ fn a_claim_counts_less_than_a_delivery() {
     inputs[1].metrics.nominal = Some(BitRate::from_mbps(1_000.0));
     let table = policy(Split::Capacity).evaluate(Timestamp::ZERO, &inputs, MAINS);
     assert_eq!(shares(&table), [0.5, 0.5]);
+    assert_eq!(table.entries[1].capacity, Some(BitRate::from_mbps(40.0)), "nor when single flows are placed");
     inputs[1].metrics.nominal = Some(BitRate::from_mbps(10.0));
     let table = policy(Split::Capacity).evaluate(Timestamp::ZERO, &inputs, MAINS);
     assert_eq!(shares(&table), [0.8, 0.2]);

@@ -39,7 +39,7 @@ impl Netlink {
     }
 
     /// Dumps, and dumps again if a change interrupted the kernel.
-    fn dump<T>(
+    pub(crate) fn dump<T>(
         &mut self,
         operation: &str,
         request: impl Fn() -> Request,
@@ -63,4 +63,4 @@ const REQUEST: u16 = libc::NLM_F_REQUEST as u16;
 const ACK: u16 = REQUEST | libc::NLM_F_ACK as u16;
 const CREATE: u16 = ACK | (libc::NLM_F_CREATE | libc::NLM_F_EXCL) as u16;
 const CREATE_OR_REPLACE: u16 = ACK | (libc::NLM_F_CREATE | libc::NLM_F_REPLACE) as u16;
-const DUMP: u16 = REQUEST | libc::NLM_F_DUMP as u16;
+pub(crate) const DUMP: u16 = REQUEST | libc::NLM_F_DUMP as u16;

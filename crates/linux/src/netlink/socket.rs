@@ -143,6 +143,13 @@ impl NetlinkSocket {
         }
     }
 
+    /// Reads the notifications of one datagram. Never blocks: `WouldBlock` if none waits, `ENOBUFS` if some were lost.
+    pub(crate) fn read_notifications(&mut self, mut on_message: impl FnMut(Message<'_>)) -> io::Result<()> {
+        let length = self.receive(libc::MSG_DONTWAIT)?;
+        message::messages(&self.buffer[..length]).for_each(&mut on_message);
+        Ok(())
+    }
+
     fn receive(&mut self, flags: libc::c_int) -> io::Result<usize> {
         // SAFETY: pointer and length describe the buffer, which lives through the call.
         check_size(unsafe {

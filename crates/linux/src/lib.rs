@@ -30,6 +30,7 @@ mod system_call;
 pub mod tcp_carrier;
 pub mod tun;
 pub mod udp;
+pub mod wireless;
 
 #[cfg(test)]
 mod test_namespace;

@@ -5,6 +5,7 @@
 
 mod address;
 pub mod conntrack;
+pub(crate) mod generic;
 mod link;
 pub(crate) mod message;
 mod route;

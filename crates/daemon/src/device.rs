@@ -24,6 +24,7 @@ use std::sync::Arc;
 use bond::{Algorithm, Endpoint, EndpointConfig, PrivateKey, Scheduler, SessionConfig};
 use identity::{InvitationKind, KeyError, KeyPair, LockError, Peer, Peers, PeersError, StateDirectory};
 use linux::journal::{Journal, JournalError};
+use linux::netlink::NetlinkError;
 use linux::poll::Poller;
 use linux::privileges::requirements::{self, Missing, Purpose};
 use linux::privileges::seccomp;
@@ -63,6 +64,19 @@ pub enum DeviceError {
     /// Several are known and none is chosen, or the chosen one is unknown.
     #[error("which gateway? Set \"gateway\" under [device] in the configuration to one of: {}", .0.join(", "))]
     WhichGateway(Vec<String>),
+    /// Two devices with one mark would take each other's packets for their own.
+    #[error(
+        "another device or program on this machine uses the firewall mark {mark} or the routing table {table}: set \"interface\", \"mark\" and \"table\" under [device] in the configuration to others"
+    )]
+    MarkTaken {
+        /// The configured mark.
+        mark: u32,
+        /// The configured table.
+        table: u32,
+    },
+    /// The kernel does not tell which marks are in use.
+    #[error(transparent)]
+    Netlink(#[from] NetlinkError),
     /// Another daemon is running.
     #[error(transparent)]
     Lock(#[from] LockError),
@@ -105,6 +119,9 @@ pub fn run(options: DeviceOptions) -> Result<(), DeviceError> {
     }
     let key = KeyPair::load_or_create(&state)?;
     let mtu = config.device.mtu.unwrap_or(DEFAULT_MTU);
+    if machine::routing(&config.device, 0).is_taken()? {
+        return Err(DeviceError::MarkTaken { mark: config.device.mark, table: config.device.table });
+    }
     let tun = Tun::create(&config.device.interface, mtu.into(), &[])?;
     let routing = machine::routing(&config.device, tun.index());
 

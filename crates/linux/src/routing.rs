@@ -15,7 +15,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::journal::Change;
-use crate::netlink::{Route, Rule};
+use crate::netlink::{Netlink, NetlinkError, Route, Rule};
 use crate::nft;
 use crate::prefix::IpPrefix;
 
@@ -89,6 +89,21 @@ impl Routing {
             changes.extend([local, own, capture].map(Change::Rule));
         }
         changes
+    }
+
+    /// Whether the mark or the table is used already, by another device or another program. Rules that lead to an empty
+    /// table are not: those are what a dead one left.
+    ///
+    /// # Errors
+    /// If rules or routes cannot be read.
+    pub fn is_taken(&self) -> Result<bool, NetlinkError> {
+        let mut netlink = Netlink::open()?;
+        let mut tables = netlink.rules()?;
+        tables.retain(|rule| rule.table == self.table || rule.mark == Some(self.mark));
+        let routes = netlink.routes()?;
+        let in_use =
+            |table: u32| table != Route::MAIN_TABLE && routes.iter().any(|route| route.table == table);
+        Ok(tables.iter().any(|rule| in_use(rule.table)))
     }
 
     fn kill_switch_table(&self) -> Change {

@@ -155,6 +155,63 @@ pub fn two_devices_live_on_one_machine() {
     assert_eq!(snapshot(&bed.device), before);
 }
 
+/// With the mark or the table of another they would take down each other's rules, so the second does not start.
+pub fn a_second_device_with_the_same_mark_is_refused() {
+    let bed = Bed::new(false);
+    let (_gateway, first) = bed.connected();
+    let rules = || {
+        let mut lines = snapshot(&bed.device);
+        lines.retain(|line| line.contains("fwmark 0xab51") || line.contains("table 43857"));
+        lines
+    };
+    let during = rules();
+    for settings in ["", "mark = 0x77", "table = 7700"] {
+        bed.write_config("other", &format!("[device]\ndns = \"off\"\ninterface = \"any1\"\n{settings}\n"));
+        if settings.is_empty() {
+            bed.join_as("other");
+        }
+        let said = bed.start_in_vain("other");
+        assert!(said.contains("another device or program on this machine uses the firewall mark"), "{said}");
+    }
+    assert_eq!(rules(), during);
+    bed.download(SERVER_V4, 1_000_000, || {});
+    // What was left by one that is dead and whose journal is lost stands in nobody's way.
+    let journal = bed.directory("device").join("undo.json");
+    let worker = bed.status().pid;
+    first.kill();
+    eventually("the worker died too", || !fs::exists(format!("/proc/{worker}")).unwrap());
+    fs::remove_file(journal).unwrap();
+    let first = bed.start("device");
+    bed.wait_until_up();
+    bed.download(SERVER_V4, 300_000, || {});
+    bed.client("device").down().unwrap();
+    assert!(first.wait());
+    assert_eq!(rules(), [""; 0]);
+}
+
+/// The same of the older kind, which nft does not show. The gateway's status says it too.
+pub fn a_closed_legacy_firewall_is_told() {
+    let bed = Bed::new(false);
+    let close = ["-P", "FORWARD", "DROP"];
+    let closed = bed.gateway.command("iptables-legacy").unwrap().args(close).status();
+    if !closed.is_ok_and(|status| status.success()) {
+        println!("skipped: iptables-legacy is missing, or the kernel has none of it");
+        return;
+    }
+    let (_gateway, _device) = bed.connected();
+    let why = bed.client("gateway").status().unwrap().why;
+    assert!(why.contains("FORWARD of iptables-legacy"), "{why}");
+    let remedy = why.split("let it through: ").nth(1).unwrap();
+    let reach = || {
+        let address: SocketAddr = "198.51.100.9:83".parse().unwrap();
+        let _listener = bed.server.run(|| TcpListener::bind(address)).unwrap().unwrap();
+        bed.device.run(|| TcpStream::connect_timeout(&address, Duration::from_secs(1))).unwrap().is_ok()
+    };
+    assert!(!reach());
+    assert!(bed.gateway.command("sh").unwrap().args(["-c", remedy]).status().unwrap().success());
+    assert!(reach(), "the remedy does not help: {remedy}");
+}
+
 fn connect_over(interface: &str, address: SocketAddr) -> TcpStream {
     let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
     socket.bind_device(Some(interface.as_bytes())).unwrap();

@@ -38,6 +38,11 @@ pub const ALL: &[Scenario] = &[
     ("networks_with_the_same_subnet_work", hardship::networks_with_the_same_subnet_work),
     ("a_closed_firewall_is_told", hardship::a_closed_firewall_is_told),
     ("two_devices_live_on_one_machine", hardship::two_devices_live_on_one_machine),
+    (
+        "a_second_device_with_the_same_mark_is_refused",
+        hardship::a_second_device_with_the_same_mark_is_refused,
+    ),
+    ("a_closed_legacy_firewall_is_told", hardship::a_closed_legacy_firewall_is_told),
     ("the_gateway_is_as_before_after_kill", hardship::the_gateway_is_as_before),
     ("duplicated_flows_go_twice_both_ways", treatments::duplicated_flows_go_twice_both_ways),
     ("protected_flows_have_repair_both_ways", treatments::protected_flows_have_repair_both_ways),

@@ -22,6 +22,9 @@ struct Arguments {
     /// Only this network of the scenario, counted from 0.
     #[arg(long)]
     network: Option<usize>,
+    /// Divide all rates and queues by this.
+    #[arg(long, default_value_t = 1)]
+    slowed: u32,
     /// QUIC instead of TCP.
     #[arg(long)]
     quic: bool,
@@ -57,7 +60,8 @@ fn main() -> anyhow::Result<()> {
         .into_iter()
         .find(|scenario| scenario.name == arguments.scenario)
         .context("there is no such scenario")?;
-    let mut networks = scenario.networks;
+    let mut networks: Vec<_> =
+        scenario.networks.into_iter().map(|network| network.slowed(arguments.slowed)).collect();
     if let Some(index) = arguments.network {
         anyhow::ensure!(index < networks.len(), "the scenario has {} networks", networks.len());
         networks = vec![networks.swap_remove(index)];

@@ -17,6 +17,10 @@ pub enum Coverage {
     /// `connect` of both families.
     Connect,
     /// Also `sendto` and `sendmsg` of UDP sockets that are not connected.
+    ///
+    /// The kernel has read a packet's mark before it runs the program: the packet that causes the mark still
+    /// leaves without it (seen on Linux 6.18), and the mark holds from the socket's second packet on. So nftables must
+    /// keep such a flow on the network that its first packet took, by connection mark, whatever the socket's mark.
     ConnectAndSend,
 }
 

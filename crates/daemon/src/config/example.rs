@@ -19,6 +19,10 @@ pub fn example() -> String {
         "# One table for each network that needs settings, by the name of its interface.\n[network.wwan0]\n",
     );
     describe(&mut text, keys::NETWORK);
+    text.push_str(
+        "# Rules for some flows, in order: the first one decides whose keys all match. Of a list, one must match.\n#[[rule]]\n",
+    );
+    describe(&mut text, keys::RULE);
     text.push_str("# What a gateway does.\n[gateway]\n");
     describe(&mut text, keys::GATEWAY);
     text.truncate(text.trim_end().len());

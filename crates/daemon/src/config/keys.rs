@@ -1,10 +1,12 @@
 //! The definition of every key: its meaning, what it accepts, its default, and how it is set.
 
+use policy::rules::{Matcher, Strictness};
 use policy::{Priority, Split, Treatment};
 use std::num::NonZeroU16;
 use wire::hello::{MAX_DNS_SERVERS, MIN_MTU, Name};
 use wire::join_link::MAX_ADDRESSES;
 
+use super::rules::Draft;
 use super::value::{self, Value};
 use super::{
     CarrierChoice, CongestionChoice, DaemonConfig, DeviceConfig, GatewayConfig, NetworkConfig,
@@ -236,6 +238,100 @@ pub(super) const NETWORK: &[Key<NetworkConfig>] = &[
         default: "\"auto\"",
         otherwise: None,
         set: |config, value| value::one_of(value, CARRIERS).map(|choice| config.carrier = choice),
+    },
+];
+
+pub(super) const RULE: &[Key<Draft>] = &[
+    Key {
+        name: "name",
+        meaning: "What messages call it.",
+        accepts: "a text of 1 to 64 characters",
+        default: "\"backups\"",
+        otherwise: Some("its number"),
+        set: |rule, value| Name::new(value::text(value)?).ok().map(|name| rule.name = Some(name.to_string())),
+    },
+    Key {
+        name: "program",
+        meaning: "The program's control group.",
+        accepts: "a text such as \"cgroup:/system.slice/backup.service\", or a list",
+        default: "\"cgroup:/system.slice/backup.service\"",
+        otherwise: Some("any"),
+        set: |rule, value| rule.matching(value, Matcher::Program),
+    },
+    Key {
+        name: "user",
+        meaning: "Who runs the program.",
+        accepts: "the name or number of a user, or a list",
+        default: "\"nobody\"",
+        otherwise: Some("any"),
+        set: |rule, value| rule.users(value),
+    },
+    Key {
+        name: "to",
+        meaning: "Where the flow goes, by address.",
+        accepts: "an address or network such as \"198.51.100.0/24\", or a list",
+        default: "\"198.51.100.0/24\"",
+        otherwise: Some("anywhere"),
+        set: |rule, value| rule.destinations(value),
+    },
+    Key {
+        name: "domain",
+        meaning: "The same by name. Learned from what programs look up through this machine's resolver.",
+        accepts: "a name such as \"example.org\" or \"*.example.org\", or a list",
+        default: "\"*.example.org\"",
+        otherwise: Some("anywhere"),
+        set: |rule, value| rule.matching(value, Matcher::Domain),
+    },
+    Key {
+        name: "port",
+        meaning: "Protocol and destination port.",
+        accepts: "a port such as 443, \"tcp/443\", \"udp/5000-6000\" or \"udp\", or a list",
+        default: "[\"tcp/443\", \"udp/5000-6000\"]",
+        otherwise: Some("any"),
+        set: |rule, value| rule.ports(value),
+    },
+    Key {
+        name: "dscp",
+        meaning: "The mark that the program puts on its packets.",
+        accepts: "a number from 0 to 63 or a name such as \"ef\", or a list",
+        default: "\"ef\"",
+        otherwise: Some("any"),
+        set: |rule, value| rule.code_points(value),
+    },
+    Key {
+        name: "class",
+        meaning: "What the flow turned out to be.",
+        accepts: "\"bulk\", \"interactive\" or \"real-time\", or a list",
+        default: "\"real-time\"",
+        otherwise: Some("any"),
+        set: |rule, value| rule.classes(value),
+    },
+    Key {
+        name: "treat",
+        meaning: "How to carry it.",
+        accepts: "\"bonded\", \"duplicated\", \"protected\" or \"direct\"",
+        default: "\"direct\"",
+        otherwise: Some("directly if networks are named, else as usual"),
+        set: |rule, value| value::one_of(value, TREATMENTS).map(|choice| rule.treatment = Some(choice)),
+    },
+    Key {
+        name: "networks",
+        meaning: "Which networks a direct flow may take.",
+        accepts: "the name of an interface, or a list",
+        default: "[\"wwan0\"]",
+        otherwise: Some("all"),
+        set: |rule, value| value::list(value, 64, value::interface).map(|names| rule.networks = Some(names)),
+    },
+    Key {
+        name: "strict",
+        meaning: "Refuse the flow while none of these networks is there, rather than take another.",
+        accepts: "true or false",
+        default: "true",
+        otherwise: None,
+        set: |rule, value| {
+            value::boolean(value)
+                .map(|on| rule.strictness = if on { Strictness::Only } else { Strictness::Prefer })
+        },
     },
 ];
 

@@ -6,6 +6,7 @@
 mod example;
 mod keys;
 mod read;
+mod rules;
 #[cfg(test)]
 mod tests;
 mod value;
@@ -17,6 +18,7 @@ use std::time::Duration;
 
 use identity::{Ipv4Pool, Ipv6Pool};
 use linux::routing::Routing;
+use policy::rules::Rule;
 use policy::{Priority, Split, Treatment};
 use wire::hello::Name;
 use wire::join_link::HostPort;
@@ -52,6 +54,8 @@ pub struct Config {
     pub networks: BTreeMap<String, NetworkConfig>,
     /// `[gateway]`.
     pub gateway: GatewayConfig,
+    /// `[[rule]]`, in order.
+    pub rules: Vec<Rule>,
 }
 
 /// Keys of both roles.

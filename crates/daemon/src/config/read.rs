@@ -11,7 +11,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::keys::{self, Key};
-use super::{Config, NetworkConfig, value};
+use super::{Config, NetworkConfig, rules, value};
 
 /// The configuration of the whole machine.
 pub const SYSTEM_PATH: &str = "/etc/anabranch/config.toml";
@@ -119,12 +119,15 @@ impl Config {
                     set_all(text, "gateway", keys::GATEWAY, &mut config.gateway, table(text, key, value)?)?
                 }
                 "network" => config.set_networks(text, table(text, key, value)?)?,
+                "rule" => config.rules = rules::read(text, key, value)?,
                 name if keys::DAEMON.iter().any(|known| known.name == name) => {
                     set_one(text, "", keys::DAEMON, &mut config.daemon, key, value)?;
                 }
                 name => {
-                    let known =
-                        keys::DAEMON.iter().map(|known| known.name).chain(["device", "network", "gateway"]);
+                    let known = keys::DAEMON
+                        .iter()
+                        .map(|known| known.name)
+                        .chain(["device", "network", "gateway", "rule"]);
                     return Err(unknown(key, name, "", known));
                 }
             }
@@ -167,8 +170,8 @@ pub(super) struct Fault {
     pub(super) message: String,
 }
 
-type TomlKey<'a> = Spanned<toml::de::DeString<'a>>;
-type TomlValue<'a> = Spanned<DeValue<'a>>;
+pub(super) type TomlKey<'a> = Spanned<toml::de::DeString<'a>>;
+pub(super) type TomlValue<'a> = Spanned<DeValue<'a>>;
 
 fn table<'a, 'i>(text: &str, key: &TomlKey<'_>, value: &'a TomlValue<'i>) -> Result<&'a DeTable<'i>, Fault> {
     match value.get_ref() {
@@ -184,7 +187,7 @@ fn table<'a, 'i>(text: &str, key: &TomlKey<'_>, value: &'a TomlValue<'i>) -> Res
     }
 }
 
-fn set_all<T>(
+pub(super) fn set_all<T>(
     text: &str,
     table_name: &str,
     keys: &[Key<T>],

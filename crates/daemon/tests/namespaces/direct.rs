@@ -5,6 +5,7 @@ use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
+use anabranch::control::EventSequence;
 use linux::netns::Namespace;
 
 use crate::bed::{Bed, Daemon, SERVER_V4, eventually};
@@ -21,7 +22,7 @@ fn bed() -> Bed {
 fn started(bed: &Bed) -> Daemon {
     let daemon = bed.start("device");
     bed.wait_until_up();
-    eventually("new flows are led out", || listing(&bed.device).contains("goto leave_2"));
+    eventually("new flows are led out", || listing(&bed.device).contains("numgen inc"));
     daemon
 }
 
@@ -40,7 +41,12 @@ fn listing(space: &Namespace) -> String {
 
 /// How many of `count` connections reached the server by each network, by the network's number.
 fn calls(bed: &Bed, count: usize) -> BTreeMap<u8, usize> {
-    let address = SocketAddr::new(SERVER_V4.parse().unwrap(), 8_080);
+    calls_to(bed, 8_080, count)
+}
+
+/// The same for a port.
+fn calls_to(bed: &Bed, port: u16, count: usize) -> BTreeMap<u8, usize> {
+    let address = SocketAddr::new(SERVER_V4.parse().unwrap(), port);
     let listener = bed.server.run(|| TcpListener::bind(address)).unwrap().unwrap();
     let mut seen = BTreeMap::new();
     for _ in 0..count {
@@ -125,4 +131,27 @@ pub fn a_dead_network_gets_no_new_flow() {
         .add_route("wan0", "0.0.0.0/0".parse().unwrap(), Some("10.1.0.1".parse().unwrap()), Some(100))
         .ok();
     eventually("it is used again", || calls(&bed, 4).contains_key(&0));
+}
+
+pub fn rules_choose_networks() {
+    let bed = bed();
+    bed.write_config(
+        "device",
+        "[device]\ndns = \"off\"\n\
+         [[rule]]\nport = [8085, \"tcp/9000-9010\"]\nnetworks = \"wan1\"\n\
+         [[rule]]\nport = 8086\nto = \"198.51.100.0/24\"\nnetworks = \"gone0\"\nstrict = false\n\
+         [[rule]]\nport = 8087\nnetworks = \"gone0\"\n\
+         [[rule]]\ndscp = \"ef\"\ntreat = \"duplicated\"\n",
+    );
+    let _daemon = started(&bed);
+    assert_eq!(calls_to(&bed, 8_085, 3), [(1, 3)].into());
+    assert_eq!(calls_to(&bed, 9_010, 2), [(1, 2)].into());
+    assert_eq!(calls_to(&bed, 8_086, 2).len(), 2, "any network while the wanted one is missing");
+    assert_eq!(calls_to(&bed, 8_080, 2).len(), 2);
+    let address = SocketAddr::new(SERVER_V4.parse().unwrap(), 8_087);
+    let refused = bed.device.run(|| TcpStream::connect_timeout(&address, Duration::from_secs(5))).unwrap();
+    assert!(refused.is_err_and(|error| error.kind() != std::io::ErrorKind::TimedOut), "refused at once");
+    let events = bed.client("device").events(EventSequence(0)).unwrap();
+    let told = |text: &str| events.iter().any(|event| event.text.contains(text));
+    assert!(told("gone0") && told("gateway"), "{events:#?}");
 }

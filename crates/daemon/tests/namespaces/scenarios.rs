@@ -55,6 +55,7 @@ pub const ALL: &[Scenario] = &[
     ("a_read_only_disk_loses_nothing_of_a_device", disk::a_read_only_disk_loses_nothing_of_a_device),
     ("a_full_or_read_only_disk_loses_no_client", disk::a_full_or_read_only_disk_loses_no_client),
     ("direct_new_flows_are_dealt_out_without_a_gateway", direct::new_flows_are_dealt_out),
+    ("direct_rules_choose_networks", direct::rules_choose_networks),
     ("direct_a_dead_network_gets_no_new_flow", direct::a_dead_network_gets_no_new_flow),
     ("an_ipv6_only_network_carries_through_its_nat64", nat64::an_ipv6_only_network_carries_through_its_nat64),
 ];

@@ -26,6 +26,7 @@ use std::net::IpAddr;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use crate::cgroup::CgroupPath;
 use crate::journal::Change;
 use crate::netlink::Rule;
 use crate::nft::{self, NftError};
@@ -45,7 +46,7 @@ const TREATMENT_SHIFT: u32 = 24;
 /// Most slots that new flows are dealt out by.
 pub const MAXIMUM_SLOTS: usize = 256;
 /// Most rules.
-pub const MAXIMUM_RULES: usize = 256;
+pub const MAXIMUM_RULES: usize = 2_000;
 /// Most destinations of one rule.
 pub const MAXIMUM_DESTINATIONS: usize = 4_096;
 /// Before the rules of `routing`.
@@ -144,42 +145,18 @@ pub enum Outcome {
     Refuse,
 }
 
-/// A cgroup of version 2, by its path below the mount point and how deep that is.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct CgroupMatch {
-    /// Such as `user.slice/anabranch/run-7`.
-    pub path: String,
-}
-
-impl CgroupMatch {
-    /// Parts of the path.
-    fn level(&self) -> usize {
-        self.path.split('/').count()
-    }
-}
-
-/// Transport protocols that have ports.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Transport {
-    /// TCP.
-    Tcp,
-    /// UDP.
-    Udp,
-}
-
 /// Which new flows a rule is for. What is `None` does not matter; all else must be so.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct FlowMatch {
-    /// The program's control group.
-    pub cgroup: Option<CgroupMatch>,
+    /// Path of the program's control group, from the root of the version 2 hierarchy. While there is none, the rule does not count.
+    pub cgroup: Option<String>,
     /// The user's number.
     pub user: Option<u32>,
     /// One of these destinations; an empty list matches nothing.
     pub destinations: Option<Vec<IpPrefix>>,
-    /// The protocol.
-    pub transport: Option<Transport>,
-    /// The destination port, from and to.
+    /// Number of the protocol above IP.
+    pub protocol: Option<u8>,
+    /// The destination port, from and to; TCP or UDP if `protocol` says nothing.
     pub ports: Option<(u16, u16)>,
     /// The differentiated services code point, 0 to 63.
     pub dscp: Option<u8>,
@@ -271,7 +248,7 @@ impl Direct {
             )?;
         }
         for FlowRule { matching, .. } in &self.rules {
-            let path = matching.cgroup.as_ref().is_none_or(|cgroup| is_cgroup_path(&cgroup.path));
+            let path = matching.cgroup.as_ref().is_none_or(|path| CgroupPath::new(path).is_ok());
             ensure(path, "a path that no control group has")?;
             ensure(matching.ports.is_none_or(|(from, to)| from <= to), "ports the wrong way round")?;
             ensure(matching.dscp.is_none_or(|dscp| dscp < 64), "a code point over 63")?;
@@ -323,13 +300,4 @@ impl Direct {
     fn table_name(&self) -> String {
         format!("anabranch_direct_{}", plain(&self.interface))
     }
-}
-
-/// Parts of printable characters with single slashes between them, none of them "..", and nothing that ends a string of nft's.
-fn is_cgroup_path(path: &str) -> bool {
-    path.len() <= 512
-        && path.split('/').all(|part| {
-            let printable = |byte: u8| byte.is_ascii_graphic() && byte != b'"' && byte != b'\\';
-            !part.is_empty() && part != "." && part != ".." && part.bytes().all(printable)
-        })
 }

@@ -2,9 +2,8 @@
 
 use std::net::IpAddr;
 
-use super::{
-    Direct, FlowMatch, NETWORK_MASK, Outcome, Stay, TREATMENT_MASK, TREATMENT_SHIFT, Transport, mark_of,
-};
+use super::{Direct, FlowMatch, NETWORK_MASK, Outcome, Stay, TREATMENT_MASK, TREATMENT_SHIFT, mark_of};
+use crate::cgroup::{CgroupPath, Hierarchy};
 use crate::prefix::IpPrefix;
 
 impl Direct {
@@ -159,6 +158,7 @@ impl std::fmt::Display for Line {
 }
 
 fn conditions(matching: &FlowMatch) -> Vec<Line> {
+    let Some(cgroup) = cgroup(matching.cgroup.as_deref()) else { return Vec::new() };
     let mut lines = Vec::new();
     for (family, header) in [(Family::V4, "ip"), (Family::V6, "ip6")] {
         let mut text = format!("meta nfproto {} ", family.name());
@@ -171,19 +171,15 @@ fn conditions(matching: &FlowMatch) -> Vec<Line> {
             let own: Vec<String> = own.iter().map(ToString::to_string).collect();
             text += &format!("{header} daddr {{ {} }} ", own.join(", "));
         }
-        if let Some(cgroup) = &matching.cgroup {
-            let (level, path) = (cgroup.level(), &cgroup.path);
-            text += &format!("socket cgroupv2 level {level} \"{path}\" ");
-        }
+        text += &cgroup;
         if let Some(user) = matching.user {
             text += &format!("meta skuid {user} ");
         }
         if let Some(dscp) = matching.dscp {
             text += &format!("{header} dscp {dscp} ");
         }
-        match matching.transport {
-            Some(Transport::Tcp) => text += "meta l4proto tcp ",
-            Some(Transport::Udp) => text += "meta l4proto udp ",
+        match matching.protocol {
+            Some(protocol) => text += &format!("meta l4proto {protocol} "),
             None if matching.ports.is_some() => text += "meta l4proto { tcp, udp } ",
             None => {}
         }
@@ -193,6 +189,14 @@ fn conditions(matching: &FlowMatch) -> Vec<Line> {
         lines.push(Line { family, text });
     }
     lines
+}
+
+/// The condition for a control group; `None` if there is no such group now.
+fn cgroup(path: Option<&str>) -> Option<String> {
+    let Some(path) = path else { return Some(String::new()) };
+    let (path, hierarchy) = (CgroupPath::new(path).ok()?, Hierarchy::find().ok()?);
+    hierarchy.id_of(&path).ok()?;
+    hierarchy.nft_match(&path).map(|condition| condition + " ")
 }
 
 fn verdict(outcome: Outcome, family: Family) -> String {

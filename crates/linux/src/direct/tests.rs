@@ -238,11 +238,7 @@ fn rules_choose_by_destination_port_and_user() {
     let to = |text: &str| Some(vec![text.parse().unwrap()]);
     direct.rules = vec![
         rule(
-            FlowMatch {
-                ports: Some((8_000, 8_099)),
-                transport: Some(Transport::Tcp),
-                ..FlowMatch::default()
-            },
+            FlowMatch { ports: Some((8_000, 8_099)), protocol: Some(6), ..FlowMatch::default() },
             Outcome::Leave(2),
         ),
         rule(FlowMatch { destinations: to("203.0.113.0/24"), ..FlowMatch::default() }, Outcome::Leave(1)),
@@ -340,9 +336,9 @@ fn hostile_values_are_refused() {
     bad(&|direct| direct.exits.push(direct.exits[0].clone()));
     bad(&|direct| direct.choices[0].v4 = vec![2]);
     bad(&|direct| direct.otherwise = Outcome::Leave(1));
-    for path in ["", "/", "a//b", "../x", "a/\"b", "a\n"] {
+    for path in ["", "a", "/a//b", "/../x", "/a/\"b", "/a\n"] {
         bad(&|direct| {
-            let cgroup = Some(CgroupMatch { path: path.to_owned() });
+            let cgroup = Some(path.to_owned());
             direct.rules.push(FlowRule {
                 matching: FlowMatch { cgroup, ..FlowMatch::default() },
                 outcome: Outcome::Refuse,

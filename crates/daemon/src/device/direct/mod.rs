@@ -6,7 +6,9 @@
 
 mod closing;
 mod plan;
+mod rules;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
@@ -17,6 +19,7 @@ use linux::clock;
 use linux::direct::Direct;
 use linux::poll::Waker;
 use policy::network::{NetworkInput, PowerSupply};
+use policy::rules::{Rule, Rules};
 use policy::{ChoiceSettings, NetworkPolicy, Table};
 use tracing::{debug, info, warn};
 use units::Timestamp;
@@ -47,6 +50,9 @@ pub struct DirectControl {
     networks: Vec<Network>,
     numbers: plan::Numbers,
     addresses: Vec<IpAddr>,
+    rules: Vec<Rule>,
+    names: BTreeMap<String, Vec<IpAddr>>,
+    warned: BTreeSet<String>,
     table: Table,
     applied: Option<Direct>,
     retry_at: Option<Timestamp>,
@@ -65,6 +71,9 @@ impl DirectControl {
             networks: Vec::new(),
             numbers: plan::Numbers::default(),
             addresses: Vec::new(),
+            rules: config.rules.clone(),
+            names: BTreeMap::new(),
+            warned: BTreeSet::new(),
             table: Table::default(),
             applied: None,
             retry_at: None,
@@ -94,9 +103,27 @@ impl DirectControl {
 
     fn hear(&mut self, message: Message) {
         match message {
-            Message::Networks(networks) => self.networks = networks,
+            Message::Networks(networks) => {
+                self.networks = networks;
+                self.warn_of_conflicts();
+            }
             Message::Captured(addresses) => self.addresses = addresses,
         }
+    }
+
+    /// Tells once for each set of networks what is wrong with the rules.
+    fn warn_of_conflicts(&mut self) {
+        let names: Vec<&str> = self.networks.iter().map(|network| network.interface.name.as_str()).collect();
+        let Ok(rules) = Rules::new(self.rules.clone()) else { return };
+        let conflicts =
+            rules.conflicts(&names, self.has_gateway).into_iter().map(|conflict| conflict.to_string());
+        let warnings: BTreeSet<String> =
+            conflicts.chain(self.rules.iter().filter_map(rules::unkernelled)).collect();
+        for text in warnings.difference(&self.warned) {
+            warn!("{text}");
+            self.events.push(EventKind::Warning, None, text.clone());
+        }
+        self.warned = warnings;
     }
 
     /// When to judge again by itself; `None` to wait for news.
@@ -112,14 +139,17 @@ impl DirectControl {
         }
         let inputs: Vec<NetworkInput> = self.networks.iter().map(input).collect();
         self.table = self.policy.evaluate(now, &inputs, PowerSupply::Mains);
-        let wanted = plan::direct(
-            &self.config,
-            self.has_gateway,
-            &self.addresses,
-            &self.networks,
-            &self.table,
-            &mut self.numbers,
-        );
+        self.numbers.assign(&self.networks);
+        let scene = rules::Scene {
+            has_gateway: self.has_gateway,
+            default: self.config.default_treatment,
+            networks: &self.networks,
+            table: &self.table,
+            numbers: &self.numbers,
+            names: &self.names,
+        };
+        let rules: Vec<&Rule> = self.rules.iter().collect();
+        let wanted = plan::direct(&self.config, &self.addresses, &rules, &scene);
         let waits = self.retry_at.is_some_and(|at| now < at);
         if self.applied.as_ref() == Some(&wanted) || waits {
             return;

@@ -5,9 +5,11 @@ use std::net::IpAddr;
 
 use linux::direct::{Choice, Direct, Exit, MAXIMUM_EXITS, NextHop, Outcome, Stay};
 use linux::monitor::DefaultRoute;
+use policy::rules::Rule;
 use policy::{Table, Treatment};
 use units::NetworkId;
 
+use super::rules::{self, Scene};
 use crate::config::DeviceConfig;
 use crate::device::networks::{Network, reaches};
 
@@ -37,30 +39,19 @@ impl Numbers {
 }
 
 /// What the kernel is to do with flows.
-pub fn direct(
-    config: &DeviceConfig,
-    has_gateway: bool,
-    addresses: &[IpAddr],
-    networks: &[Network],
-    table: &Table,
-    numbers: &mut Numbers,
-) -> Direct {
-    numbers.assign(networks);
-    let exits = networks.iter().filter_map(|network| exit(network, numbers.of(network.id)?)).collect();
-    let everything = choice(networks, table, numbers);
-    let otherwise = match (has_gateway, config.default_treatment) {
-        (true, treatment) if treatment != Treatment::Direct => Outcome::Stay(Stay::Default),
-        _ => Outcome::Leave(0),
+pub fn direct(config: &DeviceConfig, addresses: &[IpAddr], rules: &[&Rule], scene: &Scene<'_>) -> Direct {
+    let number = |network: &Network| scene.numbers.of(network.id);
+    let exits = scene.networks.iter().filter_map(|network| exit(network, number(network)?)).collect();
+    let everything = |ipv6| slots(scene.networks, scene.table, scene.numbers, ipv6, |_| true);
+    let mut choices = vec![Choice { v4: everything(false), v6: everything(true) }];
+    let rules = rules::compile(rules, scene, &mut choices);
+    let otherwise = if scene.has_gateway && scene.default != Treatment::Direct {
+        Outcome::Stay(Stay::Default)
+    } else {
+        Outcome::Leave(0)
     };
-    Direct {
-        interface: config.interface.clone(),
-        addresses: addresses.to_vec(),
-        table: config.table,
-        exits,
-        choices: vec![everything],
-        rules: Vec::new(),
-        otherwise,
-    }
+    let (interface, table) = (config.interface.clone(), config.table);
+    Direct { interface, addresses: addresses.to_vec(), table, exits, choices, rules, otherwise }
 }
 
 fn exit(network: &Network, number: u8) -> Option<Exit> {
@@ -78,20 +69,23 @@ fn exit(network: &Network, number: u8) -> Option<Exit> {
     })
 }
 
-/// The slots of both families, each over the networks that carry it.
-fn choice(networks: &[Network], table: &Table, numbers: &Numbers) -> Choice {
-    let slots = |ipv6: bool| {
-        let carries = |id: NetworkId| {
-            networks.iter().any(|network| network.id == id && reaches(&network.interface, ipv6))
-        };
-        let dealt = table.restricted(carries).slots(SLOTS);
-        let mut slots: Vec<u8> = dealt.into_iter().filter_map(|id| numbers.of(id)).collect();
-        if slots.iter().all(|number| Some(number) == slots.first()) {
-            slots.truncate(1);
-        }
-        slots
+/// The slots of one family, over those networks that carry it and that `may` take the flow.
+pub(super) fn slots(
+    networks: &[Network],
+    table: &Table,
+    numbers: &Numbers,
+    ipv6: bool,
+    may: impl Fn(NetworkId) -> bool,
+) -> Vec<u8> {
+    let carries = |id: NetworkId| {
+        may(id) && networks.iter().any(|network| network.id == id && reaches(&network.interface, ipv6))
     };
-    Choice { v4: slots(false), v6: slots(true) }
+    let dealt = table.restricted(carries).slots(SLOTS);
+    let mut slots: Vec<u8> = dealt.into_iter().filter_map(|id| numbers.of(id)).collect();
+    if slots.iter().all(|number| Some(number) == slots.first()) {
+        slots.truncate(1);
+    }
+    slots
 }
 
 /// What direct mode changes on the machine, in words.

@@ -1,0 +1,172 @@
+//! From the user's rules to those of the kernel. Pure.
+//!
+//! The kernel's rules have one value of each kind, so a rule with several becomes several. What only time shows about a flow (its
+//! class, its program's name) is not known when the kernel decides; [`unkernelled`] says so.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use linux::direct::{Choice, FlowMatch, FlowRule, MAXIMUM_DESTINATIONS, MAXIMUM_RULES, Outcome, Stay};
+use linux::prefix::IpPrefix;
+use policy::rules::{Matcher, ProgramPattern, Rule, Strictness};
+use policy::{Table, Treatment};
+use units::NetworkId;
+
+use super::plan::{Numbers, slots};
+use crate::device::networks::Network;
+
+/// What rules are seen against.
+pub struct Scene<'a> {
+    /// Whether there is a gateway to bond to.
+    pub has_gateway: bool,
+    /// The treatment of flows of which no rule says one.
+    pub default: Treatment,
+    /// The networks.
+    pub networks: &'a [Network],
+    /// What the policy decided about them.
+    pub table: &'a Table,
+    /// Their numbers.
+    pub numbers: &'a Numbers,
+    /// Addresses that names were resolved to.
+    pub names: &'a BTreeMap<String, Vec<IpAddr>>,
+}
+
+/// The kernel's rules, with the choices that they point to added to `choices`.
+pub fn compile(rules: &[&Rule], scene: &Scene<'_>, choices: &mut Vec<Choice>) -> Vec<FlowRule> {
+    let mut compiled = Vec::new();
+    for rule in rules {
+        let matches = matches(rule, scene.names);
+        if matches.is_empty() || compiled.len() + matches.len() > MAXIMUM_RULES {
+            continue;
+        }
+        let outcome = outcome(rule, scene, choices);
+        compiled.extend(matches.into_iter().map(|matching| FlowRule { matching, outcome }));
+    }
+    compiled
+}
+
+/// Why the kernel cannot apply a rule to new flows, if it cannot.
+pub fn unkernelled(rule: &Rule) -> Option<String> {
+    let key = rule.key();
+    rule.matchers().iter().find_map(|matcher| match matcher {
+        Matcher::Program(ProgramPattern::Path(name) | ProgramPattern::Name(name)) => Some(format!(
+            "rule \"{key}\": a flow's program is only known by its control group when the flow begins: start it with \
+             \"anabranch run\", or write program = \"cgroup:/PATH\" in place of \"{name}\""
+        )),
+        Matcher::Class(class) => Some(format!(
+            "rule \"{key}\": that a flow is {class} shows only after it has begun; the rule holds in what `anabranch explain` says"
+        )),
+        _ => None,
+    })
+}
+
+fn outcome(rule: &Rule, scene: &Scene<'_>, choices: &mut Vec<Choice>) -> Outcome {
+    let treatment = rule.treatment().unwrap_or(match rule.networks() {
+        Some(_) => Treatment::Direct,
+        None => scene.default,
+    });
+    match treatment {
+        Treatment::Bonded if scene.has_gateway => return Outcome::Stay(Stay::Bonded),
+        Treatment::Duplicated if scene.has_gateway => return Outcome::Stay(Stay::Duplicated),
+        Treatment::Protected if scene.has_gateway => return Outcome::Stay(Stay::Protected),
+        _ => {}
+    }
+    let Some(wanted) = rule.networks() else { return Outcome::Leave(0) };
+    let find = |name: &str| {
+        scene.networks.iter().find(|network| network.interface.name == name).map(|network| network.id)
+    };
+    let listed: Vec<NetworkId> = wanted.resolve(find);
+    let choice = Choice { v4: among(&listed, scene, false), v6: among(&listed, scene, true) };
+    if choice.v4.is_empty() && choice.v6.is_empty() {
+        return match wanted.strictness {
+            Strictness::Only => Outcome::Refuse,
+            Strictness::Prefer => Outcome::Leave(0),
+        };
+    }
+    let known = choices.iter().position(|known| *known == choice);
+    Outcome::Leave(known.unwrap_or_else(|| {
+        choices.push(choice);
+        choices.len() - 1
+    }))
+}
+
+/// Slots over the listed networks: by their shares, or in equal parts if the policy would use none of them by itself.
+fn among(listed: &[NetworkId], scene: &Scene<'_>, ipv6: bool) -> Vec<u8> {
+    let by_share = slots(scene.networks, scene.table, scene.numbers, ipv6, |id| listed.contains(&id));
+    if !by_share.is_empty() {
+        return by_share;
+    }
+    let usable = scene.networks.iter().filter(|network| {
+        listed.contains(&network.id)
+            && network.connected
+            && crate::device::networks::reaches(&network.interface, ipv6)
+    });
+    usable.filter_map(|network| scene.numbers.of(network.id)).collect()
+}
+
+fn matches(rule: &Rule, names: &BTreeMap<String, Vec<IpAddr>>) -> Vec<FlowMatch> {
+    let mut partial = vec![FlowMatch::default()];
+    let mut destinations: Option<Vec<IpPrefix>> = None;
+    let mut hosts: Option<Vec<IpPrefix>> = None;
+    let of_kind =
+        |wanted: fn(&Matcher) -> bool| rule.matchers().iter().filter(move |matcher| wanted(matcher));
+    for matcher in rule.matchers() {
+        match matcher {
+            Matcher::Program(ProgramPattern::Path(_) | ProgramPattern::Name(_)) | Matcher::Class(_) => {
+                return Vec::new();
+            }
+            Matcher::Destination(prefix) => destinations.get_or_insert_default().push(*prefix),
+            Matcher::Domain(domain) => {
+                let found = names.iter().filter(|(name, _)| domain.matches(name));
+                let found = found.flat_map(|(_, addresses)| addresses.iter().copied().map(IpPrefix::host));
+                hosts.get_or_insert_default().extend(found);
+            }
+            Matcher::Program(ProgramPattern::Cgroup(_))
+            | Matcher::User(_)
+            | Matcher::Port(_)
+            | Matcher::Dscp(_) => {}
+        }
+    }
+    let destinations = match (destinations, hosts) {
+        (Some(prefixes), Some(hosts)) => Some(
+            hosts.into_iter().filter(|host| prefixes.iter().any(|prefix| prefix.covers(*host))).collect(),
+        ),
+        (one, other) => one.or(other),
+    };
+    if let Some(mut destinations) = destinations {
+        destinations.truncate(MAXIMUM_DESTINATIONS);
+        partial[0].destinations = Some(destinations);
+    }
+    let kinds: [fn(&Matcher) -> bool; 4] = [
+        |matcher| matches!(matcher, Matcher::Program(_)),
+        |matcher| matches!(matcher, Matcher::User(_)),
+        |matcher| matches!(matcher, Matcher::Port(_)),
+        |matcher| matches!(matcher, Matcher::Dscp(_)),
+    ];
+    for kind in kinds {
+        let values: Vec<&Matcher> = of_kind(kind).collect();
+        if values.is_empty() {
+            continue;
+        }
+        partial = partial.iter().flat_map(|base| values.iter().map(|value| with(base, value))).collect();
+        if partial.len() > MAXIMUM_RULES {
+            return Vec::new();
+        }
+    }
+    partial
+}
+
+fn with(base: &FlowMatch, matcher: &Matcher) -> FlowMatch {
+    let mut matching = base.clone();
+    match matcher {
+        Matcher::Program(ProgramPattern::Cgroup(path)) => matching.cgroup = Some(path.clone()),
+        Matcher::User(user) => matching.user = Some(user.0),
+        Matcher::Dscp(dscp) => matching.dscp = Some(dscp.get()),
+        Matcher::Port(ports) => {
+            matching.protocol = ports.protocol().map(|protocol| protocol.0);
+            matching.ports = Some(ports.range()).filter(|(first, _)| *first > 0);
+        }
+        Matcher::Program(_) | Matcher::Destination(_) | Matcher::Domain(_) | Matcher::Class(_) => {}
+    }
+    matching
+}

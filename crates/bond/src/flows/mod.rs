@@ -25,10 +25,8 @@ const SPARSE_LIMIT: u64 = 128 * 1024;
 const MIN_BULK_PACKETS: usize = 30;
 /// A sparse packet up to this size costs less to send twice than to wait for: a name look-up, a key stroke, a ping ...
 const SMALL_PACKET: usize = 300;
-/// ... where this much is lost ...
+/// ... where this much is lost.
 const LOSS_WORTH_A_COPY: f64 = 0.001;
-/// ... or where bulk went out this short a time ago: it makes paths late, and seldom two at once.
-const BESIDE_BULK: Duration = Duration::from_millis(500);
 /// A packet of this size or more is part of a transfer.
 const LARGE_PACKET: usize = 1_000;
 /// Bytes that a bulk flow sends in one turn.
@@ -53,8 +51,6 @@ pub(crate) struct QueueLimits {
     pub(crate) bulk: u64,
     /// Recent loss of the worst active path, 0 to 1.
     pub(crate) loss_rate: f64,
-    /// Time after a dropped packet until its sender's answer shows in the queue.
-    pub(crate) answer_time: Duration,
 }
 
 struct Flow {
@@ -68,30 +64,7 @@ struct Flow {
     listed: bool,
     deficit: i64,
     last_used: Timestamp,
-    overflow: Overflow,
     encoder: Option<Encoder>,
-}
-
-/// How a sender is told that its queue is over the limit: by one loss, then by more and more if it does not answer.
-///
-/// The idea is CoDel's (RFC 8289 section 4): a sender cannot answer before its answer time is over, and each further loss costs
-/// a repeat. Deviation: the `n`th interval is `answer time / n`, so that a sender that never answers meets a full queue within
-/// a few of them.
-#[derive(Clone, Copy, Debug, Default)]
-struct Overflow {
-    drops: u32,
-    next_at: Timestamp,
-}
-
-impl Overflow {
-    fn asks_for_drop(&mut self, now: Timestamp, answer_time: Duration) -> bool {
-        if self.drops > 0 && now < self.next_at {
-            return false;
-        }
-        self.drops = self.drops.saturating_add(1);
-        self.next_at = now + answer_time / self.drops;
-        true
-    }
 }
 
 /// All flows of a session.
@@ -105,7 +78,6 @@ pub(crate) struct Flows {
     interactive: VecDeque<u16>,
     bulk: VecDeque<u16>,
     bulk_bytes: u64,
-    last_bulk_at: Option<Timestamp>,
     queued_packets: u64,
     default_treatment: Treatment,
     treatments: HashMap<FlowKey, Treatment, FxSeededState>,
@@ -124,7 +96,6 @@ impl Flows {
             interactive: VecDeque::new(),
             bulk: VecDeque::new(),
             bulk_bytes: 0,
-            last_bulk_at: None,
             queued_packets: 0,
             default_treatment,
             treatments: HashMap::with_hasher(hasher),
@@ -191,12 +162,9 @@ impl Flows {
             let over = flow.queue.bytes() + packet.len() as u64 > share;
             if over && flow.queue.packets() >= MIN_BULK_PACKETS {
                 let far_over = flow.queue.bytes() > 2 * share;
-                let marked = wire::inner::mark_ce(&mut packet);
-                if far_over || !marked && flow.overflow.asks_for_drop(now, limits.answer_time) {
+                if far_over || !wire::inner::mark_ce(&mut packet) {
                     return Queueing::Dropped;
                 }
-            } else {
-                flow.overflow = Overflow::default();
             }
         } else if flow.queue.bytes() > SPARSE_LIMIT {
             return Queueing::Dropped;
@@ -213,9 +181,7 @@ impl Flows {
         let before = flow.queue.bytes();
         let small = packet.len() <= SMALL_PACKET && !headers.is_pure_ack();
         flow.queue.push(now, sequence, ordered, class, Payload::Packet(packet));
-        let beside_bulk = self.last_bulk_at.is_some_and(|at| now.since(at) < BESIDE_BULK);
-        let is_risky = beside_bulk || limits.loss_rate > LOSS_WORTH_A_COPY;
-        if small && class != FlowClass::Bulk && is_risky {
+        if small && class != FlowClass::Bulk && limits.loss_rate > LOSS_WORTH_A_COPY {
             flow.queue.send_last_twice();
         }
         self.queued_packets += 1;
@@ -226,7 +192,6 @@ impl Flows {
         }
         if flow.class == FlowClass::Bulk {
             self.bulk_bytes += flow.queue.bytes() - before;
-            self.last_bulk_at = Some(now);
         }
         if !flow.listed {
             flow.listed = true;
@@ -429,7 +394,6 @@ impl Flows {
             listed: false,
             deficit: 0,
             last_used: now,
-            overflow: Overflow::default(),
             encoder: None,
         };
         *self.flows.get_mut(usize::from(id))? = Some(flow);

@@ -2,8 +2,7 @@ use super::*;
 use std::net::IpAddr;
 use wire::inner::UDP;
 
-const LIMITS: QueueLimits =
-    QueueLimits { bulk: 1_000_000, loss_rate: 0.01, answer_time: Duration::from_millis(50) };
+const LIMITS: QueueLimits = QueueLimits { bulk: 1_000_000, loss_rate: 0.01 };
 
 fn headers(port: u16, protocol: u8) -> Headers {
     let here: IpAddr = "10.0.0.1".parse().unwrap();
@@ -67,7 +66,7 @@ fn bulk_flows_share_by_turns() {
 #[test]
 fn a_full_queue_drops_and_numbers_have_no_hole() {
     let mut flows = flows();
-    let tight = QueueLimits { bulk: 10_000, loss_rate: 0.0, answer_time: Duration::from_millis(50) };
+    let tight = QueueLimits { bulk: 10_000, loss_rate: 0.0 };
     for _ in 0..100 {
         push(&mut flows, 1, 1);
         flows.take_urgent();
@@ -81,34 +80,6 @@ fn a_full_queue_drops_and_numbers_have_no_hole() {
     assert_eq!(dropped, 100 - MIN_BULK_PACKETS);
     let numbers: Vec<u32> = std::iter::from_fn(|| flows.take_bulk(0)).map(|unit| unit.sequence).collect();
     assert!(numbers.windows(2).all(|pair| pair[1] == pair[0] + 1), "{numbers:?}");
-}
-
-#[test]
-fn a_queue_over_its_limit_costs_one_packet_per_answer() {
-    let mut flows = flows();
-    for _ in 0..100 {
-        push(&mut flows, 1, 1);
-        flows.take_urgent();
-    }
-    while flows.take_bulk(0).is_some() {}
-    let limits = QueueLimits { bulk: 50 * 1_440, ..LIMITS };
-    push(&mut flows, 1, 50);
-    let is_dropped = |flows: &mut Flows, millis: u64| {
-        let now = Timestamp::from_millis(millis);
-        // Not ECN-capable.
-        flows.push(now, &headers(1, TCP), vec![0x44; 1_440], limits) == Queueing::Dropped
-    };
-    let mut dropped_at = Vec::new();
-    for millis in 0..90 {
-        if is_dropped(&mut flows, millis) {
-            dropped_at.push(millis);
-        } else {
-            flows.take_bulk(0);
-        }
-    }
-    assert_eq!(dropped_at, [0, 50, 75], "told once, again after the answer was due, then more often");
-    let flood = (0..200).filter(|_| is_dropped(&mut flows, 90)).count();
-    assert!(flood > 100, "twice the limit is the end: {flood}");
 }
 
 #[test]

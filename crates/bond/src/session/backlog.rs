@@ -4,7 +4,7 @@ use super::Session;
 use crate::congestion::Controller;
 use crate::flows::QueueLimits;
 use std::time::Duration;
-use units::{BitRate, Bytes, Timestamp};
+use units::{BitRate, Timestamp};
 
 /// For so long what a vanished path had carried may wait: it may be back, and the inner sender cannot know.
 const VANISHED_PATIENCE: Duration = Duration::from_secs(5);
@@ -42,7 +42,7 @@ impl Session {
     /// A path has vanished with `in_flight` bytes: what it carried now waits for the others.
     pub(super) fn strand(&mut self, now: Timestamp, in_flight: u64) {
         let before = self.stranded.map_or(0, |stranded| stranded.allowed(now));
-        let bytes = self.usual_backlog.max(before) + in_flight;
+        let bytes = before.max(self.usual_backlog + in_flight);
         self.stranded = Some(Stranded { bytes, since: now });
     }
 
@@ -60,7 +60,6 @@ impl Session {
         let mut least_limit = 0;
         let mut fastest: Option<(Duration, BitRate)> = None;
         let mut slowest = Duration::ZERO;
-        let mut longest_rtt = Duration::ZERO;
         let mut sum = BitRate(0);
         let mut loss_rate: f64 = 0.0;
         for path in self.data_paths() {
@@ -74,19 +73,17 @@ impl Session {
             hold = hold.max(repeat.mul_f64((path.loss_rate() / MUCH_LOSS).min(1.0)));
             sum.0 = sum.0.saturating_add(rate.0);
             slowest = slowest.max(delay);
-            longest_rtt = longest_rtt.max(path.rtt.smoothed());
             loss_rate = loss_rate.max(path.loss_rate());
             if fastest.is_none_or(|(least, _)| delay < least) {
                 fastest = Some((delay, rate));
             }
         }
         let Some((least, rate)) = fastest else {
-            return QueueLimits { bulk: PACKETS * 8, loss_rate, answer_time: Duration::ZERO };
+            return QueueLimits { bulk: PACKETS * 8, loss_rate };
         };
         let spread = rate.bytes_per_second() * (slowest - least).as_secs_f64();
         let buffer = sum.bytes_per_second() * ((slowest + least) / 2 + MARGIN + hold).as_secs_f64();
         let bulk = ((spread + buffer) as u64 + PACKETS).max(least_limit);
-        let answer_time = longest_rtt + sum.time_for(Bytes(self.flows.bulk_bytes()));
-        QueueLimits { bulk, loss_rate, answer_time }
+        QueueLimits { bulk, loss_rate }
     }
 }

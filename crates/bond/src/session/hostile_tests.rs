@@ -6,7 +6,7 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use std::net::SocketAddr;
 use wire::datagram::{DataHeader, Datagram, TAG_LEN};
-use wire::frame::{Ack, Data, Frame, Part, Rekey, Repair};
+use wire::frame::{Ack, Data, Frame, GaveUp, Part, PathStatus as PathStatusFrame, Rekey, Repair};
 use wire::inner::Ecn;
 use zeroize::Zeroizing;
 

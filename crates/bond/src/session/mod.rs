@@ -4,7 +4,9 @@ mod backlog;
 mod control;
 #[cfg(test)]
 mod hostile_tests;
+mod paths;
 mod receive;
+mod repeats;
 mod report;
 pub(crate) mod transmit;
 
@@ -22,15 +24,15 @@ use crate::keys::{Cipher, PrivateKey, PublicKey, RawKeys, SessionKeys};
 use crate::path::{Path, PathState, Progress};
 use crate::resequencer::{Load, Resequencer, Tally};
 use crate::scheduler::Scheduler;
-use crate::unit::{Control, DataUnit, Item, Payload};
-use policy::{FlowClass, PathStatus, Treatment};
+use crate::unit::{Control, DataUnit};
+use policy::{PathStatus, Treatment};
 use rand::RngCore;
 use rand_chacha::ChaCha20Rng;
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
 use std::time::Duration;
 use units::{Bytes, NetworkId, PathId, Timestamp};
-use wire::frame::{GaveUp, MAX_BLOB_LEN, PathStatus as PathStatusFrame, STATUS_GONE};
+use wire::frame::MAX_BLOB_LEN;
 use wire::inner::Headers;
 
 /// Paths of a session at one time.
@@ -39,19 +41,11 @@ pub const MAX_PATHS: usize = 16;
 const MAX_RECEIVERS: usize = 4_096;
 /// A receiving flow that was idle this long is forgotten.
 const RECEIVER_IDLE: Duration = Duration::from_secs(900);
-/// Copies of a lost packet that are sent at most.
-const MAX_REPEATS: u8 = 3;
-/// Packets wait this long for a path that works.
-const QUEUE_PATIENCE: Duration = Duration::from_secs(10);
-/// A packet that is older is not sent again.
-const REPEAT_PATIENCE: Duration = Duration::from_secs(4);
 /// Hold time until the peer has said how long to wait.
 const INITIAL_HOLD: Duration = Duration::from_millis(400);
 /// Bounds of the hold time.
 const MIN_HOLD: Duration = Duration::from_millis(30);
 const MAX_HOLD: Duration = Duration::from_secs(3);
-/// How many repeats the receiver should wait for.
-const HOLD_REPEATS: u32 = 3;
 /// A working path that nothing is sent on is measured this often while the session is busy ...
 const REFRESH_INTERVAL: Duration = Duration::from_millis(500);
 /// ... and this often while packets wait that it might take.
@@ -225,123 +219,6 @@ impl Session {
         })
     }
 
-    // ---- paths ----
-
-    /// Adds a path under the next free number. `None` if there are too many or the numbers are used up.
-    pub(crate) fn add_path(&mut self, now: Timestamp, address: Address, mtu_limit: u16) -> Option<PathId> {
-        let id = (0..=u8::MAX).map(PathId).find(|id| !self.path_id_used(*id))?;
-        self.open_path(now, id, address, mtu_limit)?;
-        if self.role == Role::Initiator
-            && let Some(path) = self.paths.last_mut()
-        {
-            path.grant_budget(u64::MAX / 8);
-        }
-        Some(id)
-    }
-
-    fn open_path(&mut self, now: Timestamp, id: PathId, address: Address, mtu_limit: u16) -> Option<usize> {
-        if self.paths.len() >= MAX_PATHS || self.path_id_used(id) {
-            return None;
-        }
-        if let Some(word) = self.used_path_ids.get_mut(usize::from(id.0 / 64)) {
-            *word |= 1 << (id.0 % 64);
-        }
-        let mut path = Path::new(now, id, address, self.config.congestion, mtu_limit);
-        path.start_challenge(now, self.random.next_u64().to_be_bytes());
-        self.paths.push(path);
-        Some(self.paths.len() - 1)
-    }
-
-    /// Every path number has been used under these keys: only a new handshake makes room for more.
-    pub(crate) fn path_ids_used_up(&self) -> bool {
-        self.used_path_ids.iter().all(|word| *word == u64::MAX)
-    }
-
-    fn path_id_used(&self, id: PathId) -> bool {
-        self.used_path_ids.get(usize::from(id.0 / 64)).is_some_and(|word| word >> (id.0 % 64) & 1 == 1)
-    }
-
-    pub(crate) fn path_of(&mut self, network: NetworkId) -> Option<&mut Path> {
-        self.paths.iter_mut().find(|path| path.address.network == network)
-    }
-
-    pub(crate) fn validate_path(&mut self, address: Address) {
-        if let Some(path) = self.paths.iter_mut().find(|path| path.address == address) {
-            path.set_validated();
-            self.events.push_back(SessionEvent::PathUp(address.network));
-        }
-    }
-
-    /// Forgets a path; what it carried is sent on others.
-    pub(crate) fn remove_path(&mut self, now: Timestamp, network: NetworkId) {
-        let Some(at) = self.paths.iter().position(|path| path.address.network == network) else { return };
-        let mut path = self.paths.remove(at);
-        self.bottlenecks.remove(path.id);
-        let losses = path.go_down();
-        self.requeue(now, losses.items, None);
-        self.control.push(Control::PathAbandon(path.id));
-        self.check_stall(now);
-    }
-
-    pub(crate) fn set_path_status(&mut self, network: NetworkId, status: PathStatus, priority: u8) {
-        let Some(path) = self.path_of(network) else { return };
-        if path.own_status == status && path.priority == priority {
-            return;
-        }
-        path.own_status = status;
-        path.priority = priority;
-        path.own_status_sequence += 1;
-        let frame = PathStatusFrame {
-            path: path.id,
-            sequence: path.own_status_sequence,
-            status: status_code(status),
-            priority,
-        };
-        self.control.push(Control::PathStatus(frame));
-    }
-
-    /// The kernel says that the network is gone.
-    pub(crate) fn network_down(&mut self, now: Timestamp, network: NetworkId) {
-        let Some(path) = self.path_of(network) else { return };
-        if path.state == PathState::Down {
-            return;
-        }
-        let in_flight = path.sent.in_flight();
-        let losses = path.go_down();
-        path.own_status_sequence += 1;
-        let gone = PathStatusFrame {
-            path: path.id,
-            sequence: path.own_status_sequence,
-            status: STATUS_GONE,
-            priority: path.priority,
-        };
-        // The peer cannot see it: without a word it would wait for a probe timeout.
-        self.control.push(Control::PathStatus(gone));
-        self.strand(now, in_flight);
-        self.requeue(now, losses.items, None);
-        self.events.push_back(SessionEvent::PathSilent(network));
-        self.check_stall(now);
-    }
-
-    /// The network is back, or its local address has changed: the peer is told by a challenge from there.
-    pub(crate) fn network_up(&mut self, now: Timestamp, network: NetworkId) {
-        let nonce = self.random.next_u64().to_be_bytes();
-        let Some(path) = self.path_of(network) else { return };
-        let losses = path.go_down();
-        path.moved(now);
-        path.state = PathState::Validating;
-        path.start_challenge(now, nonce);
-        path.grant_budget(u64::MAX / 8);
-        self.requeue(now, losses.items, None);
-    }
-
-    /// The kernel refused a datagram of this size on this network.
-    pub(crate) fn datagram_too_large(&mut self, network: NetworkId, size: u16) {
-        if let Some(path) = self.path_of(network) {
-            path.mtu.on_probe_lost(size, true);
-        }
-    }
-
     // ---- inner packets ----
 
     /// Queues a packet from any0.
@@ -474,7 +351,6 @@ impl Session {
     fn digest(&mut self, now: Timestamp, index: usize, before: PathState, progress: Progress) {
         let Some(path) = self.paths.get(index) else { return };
         let (id, network, state) = (path.id, path.address.network, path.state);
-        let in_flight = path.sent.in_flight();
         if self.is_coupled() {
             if let Some(delay) = progress.delay_micros {
                 self.bottlenecks.on_delay(now, id, delay);
@@ -487,7 +363,6 @@ impl Session {
             self.end_stall();
         }
         if before == PathState::Usable && state == PathState::Suspect {
-            self.strand(now, in_flight);
             self.events.push_back(SessionEvent::PathSilent(network));
             self.check_stall(now);
         }
@@ -546,97 +421,6 @@ impl Session {
             self.announce_hold();
         }
         self.tick_at = next.max(now + Duration::from_millis(1));
-    }
-
-    /// What has waited too long for a path is dropped, and the peer told not to wait for it.
-    fn expire_queue(&mut self, now: Timestamp) {
-        let dropped = self.flows.drop_older(now - QUEUE_PATIENCE);
-        if !dropped.is_empty() {
-            self.events.push_back(SessionEvent::QueueExpired);
-        }
-        for (flow, first, count) in dropped {
-            self.give_up(flow, first, count);
-        }
-        // Second copies too, which must not arrive after the peer has forgotten the first.
-        let expired = |unit: &DataUnit| now.since(unit.queued_at) > QUEUE_PATIENCE;
-        let old = self.repeats.iter().filter(|(unit, _)| expired(unit));
-        let gone: Vec<(u16, u32)> = old.map(|(unit, _)| (unit.flow, unit.sequence)).collect();
-        self.repeats.retain(|(unit, _)| !expired(unit));
-        for (flow, sequence) in gone {
-            self.give_up(flow, sequence, 1);
-        }
-    }
-
-    /// Tells the peer how long a gap may be waited for: the paths' difference, and the time of some repeats.
-    fn announce_hold(&mut self) {
-        let mut least: Option<f64> = None;
-        let mut most: Option<f64> = None;
-        let mut repeat = Duration::ZERO;
-        for path in self.data_paths() {
-            repeat = repeat.max(path.rtt.smoothed() + path.peer_reordering());
-            if let Some(delay) = path.one_way_delay() {
-                least = Some(least.map_or(delay, |before| before.min(delay)));
-                most = Some(most.map_or(delay, |before| before.max(delay)));
-            }
-        }
-        let spread = most.zip(least).map_or(0.0, |(most, least)| (most - least).max(0.0));
-        let hold = Duration::from_secs_f64(spread / 1e6) + repeat * HOLD_REPEATS;
-        let hold = hold.clamp(MIN_HOLD, MAX_HOLD);
-        let told = self.announced_hold;
-        if hold.abs_diff(told) > told / 4 {
-            self.announced_hold = hold;
-            self.announced_hold_sequence += 1;
-            let micros = hold.as_micros() as u64;
-            self.control.push(Control::Hold { sequence: self.announced_hold_sequence, micros });
-        }
-    }
-
-    // ---- repeats ----
-
-    /// Puts lost contents back in line, or tells the peer that they will not come.
-    fn requeue(&mut self, now: Timestamp, items: Vec<Item>, not_on: Option<PathId>) {
-        for item in items {
-            match item {
-                Item::Control(control) => self.requeue_control(control),
-                Item::Data(unit) => self.requeue_data(now, unit, not_on),
-            }
-        }
-    }
-
-    fn requeue_data(&mut self, now: Timestamp, unit: DataUnit, not_on: Option<PathId>) {
-        let mut unit = unit;
-        if matches!(unit.payload, Payload::Repair { .. }) {
-            return;
-        }
-        let limit = if unit.class == FlowClass::RealTime { 1 } else { MAX_REPEATS };
-        if unit.repeats >= limit || now.since(unit.queued_at) > REPEAT_PATIENCE {
-            self.give_up(unit.flow, unit.sequence, 1);
-            return;
-        }
-        unit.repeats += 1;
-        unit.duplicate = false;
-        self.counters.repeats += 1;
-        self.repeats.push_back((unit, not_on));
-    }
-
-    fn requeue_control(&mut self, control: Control) {
-        let outdated = match &control {
-            Control::Hold { sequence, .. } => *sequence < self.announced_hold_sequence,
-            Control::PathStatus(frame) => self
-                .paths
-                .iter()
-                .find(|path| path.id == frame.path)
-                .is_none_or(|path| frame.sequence < path.own_status_sequence),
-            _ => false,
-        };
-        if !outdated {
-            self.control.push(control);
-        }
-    }
-
-    fn give_up(&mut self, flow: u16, first: u32, count: u32) {
-        let count = count.clamp(1, u32::from(u16::MAX));
-        self.control.push(Control::GaveUp(GaveUp { flow, first, count }));
     }
 
     // ---- new keys ----
@@ -725,13 +509,5 @@ impl Wanted {
             Self::Backup(priority) => path.status() == PathStatus::Backup && path.priority == priority,
         };
         fits && path.state == PathState::Usable && path.is_validated()
-    }
-}
-
-fn status_code(status: PathStatus) -> u8 {
-    match status {
-        PathStatus::Active => 0,
-        PathStatus::Backup => 1,
-        PathStatus::Off => 2,
     }
 }

@@ -187,7 +187,11 @@ impl Session {
         path.peer_status_sequence = Some(frame.sequence);
         if frame.status == STATUS_GONE {
             let before = path.state;
+            let (in_flight, was_usable) = (path.sent.in_flight(), before == super::PathState::Usable);
             let progress = path.on_gone(now);
+            if was_usable {
+                self.strand(now, in_flight);
+            }
             self.digest(now, index, before, progress);
             return;
         }

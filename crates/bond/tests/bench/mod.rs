@@ -208,7 +208,7 @@ impl Bench {
 
     /// Packets that were queued and neither arrived nor wait.
     pub fn missing_down(&mut self) -> u32 {
-        self.run(Duration::from_secs(2));
+        self.run(Duration::from_secs(1));
         (self.sent_down - self.dropped_down).saturating_sub(self.received_down.len() as u32)
     }
 

@@ -90,7 +90,7 @@ fn add_times(metrics: &mut Metrics, kind: &str, gaps: &[f64], returns: &[f64]) {
     for (name, values) in [("gap_ms", gaps), ("return_ms", returns)] {
         for (rank, fraction) in [("median", 0.5), ("worst", 1.0)] {
             if let Some(value) = quantile(values, fraction) {
-                metrics.insert(format!("{kind}.{rank}_{name}"), value);
+                metrics.insert(format!("{kind}.{rank}_{name}"), (value * 1e3).round() / 1e3);
             }
         }
     }

@@ -211,7 +211,8 @@ fn readme(experiment: &Experiment, records: &[Record]) -> String {
     for goal in records.first().map_or(&experiment.goals, |record| &record.goal) {
         let _ = write!(text, "| {goal} |");
         for record in records {
-            let value = record.metrics.get(&goal.metric).map_or("not measured".to_owned(), f64::to_string);
+            let value = record.metrics.get(&goal.metric).map(|value| (value * 1e4).round() / 1e4);
+            let value = value.map_or("not measured".to_owned(), |value| value.to_string());
             let _ = write!(text, " {value} |");
         }
         text.push('\n');

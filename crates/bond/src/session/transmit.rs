@@ -9,7 +9,7 @@ use crate::path::{Path, PathState};
 use crate::scheduler::{Choice, Demand, PathView};
 use crate::unit::{DataUnit, Item, Payload};
 use policy::FlowClass;
-use units::{Bytes, PathId, Timestamp};
+use units::{Bytes, Timestamp};
 use wire::datagram::{DataHeader, MAX_HEADER_LEN, TAG_LEN, packet_number_len};
 use wire::frame::{Ack, Data, Frame, Part, Repair};
 use wire::inner::Ecn;
@@ -270,12 +270,7 @@ impl Session {
     /// The first repeat that some path should take now. Few are looked at: they differ only in the path they must avoid.
     fn pick_repeat(&self, views: &[(usize, PathView)]) -> Option<Pick> {
         const LOOKED_AT: usize = 4;
-        // What was lost goes before second copies, which may wait long for a full path.
-        let is_copy = |unit: &DataUnit, not_on: &Option<PathId>| unit.repeats == 0 && not_on.is_some();
-        let all = || self.repeats.iter().enumerate();
-        let lost = all().filter(|(_, (unit, not_on))| !is_copy(unit, not_on)).take(LOOKED_AT);
-        let copies = all().filter(|(_, (unit, not_on))| is_copy(unit, not_on)).take(LOOKED_AT);
-        for (at, (unit, not_on)) in lost.chain(copies) {
+        for (at, (unit, not_on)) in self.repeats.iter().enumerate().take(LOOKED_AT) {
             let barred = |index: usize| self.paths.get(index).map(|path| path.id) == *not_on;
             let others = views.iter().any(|(index, _)| !barred(*index));
             let open: Vec<(usize, PathView)> =

@@ -254,6 +254,7 @@ fn work(
         state,
         peer,
         commands,
+        choices,
         root,
         events,
         interface_index,

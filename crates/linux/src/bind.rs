@@ -1,7 +1,8 @@
 //! To which network a socket belongs.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
 
 use socket2::{Domain, Protocol, Socket, Type};
 use thiserror::Error;
@@ -63,6 +64,19 @@ impl BindTo {
         }
         socket.bind(&self.local.into()).map_err(fail("bind"))?;
         Ok(socket)
+    }
+
+    /// A TCP connection to `remote`, of the same family as the local address, that is there within `patience`. Blocks.
+    ///
+    /// # Errors
+    /// [`BindError`] with the step "connect" if nobody answered, or the step that failed before.
+    pub fn connect_tcp(&self, remote: SocketAddr, patience: Duration) -> Result<TcpStream, BindError> {
+        let socket = self.open(Type::STREAM)?;
+        socket
+            .connect_timeout(&remote.into(), patience)
+            .and_then(|()| socket.set_nonblocking(false))
+            .map_err(|error| self.failed("TCP", "connect", error))?;
+        Ok(socket.into())
     }
 
     pub(crate) fn failed(&self, kind: &'static str, step: &'static str, error: io::Error) -> BindError {

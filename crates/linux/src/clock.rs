@@ -18,6 +18,21 @@ pub fn asleep() -> Duration {
     read(libc::CLOCK_BOOTTIME).saturating_sub(awake)
 }
 
+/// Today by the wall clock in the machine's time zone, in days since 1970-01-01.
+#[expect(unsafe_code, reason = "the standard library does not know time zones")]
+pub fn today() -> i32 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: all-zero bytes are a valid `tm`; its time zone pointer may be null.
+    let mut local: libc::tm = unsafe { std::mem::zeroed() };
+    // SAFETY: the pointers are to a live timespec and a live tm, which the calls fill in. A time that has no date leaves the offset 0.
+    unsafe {
+        libc::clock_gettime(libc::CLOCK_REALTIME, &raw mut time);
+        libc::localtime_r(&raw const time.tv_sec, &raw mut local);
+    }
+    let day = (time.tv_sec + local.tm_gmtoff).div_euclid(86_400);
+    i32::try_from(day).unwrap_or(i32::MAX)
+}
+
 #[expect(unsafe_code, reason = "the standard library has no clock that counts suspended time")]
 fn read(clock: libc::clockid_t) -> Duration {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
@@ -43,6 +58,13 @@ mod tests {
         let passed = now().since(before);
         assert!(passed >= Duration::from_millis(20), "{passed:?}");
         assert!(passed < Duration::from_secs(5), "{passed:?}");
+    }
+
+    #[test]
+    fn today_is_within_a_day_of_that_of_greenwich() {
+        let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+        let there = i32::try_from(since.as_secs() / 86_400).unwrap();
+        assert!((today() - there).abs() <= 1);
     }
 
     #[test]

@@ -74,6 +74,8 @@ pub enum Event {
     },
     /// An interface is gone.
     Removed(Interface),
+    /// The destinations that are routed otherwise than by default are others.
+    Routes,
 }
 
 /// Watches the network namespace in which it was opened.
@@ -81,6 +83,7 @@ pub struct Monitor {
     bell: NetlinkSocket,
     netlink: Netlink,
     interfaces: BTreeMap<u32, Interface>,
+    near: Vec<IpPrefix>,
 }
 
 impl Monitor {
@@ -88,8 +91,8 @@ impl Monitor {
     pub fn open() -> Result<Self, NetlinkError> {
         let bell = NetlinkSocket::open(libc::NETLINK_ROUTE, GROUPS)?;
         let mut netlink = Netlink::open()?;
-        let interfaces = list(&mut netlink)?;
-        Ok(Self { bell, netlink, interfaces })
+        let (interfaces, near) = list(&mut netlink)?;
+        Ok(Self { bell, netlink, interfaces, near })
     }
 
     /// All interfaces as last seen, by number.
@@ -97,12 +100,19 @@ impl Monitor {
         self.interfaces.values()
     }
 
+    /// Destinations of the main table that have routes of their own, in order: local networks and what lies behind them.
+    pub fn near(&self) -> &[IpPrefix] {
+        &self.near
+    }
+
     /// What changed since the last call; to be called when the descriptor is readable. Never blocks.
     pub fn read_events(&mut self) -> Result<Vec<Event>, NetlinkError> {
         if !self.bell.drain()? {
             return Ok(Vec::new());
         }
-        let mut before = std::mem::replace(&mut self.interfaces, list(&mut self.netlink)?);
+        let (interfaces, near) = list(&mut self.netlink)?;
+        let mut before = std::mem::replace(&mut self.interfaces, interfaces);
+        let near_before = std::mem::replace(&mut self.near, near);
         let mut events = Vec::new();
         for (index, now) in &self.interfaces {
             match before.remove(index) {
@@ -113,6 +123,9 @@ impl Monitor {
         }
         // First what is gone, so that a name that moved to a new interface is free again.
         events.splice(0..0, before.into_values().map(Event::Removed));
+        if near_before != self.near {
+            events.insert(0, Event::Routes);
+        }
         Ok(events)
     }
 }
@@ -129,7 +142,7 @@ impl AsRawFd for Monitor {
     }
 }
 
-fn list(netlink: &mut Netlink) -> Result<BTreeMap<u32, Interface>, NetlinkError> {
+fn list(netlink: &mut Netlink) -> Result<(BTreeMap<u32, Interface>, Vec<IpPrefix>), NetlinkError> {
     let mut interfaces: BTreeMap<u32, Interface> = netlink
         .links()?
         .into_iter()
@@ -158,13 +171,19 @@ fn list(netlink: &mut Netlink) -> Result<BTreeMap<u32, Interface>, NetlinkError>
             interface.addresses.push(address.address);
         }
     }
+    let mut near = Vec::new();
     for route in netlink.routes()? {
         note_default_route(&mut interfaces, &route);
+        if route.table == Route::MAIN_TABLE && !route.is_default() && route.kind == RouteKind::Unicast {
+            near.push(route.destination.network());
+        }
     }
+    near.sort();
+    near.dedup();
     for interface in interfaces.values_mut() {
         interface.addresses.sort();
     }
-    Ok(interfaces)
+    Ok((interfaces, near))
 }
 
 fn note_default_route(interfaces: &mut BTreeMap<u32, Interface>, route: &Route) {
@@ -266,7 +285,8 @@ mod tests {
         })
         .unwrap();
         let events = monitor.read_events().unwrap();
-        assert_eq!(events.len(), 1);
+        let changed = events.iter().filter(|event| matches!(event, Event::Changed { .. }));
+        assert_eq!(changed.count(), 1);
         assert_eq!(cable(&monitor).unwrap().addresses.len(), 4_002);
     }
 }

@@ -3,11 +3,13 @@
 use std::net::IpAddr;
 
 use anabranch::control::DownReport;
+use linux::bpf::{FastPath, Slots};
+use linux::cgroup::{CgroupPath, Hierarchy};
 use linux::direct::Direct;
 use linux::dns;
 use linux::journal::{Change, Journal};
 use linux::routing::{self, Routing};
-use tracing::warn;
+use tracing::{info, warn};
 
 use crate::config::DeviceConfig;
 use crate::supervision::{Answer, Machine, Request};
@@ -36,12 +38,15 @@ pub fn changes(routing: &Routing, servers: &[IpAddr]) -> Vec<Change> {
 pub struct DeviceMachine {
     journal: Journal,
     routing: Routing,
+    fast_path: Option<FastPath>,
+    /// The kernel has refused it: not asked again.
+    without_fast_path: bool,
 }
 
 impl DeviceMachine {
     /// With the journal of the state directory.
     pub fn new(journal: Journal, routing: Routing) -> Self {
-        Self { journal, routing }
+        Self { journal, routing, fast_path: None, without_fast_path: false }
     }
 
     fn apply(&mut self, changes: &[Change]) -> Answer {
@@ -67,8 +72,47 @@ impl DeviceMachine {
         if let Err(error) = linux::direct::sync_routes(direct) {
             return Answer::Failed { reason: error.to_string() };
         }
-        self.apply(&table)
+        let answer = self.apply(&table);
+        if matches!(answer, Answer::Done) {
+            self.hasten(direct);
+        }
+        answer
     }
+
+    /// New TCP connections get their network from the kernel at `connect`, where it can do that and no rule must be looked at. All
+    /// else goes through nftables, which is slower and does the same.
+    fn hasten(&mut self, direct: &Direct) {
+        let (v4, v6) = direct.unruled();
+        if self.fast_path.is_none() {
+            if v4.is_empty() && v6.is_empty() || self.without_fast_path {
+                return;
+            }
+            match load_fast_path() {
+                Ok(fast_path) => self.fast_path = Some(fast_path),
+                Err(error) => {
+                    info!("direct flows go by nftables alone, which is slower: {error}");
+                    self.without_fast_path = true;
+                    return;
+                }
+            }
+        }
+        let Some(fast_path) = &mut self.fast_path else { return };
+        // First without slots: a prefix must not be missing while there are some.
+        let fed = fast_path
+            .set_slots(Slots::default())
+            .and_then(|()| fast_path.set_excluded(&direct.near))
+            .and_then(|()| fast_path.set_slots(Slots { v4: &v4, v6: &v6 }));
+        if let Err(error) = fed {
+            warn!("direct flows go by nftables alone, which is slower: {error}");
+            self.fast_path = None;
+        }
+    }
+}
+
+fn load_fast_path() -> Result<FastPath, String> {
+    let hierarchy = Hierarchy::find().map_err(|error| error.to_string())?;
+    let root = hierarchy.directory(&CgroupPath::root());
+    FastPath::load(&root).map_err(|error| error.to_string())
 }
 
 impl Machine for DeviceMachine {
@@ -88,7 +132,10 @@ impl Machine for DeviceMachine {
                 Err(error) => Answer::Failed { reason: error.to_string() },
             },
             Request::Direct(direct) => self.direct(&direct),
-            Request::Restore => restore(&mut self.journal),
+            Request::Restore => {
+                self.fast_path = None;
+                restore(&mut self.journal)
+            }
         }
     }
 }

@@ -8,7 +8,7 @@ use std::thread;
 
 use anabranch::control::EventKind;
 use identity::{Peer, Peers, StateDirectory};
-use linux::monitor::Monitor;
+use linux::monitor::{Event, Monitor};
 use linux::poll::{Interest, Poller, Token, Waker};
 use linux::signals::EndSignals;
 use tracing::{debug, info, warn};
@@ -16,7 +16,7 @@ use units::NetworkId;
 use wire::join_link::{Host, HostPort};
 
 use super::messages::{Command, Lease, Mailbox, Task};
-use super::{lookup, nat64};
+use super::{direct, lookup, nat64};
 use crate::control::EventLog;
 use crate::supervision::{Request, Root};
 
@@ -28,6 +28,8 @@ pub struct Watcher {
     pub peer: Option<Peer>,
     /// The loop.
     pub commands: Mailbox<Command>,
+    /// The thread that chooses networks for flows.
+    pub choices: Mailbox<direct::Message>,
     /// The process that kept root.
     pub root: Arc<Root>,
     /// What happened.
@@ -63,6 +65,7 @@ impl Watcher {
             result.map_err(|error| format!("cannot wait for {what}: {error}"))?;
         }
         self.resolve(Vec::new(), &servers);
+        self.post_near(&monitor);
         self.post_interfaces(&monitor);
         let mut ready = Vec::new();
         loop {
@@ -77,7 +80,12 @@ impl Watcher {
                     }
                     MONITOR => match monitor.read_events() {
                         Ok(events) if events.is_empty() => {}
-                        Ok(_) => self.post_interfaces(&monitor),
+                        Ok(events) => {
+                            if events.contains(&Event::Routes) {
+                                self.post_near(&monitor);
+                            }
+                            self.post_interfaces(&monitor);
+                        }
                         Err(error) => warn!("the kernel's news about networks cannot be read: {error}"),
                     },
                     _ => {
@@ -92,6 +100,10 @@ impl Watcher {
                 }
             }
         }
+    }
+
+    fn post_near(&self, monitor: &Monitor) {
+        self.choices.post(direct::Message::Near(monitor.near().to_vec()));
     }
 
     fn post_interfaces(&self, monitor: &Monitor) {

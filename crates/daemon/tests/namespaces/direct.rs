@@ -74,7 +74,11 @@ impl LivingFlows {
         let address = SocketAddr::new(SERVER_V4.parse().unwrap(), 8_081);
         let listener = bed.server.run(|| TcpListener::bind(address)).unwrap().unwrap();
         let mut over = BTreeMap::new();
-        for _ in 0..2 {
+        // At random where the kernel chooses at connect().
+        for _ in 0..64 {
+            if over.len() == 2 {
+                break;
+            }
             let call = bed.device.run(|| TcpStream::connect(address)).unwrap().unwrap();
             let (answer, peer) = listener.accept().unwrap();
             let IpAddr::V4(peer) = peer.ip() else { panic!("{peer}") };
@@ -99,7 +103,8 @@ pub fn new_flows_are_dealt_out() {
     let bed = bed();
     let before = listing(&bed.device);
     let daemon = started(&bed);
-    assert_eq!(calls(&bed, 8), [(0, 4), (1, 4)].into());
+    // At random where the kernel chooses at connect(): that none of 24 is over one network has a chance of 1 in 8 million.
+    assert_eq!(calls(&bed, 24).len(), 2);
     let status = bed.status();
     assert_eq!(status.far_end, None);
     assert_eq!(

@@ -1,4 +1,8 @@
-//! The fast path of direct mode: new sockets of a cgroup get the mark of a network from the kernel itself.
+//! The fast path of direct mode: new TCP connections of a cgroup get the mark of a network from the kernel itself.
+//!
+//! UDP is left to nftables: a mark stays with its socket, but a UDP flow must be able to move when its network dies, and a
+//! socket that is not connected has flows to many places (for `sendto` the kernel also reads a packet's mark before it runs the
+//! program, so the first would go elsewhere than the rest; seen on Linux 6.18).
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -10,19 +14,6 @@ use super::BpfError;
 use super::program::{self, Hook, Maps};
 use super::system::{self, Map, MapKind, Shared};
 use crate::prefix::IpPrefix;
-
-/// Which system calls are covered.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Coverage {
-    /// `connect` of both families.
-    Connect,
-    /// Also `sendto` and `sendmsg` of UDP sockets that are not connected.
-    ///
-    /// The kernel has read a packet's mark before it runs the program: the packet that causes the mark still
-    /// leaves without it (seen on Linux 6.18), and the mark holds from the socket's second packet on. So nftables must
-    /// keep such a flow on the network that its first packet took, by connection mark, whatever the socket's mark.
-    ConnectAndSend,
-}
 
 /// Marks among which new sockets are spread.
 ///
@@ -47,7 +38,6 @@ pub struct FastPath {
     /// Which of the two halves of each family's slots is live.
     live: [usize; FAMILIES],
     excluded: BTreeSet<IpPrefix>,
-    coverage: Coverage,
     /// Closing them detaches the programs.
     _links: Vec<OwnedFd>,
 }
@@ -56,9 +46,8 @@ impl FastPath {
     /// Loads the programs and attaches them to the cgroup in directory `cgroup` and all below it. They leave
     /// all sockets alone until [`FastPath::set_slots`].
     ///
-    /// Takes Linux 5.8 and `CAP_BPF` with `CAP_NET_ADMIN`, or root. With [`Coverage::ConnectAndSend`], a kernel that
-    /// cannot do it for `sendto` gives [`Coverage::Connect`]: see [`FastPath::coverage`].
-    pub fn load(cgroup: &Path, wanted: Coverage) -> Result<Self, BpfError> {
+    /// Takes Linux 5.8 and `CAP_BPF` with `CAP_NET_ADMIN`, or root.
+    pub fn load(cgroup: &Path) -> Result<Self, BpfError> {
         let directory =
             File::open(cgroup).map_err(|error| BpfError::Cgroup { path: cgroup.to_owned(), error })?;
         let maps = Maps {
@@ -75,24 +64,9 @@ impl FastPath {
             let program = system::load_program(hook.name(), &code, hook.attach_type())?;
             system::attach(&program, &directory, hook.attach_type())
         };
-        let mut links = vec![attach(Hook::Connect4)?, attach(Hook::Connect6)?];
-        let mut coverage = Coverage::Connect;
-        if wanted == Coverage::ConnectAndSend {
-            match attach(Hook::Send4).and_then(|first| Ok([first, attach(Hook::Send6)?])) {
-                Ok(send) => {
-                    links.extend(send);
-                    coverage = wanted;
-                }
-                Err(error) => tracing::info!(%error, "no fast path for unconnected UDP sockets"),
-            }
-        }
+        let links = vec![attach(Hook::Connect4)?, attach(Hook::Connect6)?];
         let shared = Shared::map(&maps.slots, ENTRIES)?;
-        Ok(Self { maps, shared, live: [0; FAMILIES], excluded: BTreeSet::new(), coverage, _links: links })
-    }
-
-    /// What the kernel was able to load.
-    pub fn coverage(&self) -> Coverage {
-        self.coverage
+        Ok(Self { maps, shared, live: [0; FAMILIES], excluded: BTreeSet::new(), _links: links })
     }
 
     /// Replaces the slots of both families. Sockets that have their mark keep it.

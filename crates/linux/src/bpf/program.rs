@@ -1,7 +1,7 @@
-//! The program that runs at `connect` and `sendto`: gives a socket the mark of a network.
+//! The program that runs at `connect`: gives a socket the mark of a network.
 //!
 //! ```text
-//! another network namespace?                  -> leave alone
+//! not TCP, or another network namespace?      -> leave alone
 //! marked, or bound to an interface?           -> leave alone
 //! destination in the excluded prefixes?       -> leave alone
 //! control = slots[family]; empty?             -> leave alone
@@ -18,8 +18,6 @@ use super::system::Map;
 pub(super) enum Hook {
     Connect4,
     Connect6,
-    Send4,
-    Send6,
 }
 
 /// What the programs read.
@@ -38,8 +36,6 @@ impl Hook {
         match self {
             Self::Connect4 => 10,
             Self::Connect6 => 11,
-            Self::Send4 => 14,
-            Self::Send6 => 15,
         }
     }
 
@@ -48,8 +44,6 @@ impl Hook {
         match self {
             Self::Connect4 => "ab_connect4",
             Self::Connect6 => "ab_connect6",
-            Self::Send4 => "ab_sendmsg4",
-            Self::Send6 => "ab_sendmsg6",
         }
     }
 }
@@ -60,6 +54,8 @@ pub(super) fn code(hook: Hook, maps: &Maps, namespace: Option<u64>) -> Vec<[u8; 
     let mut program = Assembler::default();
     let leave = program.label();
     program.copy(R6, R1);
+    program.load(Size::Word, R2, R6, CONTEXT_PROTOCOL);
+    program.jump_if_different(R2, libc::IPPROTO_TCP, leave);
     if let Some(namespace) = namespace {
         program.call(Function::NamespaceCookie);
         program.set_long(R2, namespace);
@@ -72,8 +68,8 @@ pub(super) fn code(hook: Hook, maps: &Maps, namespace: Option<u64>) -> Vec<[u8; 
     program.jump_if_different(R2, 0, leave);
 
     match hook {
-        Hook::Connect4 | Hook::Send4 => destination4(&mut program, maps, leave),
-        Hook::Connect6 | Hook::Send6 => destination6(&mut program, maps, leave),
+        Hook::Connect4 => destination4(&mut program, maps, leave),
+        Hook::Connect6 => destination6(&mut program, maps, leave),
     }
 
     // R9 is the index of the family's control element: start << 16 | count.
@@ -158,6 +154,7 @@ const CONTROL6: i32 = 1;
 // Offsets in `struct bpf_sock_addr`.
 const CONTEXT_ADDRESS4: i16 = 4;
 const CONTEXT_ADDRESS6: i16 = 8;
+const CONTEXT_PROTOCOL: i16 = 36;
 const CONTEXT_SOCKET: i16 = 64;
 // Offsets in `struct bpf_sock`.
 const SOCKET_INTERFACE: i16 = 0;

@@ -180,6 +180,8 @@ pub struct Direct {
     pub addresses: Vec<IpAddr>,
     /// Table number of a network is this plus its own number.
     pub table: u32,
+    /// Destinations that have routes of their own and are never led out.
+    pub near: Vec<IpPrefix>,
     /// The networks.
     pub exits: Vec<Exit>,
     /// Ways to deal out flows; rules and `otherwise` point here.
@@ -291,6 +293,17 @@ impl Direct {
     pub fn reload(&self) -> Result<(), DirectError> {
         self.check()?;
         Ok(nft::load(&(nft::removal(&self.table_name()) + &self.script()))?)
+    }
+
+    /// The marks among which new connections may be spread without looking at rules, for [`crate::bpf::FastPath`]: none if
+    /// there are rules, or if flows stay on any0.
+    pub fn unruled(&self) -> (Vec<u32>, Vec<u32>) {
+        let Outcome::Leave(choice) = self.otherwise else { return Default::default() };
+        let Some(choice) = self.choices.get(choice).filter(|_| self.rules.is_empty()) else {
+            return Default::default();
+        };
+        let marks = |slots: &[u8]| slots.iter().map(|number| mark_of(*number)).collect();
+        (marks(&choice.v4), marks(&choice.v6))
     }
 
     fn table_of(&self, exit: &Exit) -> u32 {

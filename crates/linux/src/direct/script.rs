@@ -48,6 +48,7 @@ impl Direct {
             r#"  chain output {{
     type route hook output priority mangle; policy accept;
     oifname "lo" accept
+    ct state established meta mark & {NETWORK_MASK:#x} != 0 accept
     meta mark & {NETWORK_MASK:#x} vmap {{ {marked} }}
     ct direction reply ct mark & {NETWORK_MASK:#x} vmap {{ {marked} }}
     oifname != "{any0}" accept

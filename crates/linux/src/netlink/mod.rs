@@ -5,6 +5,7 @@
 
 mod address;
 pub mod conntrack;
+mod counters;
 pub(crate) mod generic;
 mod link;
 pub(crate) mod message;

@@ -18,6 +18,7 @@ use anabranch::control::EventKind;
 use linux::clock;
 use linux::direct::Direct;
 use linux::poll::Waker;
+use linux::prefix::IpPrefix;
 use policy::network::{NetworkInput, PowerSupply};
 use policy::rules::{Rule, Rules};
 use policy::{ChoiceSettings, NetworkPolicy, Table};
@@ -36,6 +37,8 @@ pub use plan::plan;
 pub enum Message {
     /// The networks are these now, those that are gone included.
     Networks(Vec<Network>),
+    /// Destinations with routes of their own.
+    Near(Vec<IpPrefix>),
     /// any0 has these addresses and traffic leads to it.
     Captured(Vec<IpAddr>),
 }
@@ -50,6 +53,7 @@ pub struct DirectControl {
     networks: Vec<Network>,
     numbers: plan::Numbers,
     addresses: Vec<IpAddr>,
+    near: Vec<IpPrefix>,
     rules: Vec<Rule>,
     names: BTreeMap<String, Vec<IpAddr>>,
     warned: BTreeSet<String>,
@@ -71,6 +75,7 @@ impl DirectControl {
             networks: Vec::new(),
             numbers: plan::Numbers::default(),
             addresses: Vec::new(),
+            near: Vec::new(),
             rules: config.rules.clone(),
             names: BTreeMap::new(),
             warned: BTreeSet::new(),
@@ -107,6 +112,7 @@ impl DirectControl {
                 self.networks = networks;
                 self.warn_of_conflicts();
             }
+            Message::Near(near) => self.near = near,
             Message::Captured(addresses) => self.addresses = addresses,
         }
     }
@@ -149,7 +155,7 @@ impl DirectControl {
             names: &self.names,
         };
         let rules: Vec<&Rule> = self.rules.iter().collect();
-        let wanted = plan::direct(&self.config, &self.addresses, &rules, &scene);
+        let wanted = plan::direct(&self.config, &self.addresses, &self.near, &rules, &scene);
         let waits = self.retry_at.is_some_and(|at| now < at);
         if self.applied.as_ref() == Some(&wanted) || waits {
             return;

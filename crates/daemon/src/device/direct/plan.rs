@@ -5,6 +5,7 @@ use std::net::IpAddr;
 
 use linux::direct::{Choice, Direct, Exit, MAXIMUM_EXITS, NextHop, Outcome, Stay};
 use linux::monitor::DefaultRoute;
+use linux::prefix::IpPrefix;
 use policy::rules::Rule;
 use policy::{Table, Treatment};
 use units::NetworkId;
@@ -39,7 +40,13 @@ impl Numbers {
 }
 
 /// What the kernel is to do with flows.
-pub fn direct(config: &DeviceConfig, addresses: &[IpAddr], rules: &[&Rule], scene: &Scene<'_>) -> Direct {
+pub fn direct(
+    config: &DeviceConfig,
+    addresses: &[IpAddr],
+    near: &[IpPrefix],
+    rules: &[&Rule],
+    scene: &Scene<'_>,
+) -> Direct {
     let number = |network: &Network| scene.numbers.of(network.id);
     let exits = scene.networks.iter().filter_map(|network| exit(network, number(network)?)).collect();
     let everything = |ipv6| slots(scene.networks, scene.table, scene.numbers, ipv6, |_| true);
@@ -51,7 +58,8 @@ pub fn direct(config: &DeviceConfig, addresses: &[IpAddr], rules: &[&Rule], scen
         Outcome::Leave(0)
     };
     let (interface, table) = (config.interface.clone(), config.table);
-    Direct { interface, addresses: addresses.to_vec(), table, exits, choices, rules, otherwise }
+    let (addresses, near) = (addresses.to_vec(), near.to_vec());
+    Direct { interface, addresses, table, near, exits, choices, rules, otherwise }
 }
 
 fn exit(network: &Network, number: u8) -> Option<Exit> {
@@ -92,6 +100,7 @@ pub(super) fn slots(
 pub fn plan(config: &DeviceConfig) -> Vec<String> {
     vec![
         format!("nftables table inet anabranch_direct_{}", config.interface),
+        "BPF programs at connect() of this namespace's sockets, which go with the daemon".to_owned(),
         format!("IPv4 and IPv6 rule and routing table {} and up for each network", config.table + 1),
     ]
 }

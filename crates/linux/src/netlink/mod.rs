@@ -17,6 +17,7 @@ pub(crate) mod socket;
 use std::io;
 
 pub use address::InterfaceAddress;
+pub use counters::LinkCounters;
 pub use link::Link;
 pub use route::{Route, RouteKind};
 pub use rule::Rule;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
-use crate::atomic_file::{WriteError, open_private};
+use crate::atomic_file::{self, Existing, WriteError, open_private};
 
 /// Where root keeps its state unless told otherwise.
 const ROOT_DIRECTORY: &str = "/var/lib/anabranch";
@@ -118,6 +118,14 @@ impl StateDirectory {
     /// Any [`WriteError`].
     pub fn append_to(&self, name: &str) -> Result<File, WriteError> {
         open_private(&self.file(name), OpenOptions::new().append(true))
+    }
+
+    /// Puts `contents` in the place of a file in it (mode 0600), all of it or nothing, and makes that durable.
+    ///
+    /// # Errors
+    /// Any [`WriteError`].
+    pub fn replace(&self, name: &str, contents: &[u8]) -> Result<(), WriteError> {
+        atomic_file::write(&self.file(name), contents, Existing::Replace)
     }
 
     /// User and group that own the directory.

@@ -14,7 +14,7 @@ use super::{
 /// [`Client`], each call of which waits for its answer.
 #[derive(Debug)]
 pub struct BlockingClient {
-    client: Client,
+    pub(super) client: Client,
     runtime: Runtime,
 }
 
@@ -124,7 +124,7 @@ impl BlockingClient {
         self.wait(self.client.stop_forward(request))
     }
 
-    fn wait<T>(&self, answer: impl Future<Output = T>) -> T {
+    pub(super) fn wait<T>(&self, answer: impl Future<Output = T>) -> T {
         self.runtime.block_on(answer)
     }
 }

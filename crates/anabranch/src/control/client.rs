@@ -36,7 +36,7 @@ pub enum ClientError {
     /// Nobody listens.
     #[error(
         "no daemon is running here: {} does not answer; start it with `anabranch up`, or on a gateway with `anabranch gateway run`",
-        .0.display()
+        shown(.0)
     )]
     NotRunning(PathBuf),
     /// The socket may not be opened.
@@ -163,11 +163,11 @@ impl Client {
         self.send(Method::DELETE, "/v1/gateway/forwards", Some(request)).await
     }
 
-    async fn get<A: DeserializeOwned>(&self, uri: &str) -> Result<A, ClientError> {
+    pub(super) async fn get<A: DeserializeOwned>(&self, uri: &str) -> Result<A, ClientError> {
         self.send(Method::GET, uri, None::<&()>).await
     }
 
-    async fn send<B: Serialize, A: DeserializeOwned>(
+    pub(super) async fn send<B: Serialize, A: DeserializeOwned>(
         &self,
         method: Method,
         uri: &str,
@@ -188,6 +188,12 @@ impl Client {
         body: Option<&B>,
     ) -> Result<Response<Incoming>, ClientError> {
         let stream = UnixStream::connect(&self.socket).await.map_err(|error| self.connect_error(error))?;
+        // Anybody may take an abstract name before a daemon does; only root's answers count.
+        let abstract_name = self.socket.as_os_str().as_encoded_bytes().starts_with(b"\0");
+        let server = stream.peer_cred()?.uid();
+        if abstract_name && server != 0 && server != rustix::process::geteuid().as_raw() {
+            return Err(ClientError::Answer(format!("the socket is held by user {server}, not by root")));
+        }
         let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
         // Ends by itself when the answer's body is dropped or read.
         tokio::spawn(connection);
@@ -261,12 +267,17 @@ async fn read_json<A: DeserializeOwned>(response: Response<Incoming>) -> Result<
     serde_json::from_slice(&bytes).map_err(|error| ClientError::Answer(error.to_string()))
 }
 
+/// An abstract socket is shown as other programs do.
+fn shown(socket: &Path) -> String {
+    socket.to_string_lossy().replace('\0', "@")
+}
+
 fn describe(status: StatusCode) -> String {
     format!("HTTP status {status}")
 }
 
 /// Percent-encodes all but the unreserved characters of RFC 3986 section 2.3.
-fn escape(name: &str) -> String {
+pub(super) fn escape(name: &str) -> String {
     let mut escaped = String::with_capacity(name.len());
     for byte in name.bytes() {
         if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {

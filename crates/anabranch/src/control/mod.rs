@@ -7,6 +7,12 @@
 //! | `PUT /v1/networks/NAME` | [`NetworkReport`] | [`NetworkChange`] |
 //! | `GET /v1/events?since=N` | list of [`Event`] | |
 //! | `GET /v1/events?since=N&follow=1` | [`Event`]s, one JSON object a line, until the caller leaves | |
+//! | `GET /v1/flows` | [`Flows`] | |
+//! | `POST /v1/explain` | [`Explained`] | [`ExplainRequest`] |
+//! | `POST /v1/run` | [`Running`] | [`Hold`] |
+//! | `GET /v1/rules` | list of [`RuleReport`] | |
+//! | `POST /v1/rules` | [`RuleReport`] | [`PinRequest`] |
+//! | `DELETE /v1/rules/NAME` | [`RuleReport`] | |
 //! | `POST /v1/down` | [`DownReport`], then the daemon ends | |
 //! | `GET /v1/gateway/clients` | [`GatewayClients`] | |
 //! | `POST /v1/gateway/invitations` | [`Invited`] | [`InviteRequest`] |
@@ -16,24 +22,34 @@
 //!
 //! A request that fails is answered with a 4xx or 5xx status and a [`Failure`]. The socket checks who calls: root, the
 //! daemon's user and the owner of the state directory may; others get 403.
+//!
+//! Flows, explanations, `run` and rules are for every local user, as far as their own flows go. They cannot open the state
+//! directory, so a device takes the same requests on a socket without a file, [`open_socket`], too.
 
 mod blocking;
 mod client;
+mod direct;
 mod event;
 mod gateway;
 mod measure;
+mod pin_socket;
 mod status;
 #[cfg(test)]
 mod tests;
 
 pub use blocking::{BlockingClient, BlockingEvents};
 pub use client::{Client, ClientError, EventStream};
+pub use direct::{
+    ExplainRequest, Explained, FlowReport, Flows, Hold, NetworkPart, PinRequest, RuleOrigin, RuleReport,
+    Running,
+};
 pub use event::{Event, EventKind, EventSequence};
 pub use gateway::{
     ClientReport, ForwardReport, ForwardRequest, GatewayClients, InvitationReport, InviteRequest, Invited,
     LinkText, PortNumber, Revoked, TransportProtocol,
 };
 pub use measure::{Fraction, Micros, Seconds, UnixMillis};
+pub use pin_socket::pin_socket;
 pub use status::{
     CarrierKind, DownReport, Failure, FailureCode, FarEnd, NetworkChange, NetworkReport, PathHealth,
     PathReport, Role, SessionState, Status, Traffic,
@@ -43,3 +59,14 @@ pub use status::{
 pub const SOCKET_NAME: &str = "control.sock";
 /// Largest body of a request or of an answer that is not a stream, in bytes.
 pub const MAX_BODY: usize = 4 * 1024 * 1024;
+
+/// The socket for every local user of the device whose interface is `interface`: an abstract one (unix(7)), seen
+/// in the daemon's network namespace only.
+pub fn open_socket(interface: &str) -> std::path::PathBuf {
+    format!("\0anabranch/{interface}").into()
+}
+
+/// Name of the abstract socket that takes sockets to be tied to a network; see [`pin_socket`].
+pub fn sockets_name(interface: &str) -> String {
+    format!("anabranch/{interface}/sockets")
+}

@@ -140,7 +140,7 @@ impl Bed {
     }
 
     /// This program as the daemon of `role`; gateways are in the gateway's namespace, all others in the device's.
-    fn command(&self, role: &str) -> Command {
+    pub fn command(&self, role: &str) -> Command {
         let space = if role == "gateway" { &self.gateway } else { &self.device };
         let mut command = space.command(std::env::current_exe().unwrap()).unwrap();
         command.args(["DAEMON", role]).arg(self.directory(role));

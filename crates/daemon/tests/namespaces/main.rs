@@ -10,6 +10,7 @@ mod crowd;
 mod direct;
 mod disk;
 mod hardship;
+mod hostile;
 mod names;
 mod nat64;
 mod resolved;

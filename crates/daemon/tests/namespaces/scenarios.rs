@@ -13,7 +13,7 @@ use linux::netlink::{Netlink, Route};
 use linux::netns::Namespace;
 
 use crate::bed::{Bed, SERVER_V4, SERVER_V6, eventually};
-use crate::{clock, direct, disk, hardship, names, nat64, resolved, treatments};
+use crate::{clock, direct, disk, hardship, hostile, names, nat64, resolved, treatments};
 
 /// A name and what it does.
 type Scenario = (&'static str, fn());
@@ -54,6 +54,9 @@ pub const ALL: &[Scenario] = &[
     ("a_full_disk_loses_nothing_of_a_device", disk::a_full_disk_loses_nothing_of_a_device),
     ("a_read_only_disk_loses_nothing_of_a_device", disk::a_read_only_disk_loses_nothing_of_a_device),
     ("a_full_or_read_only_disk_loses_no_client", disk::a_full_or_read_only_disk_loses_no_client),
+    ("a_start_killed_at_any_stage_leaves_nothing", hostile::a_start_killed_at_any_stage_leaves_nothing),
+    ("damaged_state_is_named_and_kept", hostile::damaged_state_is_named_and_kept),
+    ("nonsense_on_the_control_socket_harms_nothing", hostile::nonsense_on_the_control_socket_harms_nothing),
     ("direct_new_flows_are_dealt_out_without_a_gateway", direct::new_flows_are_dealt_out),
     ("direct_rules_choose_networks", direct::rules_choose_networks),
     ("direct_a_dead_network_gets_no_new_flow", direct::a_dead_network_gets_no_new_flow),

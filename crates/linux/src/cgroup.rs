@@ -77,6 +77,12 @@ impl CgroupPath {
         Self::new(&format!("{}/{name}", self.0.trim_end_matches('/')))
     }
 
+    /// The cgroup above it; `None` for the root.
+    pub fn parent(&self) -> Option<Self> {
+        let (above, name) = self.0.rsplit_once('/')?;
+        (!name.is_empty()).then(|| if above.is_empty() { Self::root() } else { Self(above.to_owned()) })
+    }
+
     /// How many steps below the root; what nftables calls the level.
     pub fn level(&self) -> usize {
         self.0.split('/').filter(|part| !part.is_empty()).count()
@@ -147,12 +153,35 @@ impl Hierarchy {
     /// Makes the cgroup `name` below `base`; one that is there already is taken as it is.
     pub fn create(&self, base: &CgroupPath, name: &str) -> Result<CgroupPath, CgroupError> {
         let path = base.child(name)?;
-        let directory = self.directory(&path);
+        self.make(&path)?;
+        Ok(path)
+    }
+
+    /// Makes a cgroup; one that is there already is taken as it is.
+    pub fn make(&self, path: &CgroupPath) -> Result<(), CgroupError> {
+        let directory = self.directory(path);
         match fs::create_dir(&directory) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(path),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
             Err(error) => Err(file("make the cgroup", &directory)(error)),
-            Ok(()) => Ok(path),
+            Ok(()) => Ok(()),
         }
+    }
+
+    /// Puts the processes of a cgroup into the one above it, where they are under the same limits, and removes it.
+    pub fn dissolve(&self, path: &CgroupPath) -> Result<(), CgroupError> {
+        if let (Some(above), Ok(processes)) = (path.parent(), self.processes(path)) {
+            for process in processes {
+                // It may have ended meanwhile; if not, the cgroup cannot be removed, which tells.
+                drop(self.move_process(process, &above));
+            }
+        }
+        self.remove(path)
+    }
+
+    /// Whether a process is in a cgroup or below it; false if it is gone.
+    pub fn is_populated(&self, path: &CgroupPath) -> bool {
+        let events = fs::read_to_string(self.directory(path).join(EVENTS)).unwrap_or_default();
+        events.lines().any(|line| line == "populated 1")
     }
 
     /// Moves a process with all its threads into a cgroup. Its open sockets stay with the old one.
@@ -216,6 +245,7 @@ fn file<'a>(operation: &'static str, path: &'a Path) -> impl FnOnce(io::Error) -
 }
 
 const MEMBERS: &str = "cgroup.procs";
+const EVENTS: &str = "cgroup.events";
 const NFT_BASE: &str = "/sys/fs/cgroup";
 const LONGEST_PATH: usize = 4096;
 
@@ -271,6 +301,23 @@ mod tests {
         hierarchy.remove(&cgroup.path).unwrap();
         assert!(hierarchy.id_of(&cgroup.path).is_err());
         assert!(matches!(hierarchy.path_of(u32::MAX), Err(CgroupError::Unseen(_))));
+    }
+
+    #[test]
+    fn a_dissolved_cgroup_leaves_its_processes_above() {
+        let Some(cgroup) = TestCgroup::make("dissolved") else { return };
+        let hierarchy = &cgroup.hierarchy;
+        let inner = hierarchy.create(&cgroup.path, "inner").unwrap();
+        assert_eq!(inner.parent().as_ref(), Some(&cgroup.path));
+        assert_eq!((cgroup.path.parent(), CgroupPath::root().parent()), (Some(CgroupPath::root()), None));
+        let mut child = Command::new("sleep").arg("30").stdin(Stdio::null()).spawn().unwrap();
+        hierarchy.move_process(child.id(), &inner).unwrap();
+        assert!(hierarchy.is_populated(&inner) && hierarchy.is_populated(&cgroup.path));
+        hierarchy.dissolve(&inner).unwrap();
+        assert!(!hierarchy.directory(&inner).exists() && !hierarchy.is_populated(&inner));
+        assert_eq!(hierarchy.path_of(child.id()).unwrap(), cgroup.path);
+        child.kill().unwrap();
+        child.wait().unwrap();
     }
 
     #[test]

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use thiserror::Error;
 
 use super::Undo;
+use crate::cgroup::{CgroupError, CgroupPath, Hierarchy};
 use crate::dns;
 use crate::netlink::{NetlinkError, Route, Rule};
 use crate::nft::{self, NftError};
@@ -59,6 +60,11 @@ pub enum Change {
         /// Its new content.
         content: String,
     },
+    /// A control group of our own; the one above it must be there.
+    Cgroup {
+        /// Its path.
+        path: CgroupPath,
+    },
 }
 
 /// Why a change was not made or not taken back.
@@ -83,6 +89,9 @@ pub enum ChangeError {
     /// systemd-resolved refused.
     #[error("resolvectl: {0}")]
     Resolved(String),
+    /// Control groups cannot be used so.
+    #[error(transparent)]
+    Cgroup(#[from] CgroupError),
 }
 
 impl ChangeError {
@@ -114,6 +123,7 @@ impl Change {
             Self::ResolvConf { path, .. } => {
                 Undo::ResolvConf { path: path.clone(), before: dns::Original::read(path)? }
             }
+            Self::Cgroup { path } => Undo::Cgroup { path: path.as_str().to_owned() },
         }))
     }
 
@@ -131,6 +141,7 @@ impl Change {
             Self::NftTable { name, script } => Ok(nft::load(&(nft::removal(name) + script))?),
             Self::Resolved { interface, servers } => dns::set_resolved(interface, servers),
             Self::ResolvConf { path, content } => dns::write_resolv_conf(path, content),
+            Self::Cgroup { path } => Ok(Hierarchy::find()?.make(path)?),
         }
     }
 }
@@ -153,6 +164,7 @@ impl fmt::Display for Change {
                 write!(formatter, "systemd-resolved name servers of {interface}: {}", servers.join(" "))
             }
             Self::ResolvConf { path, .. } => write!(formatter, "file {}", path.display()),
+            Self::Cgroup { path } => write!(formatter, "control group {path}"),
         }
     }
 }

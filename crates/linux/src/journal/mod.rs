@@ -127,6 +127,19 @@ impl Journal {
         Ok(())
     }
 
+    /// Takes one change back before all others; nothing if the journal does not have it.
+    ///
+    /// What cannot be taken back stays in the journal.
+    ///
+    /// # Errors
+    /// [`ApplyError`] if it is still there, or if the journal could not be written.
+    pub fn take_back(&mut self, change: &Undo) -> Result<(), ApplyError> {
+        let Some(at) = self.entries.iter().rposition(|entry| entry == change) else { return Ok(()) };
+        change.carry_out().map_err(|error| ApplyError::Change { change: change.to_string(), error })?;
+        self.entries.remove(at);
+        Ok(self.save()?)
+    }
+
     /// Takes everything back, last change first, and empties the journal.
     ///
     /// What cannot be taken back is reported and dropped: an entry that can never succeed must not block

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use super::ChangeError;
+use crate::cgroup::{CgroupPath, Hierarchy};
 use crate::dns::{self, Original};
 use crate::netlink::{NetlinkError, Route, Rule};
 use crate::nft;
@@ -56,6 +57,11 @@ pub enum Undo {
         /// What it was.
         before: Original,
     },
+    /// Put the processes of a control group into the one above it, and remove it.
+    Cgroup {
+        /// Its path.
+        path: String,
+    },
 }
 
 impl Undo {
@@ -75,6 +81,7 @@ impl Undo {
             Self::NftTable { name } => Ok(nft::load(&nft::removal(name))?),
             Self::Resolved { interface } => dns::revert_resolved(interface),
             Self::ResolvConf { path, before } => before.put_back(path),
+            Self::Cgroup { path } => Ok(Hierarchy::find()?.dissolve(&CgroupPath::new(path)?)?),
         }
     }
 }
@@ -108,6 +115,7 @@ impl fmt::Display for Undo {
             Self::NftTable { name } => write!(formatter, "remove nftables table inet {name}"),
             Self::Resolved { interface } => write!(formatter, "forget the name servers of {interface}"),
             Self::ResolvConf { path, .. } => write!(formatter, "restore {}", path.display()),
+            Self::Cgroup { path } => write!(formatter, "remove control group {path}"),
         }
     }
 }

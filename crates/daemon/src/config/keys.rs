@@ -1,5 +1,7 @@
 //! The definition of every key: its meaning, what it accepts, its default, and how it is set.
 
+use policy::calendar::BillingDay;
+use policy::energy::Card;
 use policy::rules::{Matcher, Strictness};
 use policy::{Priority, Split, Treatment};
 use std::num::NonZeroU16;
@@ -177,6 +179,30 @@ pub(super) const DEVICE: &[Key<DeviceConfig>] = &[
         set: |config, value| value::keep_alive(value).map(|choice| config.keep_alive = choice),
     },
     Key {
+        name: "probe",
+        meaning: "What is asked for over a network that carries no direct flows, to see whether the Internet or a login page lies\nbeyond it. Each must answer with status 204; one that does is enough.",
+        accepts: "\"off\", or 1 to 4 URLs such as \"http://example.org/generate_204\" (not https)",
+        default: "[\"http://connectivitycheck.gstatic.com/generate_204\", \"http://cp.cloudflare.com/generate_204\"]",
+        otherwise: None,
+        set: |config, value| value::probe(value).map(|targets| config.probe = targets),
+    },
+    Key {
+        name: "power_saving_below",
+        meaning: "Percent of battery charge below which, off the mains, new direct flows use only the network that needs the least\nenergy. Holds where `card` is set for each network. 0 for never.",
+        accepts: "a whole number from 0 to 100",
+        default: "10",
+        otherwise: None,
+        set: |config, value| value::threshold(value).map(|percent| config.power_saving_below = percent),
+    },
+    Key {
+        name: "cheapest_below",
+        meaning: "The same for the network whose card draws the least power, whatever its speed.",
+        accepts: "a whole number from 0 to 100",
+        default: "20",
+        otherwise: None,
+        set: |config, value| value::threshold(value).map(|percent| config.cheapest_below = percent),
+    },
+    Key {
         name: "mark",
         meaning: "Firewall mark of its own packets. Another one for a second device on this machine, or where another program\nuses this one.",
         accepts: "a whole number from 1 to 4294967295",
@@ -238,6 +264,41 @@ pub(super) const NETWORK: &[Key<NetworkConfig>] = &[
         default: "\"auto\"",
         otherwise: None,
         set: |config, value| value::one_of(value, CARRIERS).map(|choice| config.carrier = choice),
+    },
+    Key {
+        name: "price",
+        meaning: "What a gigabyte costs, in your currency. Of backups the cheaper ones are used first.",
+        accepts: "a number from 0 to 1000000, such as 2.5",
+        default: "2.5",
+        otherwise: Some("nothing"),
+        set: |config, value| value::price(value).map(|price| config.price = Some(price)),
+    },
+    Key {
+        name: "cap",
+        meaning: "Data allowed in a month, both directions: from 90 % of it the network is a backup for direct flows, from all of it\nit is off.",
+        accepts: "a size such as \"500 MB\" or \"20 GB\"",
+        default: "\"20 GB\"",
+        otherwise: Some("no limit"),
+        set: |config, value| value::size(value).map(|limit| config.cap = Some(limit)),
+    },
+    Key {
+        name: "billing_day",
+        meaning: "The day of the month on which counting begins anew; in shorter months their last day.",
+        accepts: "a whole number from 1 to 31",
+        default: "1",
+        otherwise: None,
+        set: |config, value| {
+            let day = value::number(value, 1..=31)?;
+            BillingDay::try_from(day as u8).ok().map(|day| config.billing_day = day)
+        },
+    },
+    Key {
+        name: "card",
+        meaning: "Whose published figures of power come nearest to its card; for saving the battery.",
+        accepts: "\"lte-2012\", \"3g-2012\", \"wifi-2012\", \"3g-2009\", \"gsm-2009\", \"wifi-2009\", \"wavelan-11\" or \"wavelan-2\"",
+        default: "\"lte-2012\"",
+        otherwise: Some("unknown, so nothing is saved"),
+        set: |config, value| Card::by_name(value::text(value)?).map(|card| config.card = Some(card.name)),
     },
 ];
 

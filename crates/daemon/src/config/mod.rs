@@ -18,13 +18,17 @@ use std::time::Duration;
 
 use identity::{Ipv4Pool, Ipv6Pool};
 use linux::routing::Routing;
+use policy::calendar::BillingDay;
+use policy::network::{Percent, Price};
 use policy::rules::Rule;
-use policy::{Priority, Split, Treatment};
+use policy::{ChoiceSettings, Priority, Split, Treatment};
+use units::Bytes;
 use wire::hello::Name;
 use wire::join_link::HostPort;
 
 pub use example::{example, example_with_addresses};
 pub use read::{ConfigError, SYSTEM_PATH, Source};
+pub use value::ProbeTarget;
 
 /// UDP and TCP port of a gateway unless another is set.
 pub const DEFAULT_PORT: NonZeroU16 = match NonZeroU16::new(4600) {
@@ -94,6 +98,12 @@ pub struct DeviceConfig {
     pub dns: bool,
     /// Whether idle paths are kept open.
     pub keep_alive: KeepAlive,
+    /// What is asked for over networks that carry no direct flows, to see what lies beyond; empty for nothing.
+    pub probe: Vec<ProbeTarget>,
+    /// Battery charge below which only the network with the least energy is used; `None` for never.
+    pub power_saving_below: Option<Percent>,
+    /// Battery charge below which only the card that draws least is used; `None` for never.
+    pub cheapest_below: Option<Percent>,
     /// Firewall mark of the bond's own packets.
     pub mark: u32,
     /// Number of the routing table that leads to any0.
@@ -113,6 +123,14 @@ pub struct NetworkConfig {
     pub off: bool,
     /// What its paths ride on.
     pub carrier: CarrierChoice,
+    /// What its traffic costs; `None` if nothing.
+    pub price: Option<Price>,
+    /// Bytes allowed in a billing period, both directions; `None` for no cap.
+    pub cap: Option<Bytes>,
+    /// On which day of a month its billing periods begin.
+    pub billing_day: BillingDay,
+    /// Whose published figures stand for its card's power: a name in [`policy::energy::CARDS`].
+    pub card: Option<&'static str>,
 }
 
 /// `[gateway]`.
@@ -200,6 +218,7 @@ impl Default for DaemonConfig {
 
 impl Default for DeviceConfig {
     fn default() -> Self {
+        let choice = ChoiceSettings::default();
         Self {
             interface: "any0".to_owned(),
             mtu: None,
@@ -213,6 +232,9 @@ impl Default for DeviceConfig {
             kill_switch: false,
             dns: true,
             keep_alive: KeepAlive::default(),
+            probe: ProbeTarget::defaults(),
+            power_saving_below: choice.least_energy_below,
+            cheapest_below: choice.cheapest_adapter_below,
             mark: Routing::DEFAULT_MARK,
             table: Routing::DEFAULT_TABLE,
         }

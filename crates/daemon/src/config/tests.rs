@@ -49,8 +49,15 @@ fn every_default_in_the_example_is_the_real_one() {
         Some(expected.4),
     );
     assert_eq!(all_set, expected);
-    let backup = NetworkConfig { backup: Some(true), ..NetworkConfig::default() };
+    let backup = NetworkConfig {
+        backup: Some(true),
+        price: Some(Price(2_500)),
+        cap: Some(Bytes(20_000_000_000)),
+        card: Some("lte-2012"),
+        ..NetworkConfig::default()
+    };
     assert_eq!(config.networks.remove("wwan0"), Some(backup));
+    assert_eq!(config.rules.drain(..).count(), 1);
     assert_eq!(config, Config::default());
 }
 
@@ -132,8 +139,8 @@ fn wrong_values_name_key_value_and_what_would_be_right() {
          from 8 to 30"
     );
     assert!(
-        fault("[device]\ndefault_treatment = \"direct\"")
-            .ends_with("expected \"bonded\", \"duplicated\" or \"protected\"")
+        fault("[device]\ndefault_treatment = \"mptcp\"")
+            .ends_with("expected \"bonded\", \"duplicated\", \"protected\" or \"direct\"")
     );
     assert!(fault("user = 7").starts_with("user = 7 cannot be: expected the name of a user"));
     assert!(fault("device = 7").starts_with("device = 7 is no table; write [device]"));
@@ -216,5 +223,39 @@ proptest::proptest! {
     fn no_value_panics(key in proptest::sample::select(vec!["mtu", "dns", "keep_alive", "scheduler", "interface"]), value in "\\PC{0,30}") {
         let _ = Config::parse(&format!("[device]\n{key} = {value}"));
         let _ = Config::parse(&format!("[device]\n{key} = '{value}'"));
+    }
+}
+
+#[test]
+fn prices_caps_and_thresholds_are_read() {
+    let text = "[device]\npower_saving_below = 0\ncheapest_below = 35\nprobe = \"http://[fd00::1]:8080/here\"\n\
+                [network.a]\nprice = 3\ncap = \"1.5 GB\"\nbilling_day = 31\ncard = \"wifi-2012\"\n\
+                [network.b]\nprice = 0.25\ncap = \"500MB\"\n";
+    let config = Config::parse(text).unwrap();
+    assert_eq!(config.device.power_saving_below, None);
+    assert_eq!(config.device.cheapest_below, Some(Percent::new(35)));
+    let [probe] = &config.device.probe[..] else { panic!("{:?}", config.device.probe) };
+    assert_eq!((probe.host().as_str(), probe.path.as_str()), ("[fd00::1]", "/here"));
+    let (a, b) = (config.network("a"), config.network("b"));
+    assert_eq!((a.price, a.cap), (Some(Price(3_000)), Some(Bytes(1_500_000_000))));
+    assert_eq!((b.price, b.cap), (Some(Price(250)), Some(Bytes(500_000_000))));
+    assert_eq!(a.billing_day, BillingDay::try_from(31).unwrap());
+    assert_eq!(Config::parse("[device]\nprobe = \"off\"\n").unwrap().device.probe, []);
+    for wrong in [
+        "[device]\nprobe = \"https://example.org\"",
+        "[device]\nprobe = []",
+        "[device]\nprobe = \"http://a b/\"",
+        "[device]\npower_saving_below = 101",
+        "[network.a]\nprice = -1.0",
+        "[network.a]\nprice = nan",
+        "[network.a]\ncap = \"20\"",
+        "[network.a]\ncap = \"inf GB\"",
+        "[network.a]\nbilling_day = 0",
+        "[network.a]\ncard = \"teapot\"",
+    ] {
+        assert!(fault(wrong).contains("expected"), "{wrong}");
+    }
+    for card in policy::energy::CARDS {
+        assert!(fault("[network.a]\ncard = 1").contains(card.name), "{} is not offered", card.name);
     }
 }

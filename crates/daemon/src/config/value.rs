@@ -1,13 +1,59 @@
 //! Reading one TOML value as what a key wants; `None` if it is something else.
 
 use std::net::{IpAddr, SocketAddr};
+use std::num::NonZeroU16;
 use std::str::FromStr;
 use std::time::Duration;
 
+use policy::network::{Percent, Price};
 use toml::de::DeValue;
-use wire::join_link::HostPort;
+use units::Bytes;
+use wire::join_link::{Host, HostPort};
 
 use super::{DEFAULT_PORT, KeepAlive};
+
+/// An `http` URL that answers with status 204 wherever the Internet is reached.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ProbeTarget {
+    /// Who is asked.
+    pub server: HostPort,
+    /// What for: begins with a slash, without space or control characters.
+    pub path: String,
+}
+
+impl ProbeTarget {
+    /// `http://HOST[:PORT][/PATH]`; `None` for all else.
+    pub fn parse(url: &str) -> Option<Self> {
+        let rest = url.strip_prefix("http://").filter(|_| url.len() <= LONGEST_URL)?;
+        let end = rest.find('/').unwrap_or(rest.len());
+        let (server, path) = rest.split_at(end);
+        let server = HostPort::parse_with_default(server, HTTP_PORT).ok()?;
+        let path = if path.is_empty() { "/" } else { path };
+        path.bytes().all(|byte| byte.is_ascii_graphic()).then(|| Self { server, path: path.to_owned() })
+    }
+
+    /// Those of two providers, so that the failure of one is not taken for that of a network.
+    pub fn defaults() -> Vec<Self> {
+        DEFAULT_PROBES.iter().filter_map(|url| Self::parse(url)).collect()
+    }
+
+    /// The host as it stands in a request.
+    pub fn host(&self) -> String {
+        match &self.server.host {
+            Host::Address(std::net::IpAddr::V6(address)) => format!("[{address}]"),
+            host => host.to_string(),
+        }
+    }
+}
+
+/// Answers with 204 and nothing else, run for this purpose.
+const DEFAULT_PROBES: [&str; 2] =
+    ["http://connectivitycheck.gstatic.com/generate_204", "http://cp.cloudflare.com/generate_204"];
+const LONGEST_URL: usize = 256;
+const HTTP_PORT: NonZeroU16 = match NonZeroU16::new(80) {
+    Some(port) => port,
+    None => NonZeroU16::MIN,
+};
 
 pub(super) type Value<'a> = DeValue<'a>;
 
@@ -91,6 +137,43 @@ pub(super) fn keep_alive(value: &Value<'_>) -> Option<KeepAlive> {
         }
     }
 }
+
+/// `"off"`, a URL, or a list of up to four.
+pub(super) fn probe(value: &Value<'_>) -> Option<Vec<ProbeTarget>> {
+    if text(value) == Some("off") {
+        return Some(Vec::new());
+    }
+    list(value, 4, |url| ProbeTarget::parse(text(url)?)).filter(|targets| !targets.is_empty())
+}
+
+/// Per cent; 0 for never.
+pub(super) fn threshold(value: &Value<'_>) -> Option<Option<Percent>> {
+    let number = number(value, 0..=100)?;
+    Some((number > 0).then(|| Percent::new(number as u8)))
+}
+
+/// A price per gigabyte, with or without a fraction.
+pub(super) fn price(value: &Value<'_>) -> Option<Price> {
+    let number: f64 = match value {
+        DeValue::Float(float) => float.as_str().parse().ok()?,
+        _ => number(value, 0..=HIGHEST_PRICE)? as f64,
+    };
+    (0.0..=HIGHEST_PRICE as f64).contains(&number).then(|| Price((number * 1e3).round() as u64))
+}
+
+/// A size in powers of ten: `"500 MB"`, `"1.5 GB"`, `"2TB"`.
+pub(super) fn size(value: &Value<'_>) -> Option<Bytes> {
+    const UNITS: [(&str, f64); 4] = [("kB", 1e3), ("MB", 1e6), ("GB", 1e9), ("TB", 1e12)];
+    let text = text(value)?;
+    let (number, unit) = UNITS.iter().find_map(|(word, unit)| Some((text.strip_suffix(word)?, unit)))?;
+    let number: f64 = number.trim().parse().ok()?;
+    (number > 0.0 && number <= LARGEST_SIZE / unit).then(|| Bytes((number * unit) as u64))
+}
+
+/// In the user's currency.
+const HIGHEST_PRICE: i64 = 1_000_000;
+/// A thousand terabytes.
+const LARGEST_SIZE: f64 = 1e15;
 
 /// A user name as useradd(8) takes it.
 pub(super) fn user(value: &Value<'_>) -> Option<String> {

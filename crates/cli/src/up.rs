@@ -1,7 +1,7 @@
 //! `anabranch up`: runs the device, in the background unless told otherwise.
 
 use anyhow::Context;
-use daemon::config::Config;
+use daemon::config::{Config, NO_GATEWAY};
 use daemon::device::{self, DeviceOptions};
 use identity::{InvitationKind, KeyPair, Peers};
 use serde_json::json;
@@ -14,9 +14,12 @@ use crate::{background, logging, output};
 pub fn run(session: &Session, arguments: &Up) -> anyhow::Result<()> {
     let state = session.device()?;
     let (config, source) = Config::load(arguments.config.as_deref(), state.path())?;
-    // What is missing is told here, at the terminal, and not in the log of a daemon that fails to start.
-    KeyPair::load(&state)?;
-    check_gateway(&Peers::load(&state)?, config.device.gateway.as_deref())?;
+    // What is missing is told here, at the terminal, and not in the log of a daemon that fails to start. Without a gateway nothing can be.
+    let wanted = config.device.gateway.as_deref();
+    if wanted != Some(NO_GATEWAY) {
+        KeyPair::load(&state)?;
+        check_gateway(&Peers::load(&state)?, wanted)?;
+    }
     let options = DeviceOptions { state, config };
     if arguments.dry_run {
         let plan = device::plan(&options)?;

@@ -149,6 +149,16 @@ fn up_says_what_is_missing() {
 }
 
 #[test]
+fn up_needs_neither_key_nor_gateway_where_there_is_to_be_none() {
+    let device = Program::new();
+    fs::create_dir(&device.state).unwrap();
+    fs::write(device.state.join("config.toml"), "[device]\ngateway = \"none\"\n").unwrap();
+    let plan = device.run(&["up", "--dry-run"]);
+    assert_eq!(plan.code, 0, "{plan:?}");
+    assert!(plan.stdout.contains("anabranch_direct_any0"), "{plan:?}");
+}
+
+#[test]
 fn up_wants_to_know_which_gateway() {
     let device = Program::gateway().joined();
     assert_eq!(device.run_with_input(&["join"], &Program::gateway().invite("van")).code, 0);

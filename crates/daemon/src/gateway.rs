@@ -198,9 +198,7 @@ impl Machine for GatewayMachine {
     fn carry_out(&mut self, request: Request) -> Answer {
         match request {
             Request::Restore => restore(&mut self.journal),
-            Request::Capture { .. } | Request::LetIn { .. } | Request::Direct(_) => {
-                Answer::Failed { reason: "a gateway captures nothing".to_owned() }
-            }
+            _ => Answer::Failed { reason: "a gateway captures nothing".to_owned() },
         }
     }
 }

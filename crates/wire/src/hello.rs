@@ -136,7 +136,7 @@ pub enum DefaultTreatment {
 }
 
 impl DefaultTreatment {
-    fn code(self) -> u8 {
+    pub(crate) fn code(self) -> u8 {
         match self {
             Self::Bonded => 0,
             Self::Duplicated => 1,
@@ -144,7 +144,7 @@ impl DefaultTreatment {
         }
     }
 
-    fn from_code(code: u8) -> Self {
+    pub(crate) fn from_code(code: u8) -> Self {
         match code {
             1 => Self::Duplicated,
             2 => Self::Protected,

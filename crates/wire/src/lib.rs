@@ -9,5 +9,6 @@ pub mod frame;
 pub mod hello;
 pub mod inner;
 pub mod join_link;
+pub mod request;
 
 pub use cursor::Malformed;

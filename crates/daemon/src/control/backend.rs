@@ -1,12 +1,13 @@
 //! What the control server asks of the device's and the gateway's loops.
 
 use anabranch::control::{
-    DownReport, FailureCode, ForwardReport, ForwardRequest, GatewayClients, InviteRequest, Invited,
-    NetworkChange, NetworkReport, Revoked, Status,
+    DownReport, ExplainRequest, Explained, FailureCode, Flows, ForwardReport, ForwardRequest, GatewayClients,
+    Hold, InviteRequest, Invited, NetworkChange, NetworkReport, PinRequest, Revoked, RuleReport, Running,
+    Status,
 };
 use thiserror::Error;
 
-use super::EventLog;
+use super::{EventLog, Requester};
 
 /// A daemon as seen by its control server.
 ///
@@ -34,6 +35,54 @@ pub trait Backend: Send + Sync + 'static {
     /// [`BackendError::NotFound`] if there is no network of that name.
     fn set_network(&self, _name: &str, _change: NetworkChange) -> Result<NetworkReport, BackendError> {
         Err(BackendError::WrongRole("only a device has networks"))
+    }
+
+    /// The flows that go on now; of one who does not control the daemon, the own ones.
+    ///
+    /// # Errors
+    /// If the kernel does not list them.
+    fn flows(&self, _by: Requester) -> Result<Flows, BackendError> {
+        Err(BackendError::WrongRole(NOT_A_DEVICE))
+    }
+
+    /// What would become of a flow of the caller.
+    ///
+    /// # Errors
+    /// [`BackendError::Unavailable`] if the loop does not answer.
+    fn explain(&self, _by: Requester, _request: &ExplainRequest) -> Result<Explained, BackendError> {
+        Err(BackendError::WrongRole(NOT_A_DEVICE))
+    }
+
+    /// Holds the calling process to networks or a treatment.
+    ///
+    /// # Errors
+    /// [`BackendError::Unavailable`] where control groups are missing.
+    fn run(&self, _by: Requester, _hold: &Hold) -> Result<Running, BackendError> {
+        Err(BackendError::WrongRole(NOT_A_DEVICE))
+    }
+
+    /// All rules, in the order in which they are tried.
+    ///
+    /// # Errors
+    /// [`BackendError::Unavailable`] if the loop does not answer.
+    fn rules(&self, _by: Requester) -> Result<Vec<RuleReport>, BackendError> {
+        Err(BackendError::WrongRole(NOT_A_DEVICE))
+    }
+
+    /// Adds a rule until the daemon ends.
+    ///
+    /// # Errors
+    /// [`BackendError::Conflict`] if there are too many.
+    fn pin(&self, _by: Requester, _request: &PinRequest) -> Result<RuleReport, BackendError> {
+        Err(BackendError::WrongRole(NOT_A_DEVICE))
+    }
+
+    /// Removes a rule that was pinned.
+    ///
+    /// # Errors
+    /// [`BackendError::NotFound`] if there is none of that name, or it is another user's.
+    fn unpin(&self, _by: Requester, _name: &str) -> Result<RuleReport, BackendError> {
+        Err(BackendError::WrongRole(NOT_A_DEVICE))
     }
 
     /// Clients and invitations.
@@ -114,4 +163,5 @@ impl BackendError {
     }
 }
 
+const NOT_A_DEVICE: &str = "only a device has flows and rules; ask the device's daemon";
 const NOT_A_GATEWAY: &str = "this daemon is a device; ask the gateway's";

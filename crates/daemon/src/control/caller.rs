@@ -3,6 +3,7 @@
 use std::io;
 
 use axum::extract::connect_info::Connected;
+use axum::http::Method;
 use axum::serve::IncomingStream;
 use identity::StateDirectory;
 use tokio::net::UnixListener;
@@ -12,11 +13,51 @@ use tokio::net::UnixListener;
 pub struct Caller {
     /// User number; `None` if the kernel did not tell.
     pub user: Option<u32>,
+    /// Process number; `None` if the kernel did not tell, or the process cannot be seen from here.
+    pub process: Option<u32>,
 }
 
 impl Connected<IncomingStream<'_, UnixListener>> for Caller {
     fn connect_info(stream: IncomingStream<'_, UnixListener>) -> Self {
-        Self { user: stream.io().peer_cred().ok().map(|credentials| credentials.uid()) }
+        let credentials = stream.io().peer_cred().ok();
+        let process = credentials.and_then(|credentials| credentials.pid());
+        Self {
+            user: credentials.map(|credentials| credentials.uid()),
+            process: process.and_then(|process| u32::try_from(process).ok()).filter(|process| *process > 0),
+        }
+    }
+}
+
+/// Who asks for something that every local user may ask for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Requester {
+    /// User number.
+    pub user: u32,
+    /// Process number, if known.
+    pub process: Option<u32>,
+    /// Whether the user may control the daemon, so that it is not only about the own flows.
+    pub controls: bool,
+}
+
+/// What a request is about.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RequestClass {
+    /// The caller's own flows and programs: every local user may.
+    Own,
+    /// The daemon.
+    Daemon,
+}
+
+impl RequestClass {
+    /// The class of an HTTP request.
+    pub fn of(method: &Method, path: &str) -> Self {
+        let own = match path {
+            "/v1/flows" => method == Method::GET,
+            "/v1/rules" => method == Method::GET || method == Method::POST,
+            "/v1/explain" | "/v1/run" => method == Method::POST,
+            _ => path.starts_with("/v1/rules/") && method == Method::DELETE,
+        };
+        if own { Self::Own } else { Self::Daemon }
     }
 }
 
@@ -43,6 +84,17 @@ impl Callers {
         users.sort_unstable();
         users.dedup();
         Self { users }
+    }
+
+    /// The caller, if it may make a request of this class.
+    pub fn admit(&self, caller: Caller, class: RequestClass) -> Option<Requester> {
+        let controls = self.allow(caller);
+        let user = caller.user?;
+        (controls || class == RequestClass::Own).then_some(Requester {
+            user,
+            process: caller.process,
+            controls,
+        })
     }
 
     /// Whether the caller is one of them.

@@ -19,7 +19,7 @@ mod server;
 mod tests;
 
 pub use backend::{Backend, BackendError};
-pub use caller::{Caller, Callers};
+pub use caller::{Caller, Callers, RequestClass, Requester};
 pub use event_log::EventLog;
 pub use restore::{RestoreError, restore};
 pub use server::{ControlServer, ServeError};

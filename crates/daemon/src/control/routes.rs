@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anabranch::control::{
-    Event, EventSequence, Failure, FailureCode, ForwardRequest, InviteRequest, MAX_BODY, NetworkChange,
+    Event, EventSequence, ExplainRequest, Failure, FailureCode, ForwardRequest, Hold, InviteRequest,
+    MAX_BODY, NetworkChange, PinRequest,
 };
 use axum::body::{Body, Bytes};
-use axum::extract::{ConnectInfo, DefaultBodyLimit, Path, Query, Request, State};
+use axum::extract::{ConnectInfo, DefaultBodyLimit, Extension, Path, Query, Request, State};
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::middleware::{self, Next};
@@ -21,7 +22,7 @@ use serde::de::DeserializeOwned;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{broadcast, watch};
 
-use super::{Backend, BackendError, Caller, Callers};
+use super::{Backend, BackendError, Caller, Callers, RequestClass, Requester};
 
 /// How long answers under way may take once the server stops.
 pub(super) const GRACE: Duration = Duration::from_secs(2);
@@ -39,6 +40,11 @@ pub(super) fn router(callers: Callers, backend: Arc<dyn Backend>, stopped: watch
         .route("/v1/networks", get(networks))
         .route("/v1/networks/{name}", put(set_network))
         .route("/v1/events", get(events))
+        .route("/v1/flows", get(flows))
+        .route("/v1/explain", post(explain))
+        .route("/v1/run", post(run))
+        .route("/v1/rules", get(rules).post(pin))
+        .route("/v1/rules/{name}", delete(unpin))
         .route("/v1/down", post(down))
         .route("/v1/gateway/clients", get(clients))
         .route("/v1/gateway/clients/{name}", delete(revoke))
@@ -77,10 +83,12 @@ impl IntoResponse for Refused {
 async fn check_caller(
     State(callers): State<Callers>,
     ConnectInfo(caller): ConnectInfo<Caller>,
-    request: Request,
+    mut request: Request,
     next: Next,
 ) -> Response {
-    if callers.allow(caller) {
+    let class = RequestClass::of(request.method(), request.uri().path());
+    if let Some(requester) = callers.admit(caller, class) {
+        request.extensions_mut().insert(requester);
         return next.run(request).await;
     }
     let who = caller.user.map_or_else(|| "an unknown user".to_owned(), |user| format!("user {user}"));
@@ -134,6 +142,49 @@ async fn set_network(
 ) -> Result<Response, Refused> {
     let change: NetworkChange = read(&body)?;
     Ok(ask(shared, move |backend| backend.set_network(&name, change)).await?.into_response())
+}
+
+async fn flows(State(shared): State<Shared>, Extension(by): Extension<Requester>) -> impl IntoResponse {
+    ask(shared, move |backend| backend.flows(by)).await
+}
+
+async fn explain(
+    State(shared): State<Shared>,
+    Extension(by): Extension<Requester>,
+    body: Bytes,
+) -> Result<Response, Refused> {
+    let request: ExplainRequest = read(&body)?;
+    Ok(ask(shared, move |backend| backend.explain(by, &request)).await?.into_response())
+}
+
+async fn run(
+    State(shared): State<Shared>,
+    Extension(by): Extension<Requester>,
+    body: Bytes,
+) -> Result<Response, Refused> {
+    let hold: Hold = read(&body)?;
+    Ok(ask(shared, move |backend| backend.run(by, &hold)).await?.into_response())
+}
+
+async fn rules(State(shared): State<Shared>, Extension(by): Extension<Requester>) -> impl IntoResponse {
+    ask(shared, move |backend| backend.rules(by)).await
+}
+
+async fn pin(
+    State(shared): State<Shared>,
+    Extension(by): Extension<Requester>,
+    body: Bytes,
+) -> Result<Response, Refused> {
+    let request: PinRequest = read(&body)?;
+    Ok(ask(shared, move |backend| backend.pin(by, &request)).await?.into_response())
+}
+
+async fn unpin(
+    State(shared): State<Shared>,
+    Extension(by): Extension<Requester>,
+    Path(name): Path<String>,
+) -> impl IntoResponse {
+    ask(shared, move |backend| backend.unpin(by, &name)).await
 }
 
 async fn down(State(shared): State<Shared>) -> impl IntoResponse {

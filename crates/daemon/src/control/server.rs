@@ -59,6 +59,19 @@ impl ControlServer {
         callers: Callers,
         backend: Arc<dyn Backend>,
     ) -> Result<Self, ServeError> {
+        Self::start_also_on(None, state, callers, backend)
+    }
+
+    /// The same with a second listener, which is for callers who cannot open the state directory.
+    ///
+    /// # Errors
+    /// Any [`ServeError`].
+    pub fn start_also_on(
+        open: Option<StdListener>,
+        state: &StateDirectory,
+        callers: Callers,
+        backend: Arc<dyn Backend>,
+    ) -> Result<Self, ServeError> {
         let socket = state.file(SOCKET_NAME);
         let listener = bind(&socket)?;
         let (stop, stopped) = watch::channel(false);
@@ -67,7 +80,7 @@ impl ControlServer {
         let thread = std::thread::Builder::new()
             .name("control".to_owned())
             .spawn(move || {
-                if let Err(error) = runtime.block_on(serve(listener, callers, backend, stopped)) {
+                if let Err(error) = runtime.block_on(serve(listener, open, callers, backend, stopped)) {
                     tracing::error!("the control socket is lost: {error}");
                 }
                 // A call that still waits for the loop must not keep the process from ending.
@@ -112,13 +125,25 @@ fn bind(socket: &Path) -> Result<StdListener, ServeError> {
 
 async fn serve(
     listener: StdListener,
+    open: Option<StdListener>,
     callers: Callers,
     backend: Arc<dyn Backend>,
     stopped: watch::Receiver<bool>,
 ) -> io::Result<()> {
     let listener = UnixListener::from_std(listener)?;
-    let service =
-        routes::router(callers, backend, stopped.clone()).into_make_service_with_connect_info::<Caller>();
+    let router = routes::router(callers, backend, stopped.clone());
+    let service = router.clone().into_make_service_with_connect_info::<Caller>();
+    if let Some(open) = open {
+        open.set_nonblocking(true)?;
+        let open = UnixListener::from_std(open)?;
+        let service = router.into_make_service_with_connect_info::<Caller>();
+        // Ends with the runtime, just after the other one.
+        tokio::spawn(async move {
+            if let Err(error) = axum::serve(open, service).await {
+                tracing::error!("the open control socket is lost: {error}");
+            }
+        });
+    }
     let mut told = stopped.clone();
     let server = axum::serve(listener, service).with_graceful_shutdown(async move {
         // An error means that the sender is gone, which is the same word.

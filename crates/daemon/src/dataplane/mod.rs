@@ -14,9 +14,30 @@ mod plane;
 mod traffic;
 mod unreachable;
 
+use policy::Treatment;
+use wire::hello::DefaultTreatment;
+
 pub use carriers::{CarrierError, Carriers, SendOutcome};
 pub use plane::{FIRST_SOCKET_TOKEN, Owner, Plane, Verdict};
 pub use traffic::Meter;
+
+/// A treatment as the other end is told of it: the others need none.
+pub fn on_the_wire(treatment: Treatment) -> DefaultTreatment {
+    match treatment {
+        Treatment::Duplicated => DefaultTreatment::Duplicated,
+        Treatment::Protected => DefaultTreatment::Protected,
+        Treatment::Bonded | Treatment::Direct | Treatment::Mptcp => DefaultTreatment::Bonded,
+    }
+}
+
+/// What the other end has asked for.
+pub fn off_the_wire(treatment: DefaultTreatment) -> Treatment {
+    match treatment {
+        DefaultTreatment::Bonded => Treatment::Bonded,
+        DefaultTreatment::Duplicated => Treatment::Duplicated,
+        DefaultTreatment::Protected => Treatment::Protected,
+    }
+}
 
 /// A seed for the endpoint's generator, from the system.
 ///

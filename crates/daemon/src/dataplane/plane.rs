@@ -7,10 +7,13 @@ use bond::{Address, Endpoint, EndpointEvent, SessionId};
 use linux::clock;
 use linux::poll::{Interest, Poller, Ready, Token, Waker};
 use linux::tun::Tun;
+use policy::Treatment;
+use tracing::debug;
 use units::Timestamp;
-use wire::inner::{Ecn, Headers};
+use wire::inner::{Ecn, FlowKey, Headers};
+use wire::request::Request;
 
-use super::{Carriers, SendOutcome, unreachable};
+use super::{Carriers, SendOutcome, on_the_wire, unreachable};
 
 /// What one round of the loop may do before it looks at everything else again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -69,10 +72,21 @@ pub struct Plane {
 pub enum Verdict {
     /// It goes to the other end of this session.
     Send(SessionId),
+    /// The same, and its flow is carried so from now on, in both directions.
+    Treat(SessionId, Treatment),
     /// It is dropped without a word.
     Drop,
     /// It is dropped, and its sender is told that there is no way.
     Unreachable,
+}
+
+/// Carries a flow so, and asks the other end to do the same.
+fn treat(endpoint: &mut Endpoint, session: SessionId, flow: FlowKey, treatment: Treatment) {
+    endpoint.treat(session, flow, treatment);
+    let request = Request::TreatFlow { flow, treatment: on_the_wire(treatment) };
+    if let Err(error) = endpoint.send_message(session, request.encode()) {
+        debug!("the other end carries a flow as all others: {error}");
+    }
 }
 
 /// What the owner decides about packets.
@@ -159,6 +173,10 @@ impl Plane {
                 let verdict = headers.as_ref().map_or(Verdict::Drop, |headers| owner.judge(headers));
                 let taken = match (headers, verdict) {
                     (Some(headers), Verdict::Send(session)) => {
+                        endpoint.handle_parsed_packet(now, session, &headers, packet)
+                    }
+                    (Some(headers), Verdict::Treat(session, treatment)) => {
+                        treat(endpoint, session, headers.key, treatment);
                         endpoint.handle_parsed_packet(now, session, &headers, packet)
                     }
                     (_, Verdict::Unreachable) if answers.len() < MAXIMUM_ANSWERS => {

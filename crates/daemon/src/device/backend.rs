@@ -1,19 +1,30 @@
 //! The device as its control server sees it.
 
-use std::sync::Arc;
+use std::net::{IpAddr, ToSocketAddrs};
 use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use anabranch::control::{DownReport, NetworkChange, NetworkReport, Status};
+use anabranch::control::{
+    DownReport, ExplainRequest, Explained, Flows, Hold, NetworkChange, NetworkReport, PinRequest, RuleReport,
+    Running, Status,
+};
+use linux::cgroup::{CgroupPath, Hierarchy};
+use policy::rules::{DomainPattern, Dscp, FlowFacts, Matcher, Protocol, UserId};
 
+use super::direct::{self, HeldFlows, NewRule, Picture, Question, Sampler};
 use super::messages::{Command, Mailbox};
-use crate::control::{Backend, BackendError, EventLog};
-use crate::supervision::{Request, Root};
+use crate::control::{Backend, BackendError, EventLog, Requester};
+use crate::supervision::{Answer, Request, Root};
 
 /// Hands requests to the loop, and `down` to root.
 pub struct DeviceBackend {
     /// The loop.
     pub commands: Mailbox<Command>,
+    /// Direct mode.
+    pub choices: Mailbox<direct::Message>,
+    /// What flows carried when last looked at.
+    pub sampler: Mutex<Sampler>,
     /// The process that kept root.
     pub root: Arc<Root>,
     /// What happened.
@@ -23,12 +34,53 @@ pub struct DeviceBackend {
 impl DeviceBackend {
     fn ask<T>(&self, command: impl FnOnce(SyncSender<T>) -> Command) -> Result<T, BackendError> {
         let (sender, receiver) = sync_channel(1);
-        let busy = || BackendError::Unavailable("the daemon is too busy to answer; try again".to_owned());
-        if !self.commands.post(command(sender)) {
-            return Err(busy());
-        }
-        receiver.recv_timeout(PATIENCE).map_err(|_| busy())
+        let posted = self.commands.post(command(sender));
+        if posted { receiver.recv_timeout(PATIENCE).map_err(|_| busy()) } else { Err(busy()) }
     }
+
+    /// Direct mode as it is now.
+    fn picture(&self) -> Result<Picture, BackendError> {
+        picture(&self.choices)
+    }
+
+    fn add(
+        &self,
+        flows: HeldFlows,
+        hold: Hold,
+        by: Requester,
+    ) -> Result<Result<RuleReport, BackendError>, BackendError> {
+        let new = Box::new(NewRule { flows, hold, by });
+        ask(&self.choices, |reply| Question::Add(new, reply))
+    }
+}
+
+/// Direct mode as it is now.
+///
+/// # Errors
+/// [`BackendError::Unavailable`] if its thread does not answer.
+pub fn picture(choices: &Mailbox<direct::Message>) -> Result<Picture, BackendError> {
+    ask(choices, Question::Picture)
+}
+
+fn ask<T>(
+    choices: &Mailbox<direct::Message>,
+    question: impl FnOnce(SyncSender<T>) -> Question,
+) -> Result<T, BackendError> {
+    let (sender, receiver) = sync_channel(1);
+    let posted = choices.post(direct::Message::Ask(question(sender)));
+    if posted { receiver.recv_timeout(LONG_PATIENCE).map_err(|_| busy()) } else { Err(busy()) }
+}
+
+fn busy() -> BackendError {
+    BackendError::Unavailable("the daemon is too busy to answer; try again".to_owned())
+}
+
+/// The addresses that a name has now.
+fn look_up(name: &str) -> Result<Vec<IpAddr>, BackendError> {
+    let fail = |why: String| BackendError::NotFound(format!("{name} has no address now: {why}"));
+    let found = (name, 0).to_socket_addrs().map_err(|error| fail(error.to_string()))?;
+    let addresses: Vec<IpAddr> = found.map(|address| address.ip()).take(MOST_ADDRESSES).collect();
+    if addresses.is_empty() { Err(fail("its servers know none".to_owned())) } else { Ok(addresses) }
 }
 
 impl Backend for DeviceBackend {
@@ -56,6 +108,93 @@ impl Backend for DeviceBackend {
             ))
         })
     }
+
+    fn flows(&self, by: Requester) -> Result<Flows, BackendError> {
+        let picture = self.picture()?;
+        let mut sampler = self.sampler.lock().unwrap_or_else(PoisonError::into_inner);
+        sampler.flows(&picture, &self.root, by)
+    }
+
+    fn explain(&self, by: Requester, request: &ExplainRequest) -> Result<Explained, BackendError> {
+        let picture = self.picture()?;
+        let hierarchy = Hierarchy::find().ok();
+        let group = hierarchy.zip(by.process).and_then(|(all, process)| all.path_of(process).ok());
+        let learned = picture.names.iter().filter(|(_, addresses)| addresses.contains(&request.destination));
+        let mut domains: Vec<&str> = learned.map(|(name, _)| name.as_str()).collect();
+        domains.extend(request.domain.as_deref());
+        let facts = FlowFacts {
+            program: None,
+            cgroup: group.as_ref().map(CgroupPath::as_str),
+            user: Some(UserId(by.user)),
+            destination: request.destination,
+            domains: &domains,
+            protocol: if request.udp { Protocol::UDP } else { Protocol::TCP },
+            port: request.port,
+            dscp: Dscp::default(),
+            class: None,
+        };
+        Ok(direct::explain(&picture, &facts))
+    }
+
+    fn run(&self, by: Requester, hold: &Hold) -> Result<Running, BackendError> {
+        self.picture()?.check(hold)?;
+        let process = by.process.ok_or_else(|| {
+            let text = "the calling process cannot be seen from the daemon: run it in the same container";
+            BackendError::BadRequest(text.to_owned())
+        })?;
+        let cannot = |error: String| {
+            BackendError::Unavailable(format!(
+                "programs cannot be told apart here, so this one cannot be held to a network: {error}"
+            ))
+        };
+        let answer = self.root.ask_for(&Request::Run { process, user: by.user });
+        let cgroup = match answer.map_err(|error| cannot(error.to_string()))? {
+            Answer::Group { cgroup } => cgroup,
+            _ => return Err(BackendError::Internal("the process was put nowhere".to_owned())),
+        };
+        let path = CgroupPath::new(&cgroup).map_err(|error| BackendError::Internal(error.to_string()))?;
+        match self.add(HeldFlows::Group(path), hold.clone(), by) {
+            Ok(Ok(_)) => Ok(Running { cgroup }),
+            Ok(Err(error)) | Err(error) => {
+                if let Err(error) = self.root.ask(&Request::EndRun { cgroup }) {
+                    tracing::warn!("a control group stays until the daemon ends: {error}");
+                }
+                Err(error)
+            }
+        }
+    }
+
+    fn rules(&self, by: Requester) -> Result<Vec<RuleReport>, BackendError> {
+        let mut reports = self.picture()?.reports;
+        reports.retain(|report| by.controls || report.user.is_none_or(|user| user == by.user));
+        Ok(reports)
+    }
+
+    fn pin(&self, by: Requester, request: &PinRequest) -> Result<RuleReport, BackendError> {
+        self.picture()?.check(&request.hold)?;
+        let flows = match (&request.destination, &request.domain) {
+            (Some(destination), None) => HeldFlows::Destination(*destination),
+            (None, Some(name)) => {
+                let pattern: DomainPattern =
+                    name.parse().map_err(|error| BackendError::BadRequest(format!("{error}")))?;
+                let addresses = look_up(name)?;
+                HeldFlows::Domain { matcher: Matcher::Domain(pattern), name: name.to_lowercase(), addresses }
+            }
+            _ => {
+                let text = "give either a destination or a domain".to_owned();
+                return Err(BackendError::BadRequest(text));
+            }
+        };
+        self.add(flows, request.hold.clone(), by)?
+    }
+
+    fn unpin(&self, by: Requester, name: &str) -> Result<RuleReport, BackendError> {
+        ask(&self.choices, |reply| Question::Unpin(name.to_owned(), by, reply))?
+    }
 }
 
 const PATIENCE: Duration = Duration::from_secs(5);
+/// Loading a table takes nft some tens of milliseconds, and seconds on a machine that is very busy.
+const LONG_PATIENCE: Duration = Duration::from_secs(20);
+/// Most addresses of one name.
+const MOST_ADDRESSES: usize = 64;

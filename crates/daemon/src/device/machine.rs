@@ -11,6 +11,7 @@ use linux::journal::{Change, Journal};
 use linux::routing::{self, Routing};
 use tracing::{info, warn};
 
+use super::groups::Groups;
 use crate::config::DeviceConfig;
 use crate::supervision::{Answer, Machine, Request};
 
@@ -41,12 +42,13 @@ pub struct DeviceMachine {
     fast_path: Option<FastPath>,
     /// The kernel has refused it: not asked again.
     without_fast_path: bool,
+    groups: Groups,
 }
 
 impl DeviceMachine {
     /// With the journal of the state directory.
     pub fn new(journal: Journal, routing: Routing) -> Self {
-        Self { journal, routing, fast_path: None, without_fast_path: false }
+        Self { journal, routing, fast_path: None, without_fast_path: false, groups: Groups::default() }
     }
 
     fn apply(&mut self, changes: &[Change]) -> Answer {
@@ -74,9 +76,20 @@ impl DeviceMachine {
         }
         let answer = self.apply(&table);
         if matches!(answer, Answer::Done) {
+            self.count_bytes();
             self.hasten(direct);
         }
         answer
+    }
+
+    /// Has the kernel count what flows carry, for `anabranch flows`; only those that begin from then on.
+    fn count_bytes(&mut self) {
+        let setting = Change::Setting { path: ACCOUNTING.into(), value: "1".to_owned() };
+        if std::path::Path::new(ACCOUNTING).exists()
+            && let Err(error) = self.journal.apply(&[setting])
+        {
+            info!("the bytes of flows are not counted: {error}");
+        }
     }
 
     /// New TCP connections get their network from the kernel at `connect`, where it can do that and no rule must be looked at. All
@@ -132,6 +145,9 @@ impl Machine for DeviceMachine {
                 Err(error) => Answer::Failed { reason: error.to_string() },
             },
             Request::Direct(direct) => self.direct(&direct),
+            Request::Run { process, user } => self.groups.run(&mut self.journal, process, user),
+            Request::EndRun { cgroup } => self.groups.end(&mut self.journal, &cgroup),
+            Request::Programs { inodes } => self.groups.programs(&inodes),
             Request::Restore => {
                 self.fast_path = None;
                 restore(&mut self.journal)
@@ -139,6 +155,8 @@ impl Machine for DeviceMachine {
         }
     }
 }
+
+const ACCOUNTING: &str = "/proc/sys/net/netfilter/nf_conntrack_acct";
 
 /// Undoes all that the journal holds.
 pub fn restore(journal: &mut Journal) -> Answer {

@@ -3,15 +3,22 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use anabranch::control::{CarrierKind, Fraction, NetworkReport, PathHealth, PathReport, Traffic};
+use anabranch::control::{
+    CarrierKind, DirectReport, Fraction, NetworkReport, PathHealth, PathReport, Traffic,
+};
 use bond::{Carrier, PathState};
 use policy::{PathStatus, Priority};
 use units::Bytes;
 
 use super::networks::Network;
 
-/// One network with the paths that it has.
-pub fn network(network: &Network, status: PathStatus, paths: Vec<PathReport>) -> NetworkReport {
+/// One network with the paths that it has and what direct mode says of it.
+pub fn network(
+    network: &Network,
+    status: PathStatus,
+    paths: Vec<PathReport>,
+    direct: Option<DirectReport>,
+) -> NetworkReport {
     let preference = network.preference;
     let addresses: Vec<IpAddr> = network.interface.addresses.iter().map(|prefix| prefix.address()).collect();
     NetworkReport {
@@ -26,6 +33,7 @@ pub fn network(network: &Network, status: PathStatus, paths: Vec<PathReport>) ->
         metered: preference.metered,
         off: preference.off,
         paths,
+        direct,
     }
 }
 

@@ -15,6 +15,7 @@ use tracing::{debug, info, warn};
 use units::NetworkId;
 use wire::join_link::{Host, HostPort};
 
+use super::direct::name_proxy::Upstream;
 use super::messages::{Command, Lease, Mailbox, Task};
 use super::{direct, lookup, nat64};
 use crate::control::EventLog;
@@ -40,6 +41,8 @@ pub struct Watcher {
     pub mtu: Option<u16>,
     /// Whether the gateway's name servers are used.
     pub dns: bool,
+    /// Where the server for names of this machine passes questions on to, if it runs.
+    pub names: Option<Upstream>,
     /// Mark of the daemon's own packets.
     pub mark: u32,
     /// Whether the system's resolver has been asked and has not answered yet.
@@ -115,7 +118,7 @@ impl Watcher {
     fn carry_out(&self, task: Task, servers: &[IpAddr]) {
         match task {
             Task::Capture(lease) => {
-                let outcome = self.capture(&lease);
+                let outcome = self.capture(&lease, servers);
                 self.commands.post(Command::Captured(outcome));
             }
             Task::Resolve(interfaces) => self.resolve(interfaces, servers),
@@ -131,11 +134,15 @@ impl Watcher {
         }
     }
 
-    fn capture(&self, lease: &Lease) -> Result<(), String> {
+    fn capture(&self, lease: &Lease, servers: &[IpAddr]) -> Result<(), String> {
         let mtu = self.mtu.unwrap_or(lease.mtu);
         linux::tun::configure(self.interface_index, mtu.into(), &lease.addresses)
             .map_err(|error| error.to_string())?;
-        let dns = if self.dns { lease.dns.clone() } else { Vec::new() };
+        let mut dns = if self.dns { lease.dns.clone() } else { Vec::new() };
+        if let Some(upstream) = &self.names {
+            upstream.set(if dns.is_empty() { servers_now(servers) } else { dns });
+            dns = vec![direct::name_proxy::ADDRESS];
+        }
         self.root.ask(&Request::Capture { dns }).map_err(|error| error.to_string())?;
         if let Some(peer) = self.peer.as_ref().filter(|peer| peer.invitation.is_some()) {
             let key = peer.public_key;

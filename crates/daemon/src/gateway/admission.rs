@@ -11,6 +11,8 @@ use wire::hello::{
     DefaultTreatment, Features, Hello, MAX_DNS_SERVERS, Name, Prefixed, Refusal, Reply, Welcome,
 };
 
+use crate::dataplane::off_the_wire;
+
 /// What a gateway knows of its clients: the seam between the loop and where they are kept.
 pub trait ClientRegistry: Send {
     /// Lets the holder of `key` in, or tells why not.
@@ -87,11 +89,7 @@ impl StoredRegistry {
             name: client.name,
             addresses: addresses(v4, v6),
             first_time,
-            treatment: match wanted {
-                DefaultTreatment::Bonded => Treatment::Bonded,
-                DefaultTreatment::Duplicated => Treatment::Duplicated,
-                DefaultTreatment::Protected => Treatment::Protected,
-            },
+            treatment: off_the_wire(wanted),
             welcome: Welcome {
                 name: self.name.clone(),
                 features: Features::default(),

@@ -6,18 +6,20 @@ use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
 use anabranch::control::{EventKind, Role, SessionState, Status, UnixMillis};
-use bond::{EndpointEvent, IncomingId, PathState, PublicKey, SessionId};
+use bond::{EndpointEvent, IncomingId, PathState, PublicKey, SessionEvent, SessionId};
 use linux::clock;
 use linux::poll::Waker;
 use tracing::{debug, info};
 use units::{Bytes, Timestamp};
 use wire::frame::{CLOSE_GOODBYE, CLOSE_REVOKED};
+use wire::inner::FlowKey;
+use wire::request::Request;
 
 use super::admission::Admitted;
 use super::clients::Clients;
 use super::messages::{Command, ConnectedClient, Task};
 use crate::control::EventLog;
-use crate::dataplane::{Meter, Plane};
+use crate::dataplane::{Meter, Plane, off_the_wire};
 use crate::device::Mailbox;
 
 /// What the loop works with.
@@ -88,8 +90,29 @@ impl GatewayLoop {
             }
             EndpointEvent::Connected { session, .. } => self.on_connected(session),
             EndpointEvent::Closed { session, reason, .. } => self.on_closed(session, reason),
+            EndpointEvent::Session { session, event: SessionEvent::Message(bytes) } => {
+                self.on_request(session, &bytes);
+            }
             EndpointEvent::Session { session, event } => debug!(session = session.0, ?event, "session"),
             EndpointEvent::NoAnswer { .. } => {}
+        }
+    }
+
+    /// What the device asks for concerns its own session only.
+    fn on_request(&mut self, session: SessionId, bytes: &[u8]) {
+        match Request::parse(bytes) {
+            Ok(Some(Request::TreatFlow { flow, treatment })) => {
+                let back = FlowKey {
+                    source: flow.destination,
+                    destination: flow.source,
+                    source_port: flow.destination_port,
+                    destination_port: flow.source_port,
+                    ..flow
+                };
+                self.plane.endpoint.treat(session, back, off_the_wire(treatment));
+            }
+            Ok(None) => debug!(session = session.0, "a request of a later version"),
+            Err(error) => debug!(session = session.0, "a request makes no sense: {error}"),
         }
     }
 

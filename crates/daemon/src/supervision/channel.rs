@@ -27,6 +27,23 @@ pub enum Request {
     },
     /// Lead new flows directly out as described.
     Direct(Box<linux::direct::Direct>),
+    /// Put a process, and what it starts from then on, into a control group of its own below the one that it is in.
+    Run {
+        /// Its number.
+        process: u32,
+        /// Whose it must be.
+        user: u32,
+    },
+    /// Remove a control group that [`Request::Run`] has made.
+    EndRun {
+        /// Its path.
+        cgroup: String,
+    },
+    /// Find the programs that have sockets open.
+    Programs {
+        /// The sockets' inodes, at most [`MAXIMUM_INODES`].
+        inodes: Vec<u32>,
+    },
     /// Take everything back.
     Restore,
 }
@@ -44,6 +61,29 @@ pub enum Answer {
     },
     /// What was taken back.
     Restored(DownReport),
+    /// The control group that was made.
+    Group {
+        /// Its path.
+        cgroup: String,
+    },
+    /// The programs that were found.
+    Programs {
+        /// With the inode of each's socket.
+        programs: Vec<SocketProgram>,
+    },
+}
+
+/// Which program has a socket open.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct SocketProgram {
+    /// The socket's inode.
+    pub inode: u32,
+    /// The process.
+    pub process: u32,
+    /// Its short name.
+    pub name: String,
+    /// The file that it runs.
+    pub executable: Option<String>,
 }
 
 /// Why there is no useful answer.
@@ -79,13 +119,23 @@ impl Root {
     /// # Errors
     /// Any [`AskError`].
     pub fn ask(&self, request: &Request) -> Result<DownReport, AskError> {
+        match self.ask_for(request)? {
+            Answer::Restored(report) => Ok(report),
+            _ => Ok(DownReport::default()),
+        }
+    }
+
+    /// The same where the answer tells something; it is never [`Answer::Failed`].
+    ///
+    /// # Errors
+    /// Any [`AskError`].
+    pub fn ask_for(&self, request: &Request) -> Result<Answer, AskError> {
         let mut stream = self.stream.lock().unwrap_or_else(PoisonError::into_inner);
         write_line(stream.get_mut(), request)?;
         match read_line(&mut *stream)? {
             None => Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()),
-            Some(Answer::Done) => Ok(DownReport::default()),
             Some(Answer::Failed { reason }) => Err(AskError::Failed(reason)),
-            Some(Answer::Restored(report)) => Ok(report),
+            Some(answer) => Ok(answer),
         }
     }
 }
@@ -127,6 +177,8 @@ fn read_line<T: for<'a> Deserialize<'a>>(stream: &mut impl BufRead) -> io::Resul
 /// Setting routes and running nft or resolvectl takes seconds at worst.
 const PATIENCE: Duration = Duration::from_secs(20);
 const MAXIMUM_LINE: u64 = 1 << 20;
+/// Sockets asked for at once; the answer fits a line.
+pub const MAXIMUM_INODES: usize = 2_000;
 
 #[cfg(test)]
 mod tests {
@@ -139,7 +191,11 @@ mod tests {
             self.0.push(request.clone());
             match request {
                 Request::Capture { .. } => Answer::Done,
-                Request::Direct(_) | Request::LetIn { .. } => Answer::Failed { reason: "no".to_owned() },
+                Request::Direct(_)
+                | Request::LetIn { .. }
+                | Request::Run { .. }
+                | Request::EndRun { .. }
+                | Request::Programs { .. } => Answer::Failed { reason: "no".to_owned() },
                 Request::Restore => {
                     Answer::Restored(DownReport { undone: vec!["rule".to_owned()], failed: Vec::new() })
                 }

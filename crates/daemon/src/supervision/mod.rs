@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! start (root): lock, journal, interface --fork--> worker: packets, control, without root
-//!                                        |            |  asks: capture, let in, restore
+//!                                        |            |  asks: capture, let in, lead out, run, restore
 //!                                        +-- root: carries out, journals, waits; undoes all when the worker is gone
 //! ```
 //! The worker parses what strangers send, so it may only ask for the few things below; none of them can be turned
@@ -11,5 +11,5 @@
 mod channel;
 mod process;
 
-pub use channel::{Answer, Machine, Request, Root, serve};
+pub use channel::{Answer, MAXIMUM_INODES, Machine, Request, Root, SocketProgram, serve};
 pub use process::{SuperviseError, prepare, supervise, take_lock};

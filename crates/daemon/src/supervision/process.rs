@@ -101,7 +101,7 @@ where
             let report = match keeper.join().map(|mut machine| machine.carry_out(Request::Restore)) {
                 Ok(Answer::Restored(report)) => report,
                 Ok(Answer::Failed { reason }) => DownReport { undone: Vec::new(), failed: vec![reason] },
-                Ok(Answer::Done) | Err(_) => DownReport::default(),
+                Ok(_) | Err(_) => DownReport::default(),
             };
             match exit {
                 Exit::Code(0) => Ok(report),

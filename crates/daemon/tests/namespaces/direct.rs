@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
-use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::time::Duration;
 
 use anabranch::control::EventSequence;
@@ -162,4 +162,45 @@ pub fn rules_choose_networks() {
     let events = bed.client("device").events(EventSequence(0)).unwrap();
     let told = |text: &str| events.iter().any(|event| event.text.contains(text));
     assert!(told("gone0") && told("gateway"), "{events:#?}");
+}
+
+pub fn a_rule_by_domain_holds_for_the_first_connection() {
+    let bed = bed();
+    bed.write_config("device", "[device]\n[[rule]]\ndomain = \"*.example.org\"\nnetworks = \"wan1\"\n");
+    // Answers every question for IPv4 addresses with the server's own.
+    let names = bed.server.run(|| UdpSocket::bind((SERVER_V4, 53))).unwrap().unwrap();
+    std::thread::spawn(move || {
+        let mut buffer = [0; 512];
+        while let Ok((length, client)) = names.recv_from(&mut buffer) {
+            let mut answer = buffer[..length].to_vec();
+            answer[2..4].copy_from_slice(&[0x81, 0x80]);
+            if answer[length - 3] == 1 {
+                answer[7] = 1;
+                answer.extend([0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 60, 0, 4, 198, 51, 100, 9]);
+            }
+            names.send_to(&answer, client).unwrap();
+        }
+    });
+    let _daemon = bed.start_with_names("device", &format!("nameserver {SERVER_V4}\n"));
+    bed.wait_until_up();
+    eventually("new flows are led out", || listing(&bed.device).contains("numgen inc"));
+    assert!(!listing(&bed.device).contains("198.51.100.9"), "nothing is known of the name yet");
+    let ask = |name: &str| {
+        let socket = bed.device.run(|| UdpSocket::bind("127.0.0.1:0")).unwrap().unwrap();
+        socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        let mut question = vec![7, 7, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0];
+        for label in name.split('.') {
+            question.push(label.len() as u8);
+            question.extend(label.bytes());
+        }
+        question.extend([0, 0, 1, 0, 1]);
+        socket.send_to(&question, "127.0.86.53:53").unwrap();
+        let mut answer = [0; 512];
+        let length = socket.recv(&mut answer).expect("an answer");
+        assert!(answer[..length].ends_with(&[198, 51, 100, 9]));
+    };
+    ask("other.example.net");
+    assert!(!listing(&bed.device).contains("198.51.100.9"), "a name of no rule");
+    ask("www.example.org");
+    assert_eq!(calls(&bed, 8), [(1, 8)].into());
 }

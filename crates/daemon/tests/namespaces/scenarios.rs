@@ -45,6 +45,7 @@ pub const ALL: &[Scenario] = &[
     ("a_closed_legacy_firewall_is_told", hardship::a_closed_legacy_firewall_is_told),
     ("the_gateway_is_as_before_after_kill", hardship::the_gateway_is_as_before),
     ("duplicated_flows_go_twice_both_ways", treatments::duplicated_flows_go_twice_both_ways),
+    ("a_rule_duplicates_a_flow_both_ways", treatments::a_rule_duplicates_a_flow_both_ways),
     ("protected_flows_have_repair_both_ways", treatments::protected_flows_have_repair_both_ways),
     ("a_wall_clock_that_jumps_locks_nobody_out", clock::a_wall_clock_that_jumps_locks_nobody_out),
     ("a_laptop_that_slept_is_connected_at_once", clock::a_laptop_that_slept_is_connected_at_once),
@@ -59,6 +60,10 @@ pub const ALL: &[Scenario] = &[
     ("nonsense_on_the_control_socket_harms_nothing", hostile::nonsense_on_the_control_socket_harms_nothing),
     ("direct_new_flows_are_dealt_out_without_a_gateway", direct::new_flows_are_dealt_out),
     ("direct_rules_choose_networks", direct::rules_choose_networks),
+    (
+        "direct_a_rule_by_domain_holds_for_the_first_connection",
+        direct::a_rule_by_domain_holds_for_the_first_connection,
+    ),
     ("direct_a_dead_network_gets_no_new_flow", direct::a_dead_network_gets_no_new_flow),
     ("an_ipv6_only_network_carries_through_its_nat64", nat64::an_ipv6_only_network_carries_through_its_nat64),
 ];

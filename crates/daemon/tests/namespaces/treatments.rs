@@ -18,8 +18,13 @@ fn carried(bed: &Bed) -> (Vec<u64>, Vec<u64>) {
 
 /// What a transfer of [`LENGTH`] bytes each way costs each path, out and in.
 fn cost(treatment: &str) -> (Vec<u64>, Vec<u64>) {
+    cost_with(&format!("[device]\ndns = \"off\"\ndefault_treatment = \"{treatment}\"\n"))
+}
+
+/// The same for a configuration.
+fn cost_with(configuration: &str) -> (Vec<u64>, Vec<u64>) {
     let bed = Bed::new(false);
-    bed.write_config("device", &format!("[device]\ndns = \"off\"\ndefault_treatment = \"{treatment}\"\n"));
+    bed.write_config("device", configuration);
     let _daemons = bed.connected();
     eventually("both paths work", || working_paths(&bed) == 2);
     let before = carried(&bed);
@@ -47,7 +52,15 @@ fn upload(bed: &Bed) {
 }
 
 pub fn duplicated_flows_go_twice_both_ways() {
-    let (sent, received) = cost("duplicated");
+    twice(cost("duplicated"));
+}
+
+/// The default is bonded; the two flows are others by a rule.
+pub fn a_rule_duplicates_a_flow_both_ways() {
+    twice(cost_with("[device]\ndns = \"off\"\n[[rule]]\nport = [82, 8080]\ntreat = \"duplicated\"\n"));
+}
+
+fn twice((sent, received): (Vec<u64>, Vec<u64>)) {
     for bytes in [&sent[..], &received[..]].concat() {
         assert!(bytes > LENGTH * 8 / 10, "a path carried {bytes} bytes only: {sent:?} {received:?}");
     }

@@ -16,7 +16,7 @@ use crate::device::networks::{Network, reaches};
 
 /// The numbers that networks have in marks. A network keeps its number while the daemon lives, so that living flows keep
 /// their network; if there are more networks than numbers, one that is gone makes room.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Numbers(BTreeMap<NetworkId, u8>);
 
 impl Numbers {
@@ -31,6 +31,11 @@ impl Numbers {
                 self.0.insert(network.id, free);
             }
         }
+    }
+
+    /// The network with this number.
+    pub fn network(&self, number: u8) -> Option<NetworkId> {
+        self.0.iter().find(|(_, own)| **own == number).map(|(id, _)| *id)
     }
 
     /// The number of a network.

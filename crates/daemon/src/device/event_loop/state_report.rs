@@ -1,5 +1,7 @@
 //! What the loop says about itself.
 
+use std::sync::PoisonError;
+
 use anabranch::control::{FarEnd, NetworkReport, Role, Status};
 use units::{Bytes, Timestamp};
 
@@ -27,10 +29,11 @@ impl DeviceLoop {
             meter.traffic(path.counters.sent_bytes, path.counters.received_bytes)
         };
         let all: u64 = paths.iter().map(traffic).map(|traffic| traffic.sending.0 + traffic.receiving.0).sum();
+        let direct = self.reports.lock().unwrap_or_else(PoisonError::into_inner);
         let report = |network: &Network| {
             let of_network = paths.iter().filter(|path| path.network == network.id);
             let of_network = of_network.map(|path| report::path(path, traffic(path), all)).collect();
-            report::network(network, self.status_of(network.id), of_network)
+            report::network(network, self.status_of(network.id), of_network, direct.get(&network.id).cloned())
         };
         self.networks.iter().map(report).collect()
     }

@@ -1,0 +1,127 @@
+//! What becomes of a flow, and why. Pure.
+
+use anabranch::control::{Explained, Fraction, NetworkPart};
+use policy::rules::{FlowFacts, Rule, Strictness};
+use policy::{Entry, PathStatus, Treatment};
+use units::NetworkId;
+
+use super::Picture;
+use crate::device::networks::{Network, reaches};
+
+/// What would become of a flow that begins now.
+pub fn explain(picture: &Picture, flow: &FlowFacts<'_>) -> Explained {
+    if picture.near.iter().any(|prefix| prefix.contains(flow.destination)) {
+        return Explained {
+            rules: Vec::new(),
+            rule: None,
+            treatment: Treatment::Direct,
+            networks: Vec::new(),
+            outcome: format!(
+                "{} has a route of its own past the interface; no rule is asked",
+                flow.destination
+            ),
+        };
+    }
+    let explanation = picture.rules.explain(flow);
+    let rule = explanation.decided.and_then(|number| picture.rules.get(number));
+    let (treatment, networks, outcome) = decide(picture, rule, flow.destination.is_ipv6());
+    Explained {
+        rules: explanation.lines.iter().map(ToString::to_string).collect(),
+        rule: rule.map(|rule| rule.key().to_owned()),
+        treatment,
+        networks,
+        outcome,
+    }
+}
+
+/// As [`super::rules::compile`] has the kernel do it.
+fn decide(picture: &Picture, rule: Option<&Rule>, ipv6: bool) -> (Treatment, Vec<NetworkPart>, String) {
+    let wanted = match rule {
+        None => picture.default,
+        Some(rule) => {
+            let otherwise = if rule.networks().is_some() { Treatment::Direct } else { picture.default };
+            rule.treatment().unwrap_or(otherwise)
+        }
+    };
+    if wanted.needs_gateway() && picture.has_gateway {
+        return (wanted, Vec::new(), format!("{wanted}, through the gateway over all its paths"));
+    }
+    let without = if wanted.needs_gateway() { "; there is no gateway" } else { "" };
+    let listed = rule.and_then(Rule::networks);
+    let ids = listed.map(|choice| choice.resolve(|name| picture.network(name).map(|network| network.id)));
+    let among = |may: &dyn Fn(NetworkId) -> bool| parts(picture, ipv6, may);
+    let everything = |_| true;
+    let mut parts = match &ids {
+        None => among(&everything),
+        Some(ids) => among(&|id| ids.contains(&id)),
+    };
+    let mut remark = String::new();
+    if let (Some(ids), Some(choice)) = (&ids, listed)
+        && parts.iter().all(|part| part.share.0 == 0.0)
+    {
+        let equal = usable(picture, ids, ipv6);
+        if !equal.is_empty() {
+            parts = equal;
+        } else if choice.strictness == Strictness::Only {
+            let names = choice.names.join(" or ");
+            return (Treatment::Direct, parts, format!("refused: {names} cannot be used now"));
+        } else {
+            remark = format!("; {} cannot be used now", choice.names.join(" or "));
+            parts = among(&everything);
+        }
+    }
+    let used: Vec<String> = parts
+        .iter()
+        .filter(|part| part.share.0 > 0.0)
+        .map(|part| format!("{} ({:.0} %)", part.name, part.share.0 * 100.0))
+        .collect();
+    let family = if ipv6 { "IPv6" } else { "IPv4" };
+    let outcome = match &used[..] {
+        [] => format!("nothing: no network can be used for {family} now{without}"),
+        [_] => format!("direct over {}{remark}{without}", used[0]),
+        _ => format!("direct, dealt out over {}{remark}{without}", used.join(", ")),
+    };
+    (Treatment::Direct, parts, outcome)
+}
+
+/// Each network that may carry the flow, with its share.
+fn parts(picture: &Picture, ipv6: bool, may: &dyn Fn(NetworkId) -> bool) -> Vec<NetworkPart> {
+    let carries = |network: &&Network| network.connected && reaches(&network.interface, ipv6);
+    let able: Vec<&Network> =
+        picture.networks.iter().filter(|network| may(network.id)).filter(carries).collect();
+    let table = picture.table.restricted(|id| able.iter().any(|network| network.id == id));
+    let part = |network: &&Network| {
+        let entry = table.get(network.id);
+        NetworkPart {
+            name: network.interface.name.clone(),
+            share: Fraction(entry.map_or(0.0, |entry| entry.share.part())),
+            why: entry.map_or_else(|| "not judged yet".to_owned(), reason),
+        }
+    };
+    let mut parts: Vec<NetworkPart> = able.iter().map(part).collect();
+    for network in picture.networks.iter().filter(|network| may(network.id) && !carries(network)) {
+        let family = if ipv6 { "IPv6" } else { "IPv4" };
+        let why = if network.connected { format!("has no {family}") } else { "not connected".to_owned() };
+        parts.push(NetworkPart { name: network.interface.name.clone(), share: Fraction(0.0), why });
+    }
+    parts
+}
+
+fn reason(entry: &Entry) -> String {
+    match entry.status {
+        PathStatus::Active => entry.reason.to_string(),
+        PathStatus::Backup => format!("waits: {}", entry.reason),
+        PathStatus::Off => format!("not used: {}", entry.reason),
+    }
+}
+
+/// Equal parts of networks that a rule names and the policy would not use by itself.
+fn usable(picture: &Picture, ids: &[NetworkId], ipv6: bool) -> Vec<NetworkPart> {
+    let usable = picture.networks.iter().filter(|network| {
+        ids.contains(&network.id) && network.connected && reaches(&network.interface, ipv6)
+    });
+    let names: Vec<String> = usable.map(|network| network.interface.name.clone()).collect();
+    let share = Fraction(1.0 / names.len().max(1) as f64);
+    let why = "only because the rule names it";
+    names.into_iter().map(|name| NetworkPart { name, share, why: why.to_owned() }).collect()
+}

@@ -1,0 +1,176 @@
+//! What lies beyond each network's first hop: when to ask, and what the answers mean. Pure.
+//!
+//! ```text
+//!             204                        redirect, page
+//!  unknown -----------> internet  <----------------------> captive
+//!     |                    |
+//!     +--- three failures in a row, nothing moves ---> nothing
+//! ```
+//! Any answer leads to its state from each other. Bytes that move say "internet" too, but not of a captive network:
+//! the portal's own pages move there.
+
+use std::time::Duration;
+
+use policy::network::Reach;
+use units::Timestamp;
+
+/// What came of asking once.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Outcome {
+    /// The expected answer, and the time that the connection took.
+    Internet(Duration),
+    /// Another answer: somebody stands between; the address of its login page if it gave one.
+    Captive(Option<String>),
+    /// None.
+    Nothing,
+}
+
+/// One network's reach.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Horizon {
+    reach: Reach,
+    portal: Option<String>,
+    failures: u8,
+    asking: bool,
+    due: Timestamp,
+}
+
+impl Horizon {
+    /// Unknown; the first question is due after `jitter` of the first pause.
+    pub fn new(now: Timestamp, jitter: f64) -> Self {
+        let due = now + FIRST.mul_f64(jitter);
+        Self { reach: Reach::Unknown, portal: None, failures: 0, asking: false, due }
+    }
+
+    /// What is known.
+    pub fn reach(&self) -> Reach {
+        self.reach
+    }
+
+    /// The login page of a captive network.
+    pub fn portal(&self) -> Option<&str> {
+        self.portal.as_deref()
+    }
+
+    /// When to ask next; `None` while an answer is waited for.
+    pub fn due(&self) -> Option<Timestamp> {
+        (!self.asking).then_some(self.due)
+    }
+
+    /// Whether to ask now. Where bytes `moved` nobody needs to ask.
+    pub fn ask(&mut self, now: Timestamp, moved: bool, pause: Pause) -> bool {
+        if self.asking || now < self.due {
+            return false;
+        }
+        if moved && self.reach != Reach::Captive {
+            (self.reach, self.failures) = (Reach::Internet, 0);
+            self.due = now + pause.after(WHEN_REACHED);
+            return false;
+        }
+        self.asking = true;
+        true
+    }
+
+    /// An answer, or that there is none. True if what is known changed.
+    pub fn on_outcome(&mut self, now: Timestamp, outcome: Outcome, pause: Pause) -> bool {
+        self.asking = false;
+        let before = (self.reach, self.portal.take());
+        match outcome {
+            Outcome::Internet(_) => {
+                (self.reach, self.failures) = (Reach::Internet, 0);
+                self.due = now + pause.after(WHEN_REACHED);
+            }
+            Outcome::Captive(portal) => {
+                (self.reach, self.portal, self.failures) = (Reach::Captive, portal, 0);
+                self.due = now + pause.jittered(WHEN_CAPTIVE);
+            }
+            Outcome::Nothing => {
+                self.failures = self.failures.saturating_add(1);
+                if self.failures >= FAILURES {
+                    self.reach = Reach::Nothing;
+                } else {
+                    self.portal = before.1.clone();
+                }
+                let doubled = AFTER_FAILURE.saturating_mul(1 << (self.failures - 1).min(8));
+                self.due = now + pause.jittered(doubled.min(WHEN_REACHED));
+            }
+        }
+        before != (self.reach, self.portal.clone())
+    }
+}
+
+/// How long to wait between questions.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Pause {
+    /// Drawn anew each time, 0 to 1.
+    pub jitter: f64,
+    /// Questions cost money there.
+    pub metered: bool,
+}
+
+impl Pause {
+    fn after(self, pause: Duration) -> Duration {
+        self.jittered(if self.metered { pause * METERED } else { pause })
+    }
+
+    /// Three quarters to five quarters, so that devices do not ask in step.
+    fn jittered(self, pause: Duration) -> Duration {
+        pause.mul_f64(0.75 + 0.5 * self.jitter.clamp(0.0, 1.0))
+    }
+}
+
+/// A network that has just come up still waits for its routes and name servers.
+const FIRST: Duration = Duration::from_millis(500);
+const WHEN_REACHED: Duration = Duration::from_secs(60);
+const WHEN_CAPTIVE: Duration = Duration::from_secs(10);
+/// Doubled with each failure.
+const AFTER_FAILURE: Duration = Duration::from_secs(2);
+/// In a row, until a network counts as leading nowhere.
+const FAILURES: u8 = 3;
+/// So much more seldom where bytes cost.
+const METERED: u32 = 5;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PAUSE: Pause = Pause { jitter: 0.5, metered: false };
+
+    fn at(seconds: u64) -> Timestamp {
+        Timestamp::from_millis(seconds * 1_000)
+    }
+
+    #[test]
+    fn three_failures_are_nothing_and_one_answer_is_all() {
+        let mut horizon = Horizon::new(at(0), 1.0);
+        assert!(!horizon.ask(at(0), false, PAUSE), "not at once");
+        for (now, changed) in [(1, false), (3, false), (7, true), (15, false)] {
+            assert!(horizon.ask(at(now), false, PAUSE), "{now}: {:?}", horizon.due());
+            assert!(!horizon.ask(at(now + 100), false, PAUSE), "one question at a time");
+            assert_eq!(horizon.on_outcome(at(now), Outcome::Nothing, PAUSE), changed, "{now}");
+        }
+        assert_eq!((horizon.reach(), horizon.due()), (Reach::Nothing, Some(at(31))));
+        assert!(horizon.ask(at(31), false, PAUSE));
+        assert!(horizon.on_outcome(at(31), Outcome::Internet(Duration::ZERO), PAUSE));
+        assert_eq!((horizon.reach(), horizon.due()), (Reach::Internet, Some(at(91))));
+    }
+
+    #[test]
+    fn where_bytes_move_nobody_asks_but_a_portal_is_asked_again() {
+        let mut horizon = Horizon::new(at(0), 0.0);
+        assert!(!horizon.ask(at(0), true, PAUSE));
+        assert_eq!((horizon.reach(), horizon.due()), (Reach::Internet, Some(at(60))));
+        let metered = Pause { metered: true, ..PAUSE };
+        assert!(!horizon.ask(at(60), true, metered));
+        assert_eq!(horizon.due(), Some(at(360)));
+        assert!(horizon.ask(at(360), false, PAUSE));
+        let portal = Some("http://login.example/".to_owned());
+        assert!(horizon.on_outcome(at(360), Outcome::Captive(portal.clone()), PAUSE));
+        assert_eq!((horizon.reach(), horizon.portal()), (Reach::Captive, portal.as_deref()));
+        assert!(horizon.ask(at(370), true, PAUSE), "the portal's own pages move");
+        assert!(!horizon.on_outcome(at(370), Outcome::Captive(portal), PAUSE));
+        assert!(horizon.ask(at(380), true, PAUSE));
+        assert!(horizon.on_outcome(at(380), Outcome::Internet(Duration::ZERO), PAUSE));
+        assert_eq!(horizon.portal(), None);
+    }
+}

@@ -51,8 +51,8 @@ pub use gateway::{
 pub use measure::{Fraction, Micros, Seconds, UnixMillis};
 pub use pin_socket::pin_socket;
 pub use status::{
-    CarrierKind, DownReport, Failure, FailureCode, FarEnd, NetworkChange, NetworkReport, PathHealth,
-    PathReport, Role, SessionState, Status, Traffic,
+    CarrierKind, DirectReport, DownReport, Failure, FailureCode, FarEnd, NetworkChange, NetworkReport,
+    PathHealth, PathReport, Role, SessionState, Status, Traffic, WifiReport,
 };
 
 /// Name of the control socket in the state directory.

@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use policy::network::{CapReport, NetworkKind, Reach};
 use policy::{PathStatus, Priority};
 use serde::{Deserialize, Serialize};
 use units::{BitRate, Bytes, NetworkId, PathId};
@@ -120,6 +121,60 @@ pub struct NetworkReport {
     pub off: bool,
     /// Its paths, by number.
     pub paths: Vec<PathReport>,
+    /// What is known of it beside its paths, where flows go directly.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub direct: Option<DirectReport>,
+}
+
+/// A network as direct mode sees it. What is not known is left out.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct DirectReport {
+    /// Its part of new direct flows.
+    pub share: Fraction,
+    /// Why it has this part.
+    pub why: String,
+    /// What it is made of.
+    pub kind: NetworkKind,
+    /// What lies beyond its first hop.
+    pub reach: Reach,
+    /// Smoothed round-trip time of flows or probes over it.
+    #[serde(rename = "rtt_us", skip_serializing_if = "Option::is_none")]
+    pub rtt: Option<Micros>,
+    /// Most that it delivered of late, bits per second.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub delivered: Option<BitRate>,
+    /// What goes over it now in its busier direction, bits per second; 0 while no direct flow is open.
+    pub load: BitRate,
+    /// Bulk flows on it.
+    pub bulk_flows: u32,
+    /// Part of the segments that was repeated.
+    pub loss: Fraction,
+    /// Address of the login page, if it has one and told it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub portal: Option<String>,
+    /// Its access point.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub wifi: Option<WifiReport>,
+    /// Where it stands against its data cap.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cap: Option<CapReport>,
+}
+
+/// A Wi-Fi network's access point.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct WifiReport {
+    /// The network's name; `None` if hidden.
+    pub ssid: Option<String>,
+    /// The access point's hardware address.
+    pub bssid: String,
+    /// Its channel.
+    pub channel: Option<u16>,
+    /// Signal in dBm.
+    pub signal_dbm: Option<i32>,
+    /// Rate at which frames are sent to it, bits per second.
+    pub rate: Option<BitRate>,
 }
 
 /// What a path's packets ride on.

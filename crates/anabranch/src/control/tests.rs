@@ -39,6 +39,7 @@ fn a_network_reads_as_documented() {
         metered: true,
         off: false,
         paths: vec![path],
+        direct: None,
     };
     let expected = json!({
         "id": 3, "name": "wwan0", "connected": true, "addresses": ["192.0.2.7"], "status": "active", "why": "",

@@ -12,6 +12,7 @@
 
 mod accounting;
 mod crowd;
+mod direct;
 mod gap;
 mod idle;
 mod memory;
@@ -80,7 +81,7 @@ fn nothing_to_prepare() -> anyhow::Result<()> {
     Ok(())
 }
 
-fn benchmarks() -> [Benchmark; 5] {
+fn benchmarks() -> [Benchmark; 6] {
     [
         Benchmark {
             name: "throughput",
@@ -89,6 +90,14 @@ fn benchmarks() -> [Benchmark; 5] {
             goals: throughput::goals,
             prepare: || wireguard::install().map(drop),
             run: throughput::run,
+        },
+        Benchmark {
+            name: "direct",
+            title: "flows led out directly by nftables, beside plain routing; what a change of weights takes",
+            bed: Bed::Netns,
+            goals: direct::goals,
+            prepare: nothing_to_prepare,
+            run: direct::run,
         },
         Benchmark {
             name: "memory",

@@ -111,7 +111,8 @@ impl<'a> Lane<'a> {
         Self::start(bed, inner, processes)
     }
 
-    fn start(bed: &'a NetBed, inner: IpAddr, processes: Vec<u32>) -> anyhow::Result<Self> {
+    /// To this address of the gateway's, counting the processor time of `processes`.
+    pub(super) fn start(bed: &'a NetBed, inner: IpAddr, processes: Vec<u32>) -> anyhow::Result<Self> {
         let lab = std::env::current_exe().context("find this program's file")?;
         let target = SocketAddr::new(inner, PORT);
         let mut server = ChildProcess::start(

@@ -7,6 +7,7 @@ mod fairness;
 mod record;
 mod registry;
 mod verdict;
+mod vif;
 
 pub use record::{Record, experiments_directory, read_record, write_record};
 pub use registry::{find, registry};

@@ -1,6 +1,6 @@
 //! All experiments, family by family.
 
-use super::{Experiment, ExperimentId, bond_family, failover, fairness};
+use super::{Experiment, ExperimentId, bond_family, failover, fairness, vif};
 use std::collections::BTreeSet;
 
 /// Every experiment of the lab, in the order in which it lists and runs them.
@@ -8,6 +8,7 @@ pub fn registry() -> Vec<Experiment> {
     let mut all = bond_family::experiments();
     all.push(failover::experiment());
     all.push(fairness::experiment());
+    all.extend(vif::experiments());
     all
 }
 

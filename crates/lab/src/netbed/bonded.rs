@@ -13,7 +13,7 @@ use std::process::{Output, Stdio};
 use std::time::Duration;
 
 /// The interface that applications see.
-const INTERFACE: &str = "any0";
+pub(super) const INTERFACE: &str = "any0";
 /// How long the gateway and the device may take to get ready.
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -93,13 +93,13 @@ impl Bonded {
 }
 
 /// New directories in the bed's own /run, which ends with the bed: keys of a gateway that is gone do not stay.
-fn state_directories() -> anyhow::Result<(PathBuf, PathBuf)> {
+pub(super) fn state_directories() -> anyhow::Result<(PathBuf, PathBuf)> {
     let place = PathBuf::from(format!("/run/anabranch-lab-{}", linux::clock::now().as_nanos()));
     std::fs::create_dir(&place).with_context(|| format!("make the directory {}", place.display()))?;
     Ok((place.join("gateway"), place.join("device")))
 }
 
-fn with_state(state: &Path, arguments: &[&str]) -> Vec<OsString> {
+pub(super) fn with_state(state: &Path, arguments: &[&str]) -> Vec<OsString> {
     let mut all: Vec<OsString> = vec!["--state".into(), state.into()];
     all.extend(arguments.iter().map(OsString::from));
     all
@@ -146,7 +146,7 @@ fn link_in(answer: &[u8]) -> anyhow::Result<String> {
     Ok(format!("{link}\n"))
 }
 
-fn has_interface(namespace: &Namespace) -> bool {
+pub(super) fn has_interface(namespace: &Namespace) -> bool {
     let there = namespace.run(|| Netlink::open().ok()?.link(INTERFACE).ok()?);
     there.is_ok_and(|link| link.is_some())
 }

@@ -11,6 +11,7 @@
 //! The namespaces have no names: they end with the processes that are in them.
 
 mod bonded;
+mod direct;
 mod echo;
 pub mod isolation;
 mod process;
@@ -18,6 +19,7 @@ mod transfer;
 pub mod trial;
 
 pub use bonded::Bonded;
+pub use direct::DirectDevice;
 pub use echo::Pinger;
 pub use process::{ChildProcess, program_beside};
 pub use transfer::{FetchReport, FetchRequest, fetch, listen, serve};

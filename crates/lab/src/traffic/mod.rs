@@ -3,6 +3,7 @@
 //! One program does both ends, so the virtual machine needs nothing else: `serve` waits in the server's namespace,
 //! `fetch` asks it for bytes (or offers them) from the device's and reports what arrived, as JSON.
 
+mod connect;
 mod link;
 mod pace;
 mod pattern;
@@ -20,6 +21,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
+pub use connect::{Attempt, ConnectReport};
 pub use link::LinkArguments;
 pub use ping::PingReport;
 pub use record::{FlowReport, Gap, Report};
@@ -64,6 +66,31 @@ pub enum TrafficCommand {
         #[arg(long)]
         json: Option<PathBuf>,
     },
+    /// Accept connections and end them at once, until ended.
+    Accept {
+        /// Address and port to wait on.
+        listen: SocketAddr,
+    },
+    /// Open connections one after the other, each when the one before was ended, and report how many.
+    Connect {
+        /// The address of an `accept`.
+        server: SocketAddr,
+        /// How many of them go on at once.
+        #[arg(long, default_value_t = 1)]
+        threads: u32,
+        /// How long to go on.
+        #[arg(long, default_value_t = 3.0)]
+        seconds: f64,
+        /// Wait this long after each connection.
+        #[arg(long, default_value_t = 0)]
+        pause_ms: u64,
+        /// Give a connection up after this long.
+        #[arg(long, default_value_t = 1_000)]
+        patience_ms: u64,
+        /// File for the report; standard output without it.
+        #[arg(long)]
+        json: Option<PathBuf>,
+    },
     /// Print each line of a file, which starts with a time in milliseconds, when that time has come.
     Pace {
         /// Lines of `MILLISECONDS TEXT`, in order of time.
@@ -104,6 +131,9 @@ pub struct FetchArguments {
     /// Send to the server instead of receiving from it.
     #[arg(long)]
     pub upload: bool,
+    /// The sender hands over this many bytes at a time; TCP only.
+    #[arg(long)]
+    pub message: Option<u32>,
     /// Network interface to send through.
     #[arg(long)]
     pub interface: Option<String>,
@@ -135,6 +165,17 @@ pub fn run(command: TrafficCommand) -> Result<()> {
             let length = Duration::try_from_secs_f64(seconds).context("--seconds is not a time")?;
             let report = ping::ping(server, interval, length, interface.as_deref())?;
             write_report(json.as_ref(), &report)
+        }
+        TrafficCommand::Accept { listen } => connect::accept(listen),
+        TrafficCommand::Connect { server, threads, seconds, pause_ms, patience_ms, json } => {
+            let knocking = connect::Knocking {
+                server,
+                threads,
+                length: Duration::try_from_secs_f64(seconds).context("--seconds is not a time")?,
+                pause: Duration::from_millis(pause_ms),
+                patience: Duration::from_millis(patience_ms.max(1)),
+            };
+            write_report(json.as_ref(), &knocking.run()?)
         }
         TrafficCommand::Link(arguments) => link::relay(arguments),
         TrafficCommand::WholeFrames { interface } => linux::packet_socket::disable_offloads(&interface)

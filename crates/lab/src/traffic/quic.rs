@@ -87,6 +87,7 @@ async fn fetch_flow(mut tls: ClientConfig, arguments: FetchArguments) -> Result<
         bytes: arguments.bytes,
         seconds: arguments.seconds,
         congestion: arguments.congestion,
+        message: None,
     };
     let mut recorder = Recorder::start(request.window()?);
     let server = address_for(arguments.server, request.congestion);
@@ -236,6 +237,7 @@ mod tests {
                 seconds: 20.0,
                 bytes: Some(1_000_001),
                 upload,
+                message: None,
                 interface: None,
                 certificate: Some(certificate.clone()),
                 json: None,

@@ -51,6 +51,9 @@ pub struct Request {
     pub seconds: f64,
     /// Used by the sender.
     pub congestion: Congestion,
+    /// The sender hands over this many bytes at a time.
+    #[serde(default)]
+    pub message: Option<u32>,
 }
 
 impl Request {
@@ -94,7 +97,13 @@ mod tests {
 
     #[test]
     fn a_request_survives_the_line() {
-        let request = Request { upload: true, bytes: Some(7), seconds: 1.5, congestion: Congestion::Bbr };
+        let request = Request {
+            upload: true,
+            bytes: Some(7),
+            seconds: 1.5,
+            congestion: Congestion::Bbr,
+            message: Some(1024),
+        };
         let line = request.to_line().unwrap();
         assert_eq!(line.last(), Some(&b'\n'));
         assert_eq!(Request::parse(&line[..line.len() - 1]).unwrap(), request);

@@ -89,6 +89,7 @@ fn fetch_flow(arguments: &FetchArguments) -> Result<FlowReport> {
         bytes: arguments.bytes,
         seconds: arguments.seconds,
         congestion: arguments.congestion,
+        message: arguments.message,
     };
     let mut recorder = Recorder::start(request.window()?);
     let interface = arguments.interface.as_deref();
@@ -111,6 +112,7 @@ fn fetch_flow(arguments: &FetchArguments) -> Result<FlowReport> {
 /// Sends content until the asked bytes or time are over, or the receiver has seen enough.
 fn send(stream: &mut TcpStream, request: &Request) -> Result<()> {
     let block = pattern::block();
+    let message = request.message.map_or(usize::MAX, |bytes| bytes.max(1) as usize);
     let deadline = Instant::now() + request.window()?;
     let mut left = request.bytes.unwrap_or(u64::MAX);
     let mut at = 0;
@@ -119,7 +121,7 @@ fn send(stream: &mut TcpStream, request: &Request) -> Result<()> {
         .set_write_timeout(Some(request.window()?.max(CONNECT_TIMEOUT)))
         .context("setting the write time-out")?;
     while left > 0 && Instant::now() < deadline {
-        let length = (block.len() - at).min(usize::try_from(left).unwrap_or(usize::MAX));
+        let length = (block.len() - at).min(usize::try_from(left).unwrap_or(usize::MAX)).min(message);
         let Ok(written) = stream.write(&block[at..at + length]) else { return Ok(()) };
         at = (at + written) % block.len();
         left -= written as u64;
@@ -225,6 +227,7 @@ mod tests {
             seconds: 5.0,
             bytes: None,
             upload: false,
+            message: None,
             interface: None,
             certificate: None,
             json: None,

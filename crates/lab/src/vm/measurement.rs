@@ -92,6 +92,17 @@ impl Programs {
         let anabranch = lab.with_file_name("anabranch");
         Ok(Self { lab, anabranch: anabranch.exists().then_some(anabranch) })
     }
+
+    /// `anabranch`, for those who cannot do without.
+    ///
+    /// # Errors
+    /// If it is not there.
+    pub fn anabranch(&self) -> Result<PathBuf, MachineError> {
+        self.anabranch.clone().ok_or_else(|| MachineError::Missing {
+            what: "the program anabranch is not beside anabranch-lab".into(),
+            remedy: "cargo build --release -p anabranch-cli -p anabranch-lab".into(),
+        })
+    }
 }
 
 impl Measurement {
@@ -123,11 +134,7 @@ impl Measurement {
         job.programs.push(programs.lab.clone());
         job.programs.extend(self.beside_programs.iter().cloned());
         if self.arrangement == Arrangement::Tunnel {
-            let program = programs.anabranch.clone().ok_or_else(|| MachineError::Missing {
-                what: "the program anabranch is not beside anabranch-lab".into(),
-                remedy: "cargo build --release -p anabranch-cli -p anabranch-lab".into(),
-            })?;
-            job.programs.push(program);
+            job.programs.push(programs.anabranch()?);
         }
         job.files = topology.files;
         job.files.insert("/job/networks".into(), topology.functions.into_bytes());
@@ -234,7 +241,7 @@ wait $beside_process
 }
 
 /// Sets a gateway up, lets the device join it and brings any0 up, as a user would.
-fn tunnel_commands() -> String {
+pub(super) fn tunnel_commands() -> String {
     format!(
         r#"export RUST_LOG="${{RUST_LOG:-info}}"
 in_namespace gateway anabranch gateway init --address {GATEWAY_ADDRESS} --state /tmp/gateway >/results/init.log 2>&1 ||
@@ -254,7 +261,7 @@ sleep 3
 }
 
 /// Idle over all processor time between the two samples of `/proc/stat` (proc(5): user nice system idle iowait ...).
-fn idle_part(outcome: &Outcome) -> anyhow::Result<f64> {
+pub(super) fn idle_part(outcome: &Outcome) -> anyhow::Result<f64> {
     let sample = |name: &str| -> anyhow::Result<(f64, f64)> {
         let text = outcome.files.get(name).context("a sample of /proc/stat is missing")?;
         let text = String::from_utf8_lossy(text).into_owned();

@@ -1,0 +1,179 @@
+//! VIF table 2: an interface is pulled out; how long until new connections and an ongoing ping are served by the other one.
+
+use super::{Laboratory, RATE_SCALE, ROUND_TRIP_MS, SCALE, id, put_times};
+use crate::experiment::{BarGroup, Bed, Experiment, Goal, Report};
+use crate::traffic::{Attempt, ConnectReport, PingReport};
+use crate::vm::direct::{DirectJob, Way};
+use crate::vm::topology::SERVER_ADDRESS;
+use sim::{Change, LinkState, NetworkSpec, TimedChange};
+use std::time::Duration;
+
+/// Readings, as many as the paper's; of the two interfaces by turns.
+const TRIALS: u32 = 20;
+/// The first one is pulled out after this, the next one a period later; each stays out for a while.
+const FIRST: Duration = Duration::from_secs(4);
+const PERIOD: Duration = Duration::from_millis(6_037);
+const OUT: Duration = Duration::from_secs(3);
+const PING_INTERVAL_MS: f64 = 10.0;
+const RATE_MBPS: f64 = 24.0;
+/// The issue's bound for a hand-over.
+const GOAL_MS: f64 = 200.0;
+/// What start-up and the schedule's clock may differ by, seconds.
+const SLACK: f64 = 0.3;
+
+pub(super) fn experiment() -> Experiment {
+    let mut spec = toml::Table::new();
+    spec.insert(
+        "networks".into(),
+        format!("two of {RATE_MBPS} Mbit/s, round trip {ROUND_TRIP_MS} ms").into(),
+    );
+    spec.insert("rate_scale_vm".into(), SCALE.into());
+    spec.insert("trials".into(), i64::from(TRIALS).into());
+    spec.insert("pulled_out_ms".into(), (OUT.as_millis() as i64).into());
+    spec.insert("ping".into(), format!("UDP, every {PING_INTERVAL_MS} ms from one socket").into());
+    spec.insert("connections".into(), "one after the other, 10 ms apart, each given up after 200 ms".into());
+    let bar = |label: &str, metric: &str| (label.to_owned(), metric.to_owned());
+    let group = |label: &str, kind: &str| BarGroup {
+        label: label.to_owned(),
+        bars: vec![
+            bar("paper, maxdiff 10", "paper.maxdiff_10_ms"),
+            bar("paper, without", "paper.raw_ms"),
+            bar("direct, median", &format!("direct.{kind}.median_ms")),
+            bar("direct, worst", &format!("direct.{kind}.worst_ms")),
+            bar("plain, median", &format!("plain.{kind}.median_ms")),
+        ],
+    };
+    Experiment {
+        id: id("table2-handover-wired"),
+        title: "one of two interfaces is pulled out: how long nothing gets through".to_owned(),
+        spec,
+        paper: Some("table 2: 1.8, 2.3 and 2.5 s with maxdiff 10, 100 and 1000, 1.5 s without, by pings once a second".to_owned()),
+        goals: vec![
+            Goal::at_most("direct.ping.worst_ms", GOAL_MS),
+            Goal::at_most("direct.connection.worst_ms", GOAL_MS),
+        ],
+        beds: vec![Bed::Vm],
+        bars: vec![group("ongoing UDP ping", "ping"), group("new connections", "connection")],
+        unit: "ms",
+        runner: Box::new(|_, seed| run(seed)),
+    }
+}
+
+fn run(seed: u64) -> anyhow::Result<Report> {
+    let networks = vec![network("a", 0), network("b", 1)];
+    let seconds = start_of(TRIALS).ceil();
+    let script = format!(
+        "traffic connect {SERVER_ADDRESS}:9200 --seconds {seconds} --pause-ms 10 --patience-ms 200 --json /results/connections &
+connections=$!
+traffic ping {SERVER_ADDRESS}:9100 --seconds {seconds} --interval-ms {PING_INTERVAL_MS} --json /results/ping || fail ping
+wait $connections || fail connections
+"
+    );
+    let mut laboratory = Laboratory::open(seed)?;
+    laboratory.put(RATE_SCALE, SCALE);
+    for (metric, value) in
+        [("raw", 1_500.0), ("maxdiff_10", 1_800.0), ("maxdiff_100", 2_300.0), ("maxdiff_1000", 2_500.0)]
+    {
+        laboratory.put(&format!("paper.{metric}_ms"), value);
+    }
+    for (name, way) in [("plain", Way::Plain), ("direct", Way::Direct)] {
+        let answers = laboratory.run(name, DirectJob::new(networks.clone(), way, script.clone()))?;
+        let (ping, connections): (PingReport, ConnectReport) =
+            (answers.read("ping")?, answers.read("connections")?);
+        let metrics = &mut laboratory.report.metrics;
+        put_times(metrics, &format!("{name}.ping"), &ping_gaps(&ping.round_trips));
+        put_times(metrics, &format!("{name}.connection"), &connection_gaps(&connections.attempts));
+        metrics.insert(format!("{name}.connections_failed"), connections.failed as f64);
+    }
+    Ok(laboratory.report)
+}
+
+/// Begin of a trial, seconds.
+fn start_of(trial: u32) -> f64 {
+    (FIRST + PERIOD * trial).as_secs_f64()
+}
+
+/// The network that is pulled out in each second trial, from `first` on.
+fn network(name: &'static str, first: u32) -> NetworkSpec {
+    let changes: Vec<TimedChange> = (first..TRIALS)
+        .step_by(2)
+        .flat_map(|trial| {
+            let at = FIRST + PERIOD * trial;
+            [(at, LinkState::Down), (at + OUT, LinkState::Up)]
+                .map(|(at, state)| TimedChange { at, change: Change::State(state) })
+        })
+        .collect();
+    let network = NetworkSpec::symmetric(name, RATE_MBPS, ROUND_TRIP_MS).slowed((1.0 / SCALE) as u32);
+    NetworkSpec {
+        name,
+        up: network.up.with_schedule(changes.clone(), None),
+        down: network.down.with_schedule(changes, None),
+    }
+}
+
+/// The longest run of unanswered pings of each trial, ms; nought if all were answered.
+fn ping_gaps(round_trips: &[f64]) -> Vec<f64> {
+    let longest = |trial| {
+        let (mut run, mut longest) = (0_u32, 0_u32);
+        for (number, time) in (0_u32..).zip(round_trips) {
+            let is_within = is_within(trial, f64::from(number) * PING_INTERVAL_MS / 1e3);
+            run = if is_within && *time < 0.0 { run + 1 } else { 0 };
+            longest = longest.max(run);
+        }
+        f64::from(longest) * PING_INTERVAL_MS
+    };
+    (0..TRIALS).map(longest).collect()
+}
+
+/// The longest time from the begin of an attempt that failed or was slow to the next connection that was there, of each
+/// trial, ms.
+fn connection_gaps(attempts: &[Attempt]) -> Vec<f64> {
+    let longest = |trial| {
+        let (mut since, mut longest) = (None, 0.0_f64);
+        for attempt in attempts.iter().filter(|attempt| is_within(trial, attempt.began)) {
+            let began = *since.get_or_insert(attempt.began);
+            // While nothing comes the gap grows, also where the trial ends in it.
+            longest = longest.max(attempt.made.unwrap_or(attempt.began) - began);
+            if attempt.made.is_some() {
+                since = None;
+            }
+        }
+        longest * 1e3
+    };
+    (0..TRIALS).map(longest).collect()
+}
+
+/// Whether a moment belongs to the time from a trial's begin to the next one's.
+fn is_within(trial: u32, seconds: f64) -> bool {
+    (start_of(trial) - SLACK..start_of(trial + 1) - SLACK).contains(&seconds)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gaps_are_those_of_their_trial() {
+        let mut round_trips = vec![2.0; 20_000];
+        // 70 ms from 4.01 s on, 2 s from 10.1 s on.
+        round_trips[401..408].fill(-1.0);
+        round_trips[1_010..1_210].fill(-1.0);
+        let gaps = ping_gaps(&round_trips);
+        assert_eq!(gaps.len(), TRIALS as usize);
+        assert_eq!(gaps[..3], [70.0, 2_000.0, 0.0]);
+    }
+
+    #[test]
+    fn a_connection_is_waited_for_from_the_first_attempt_on() {
+        let attempt = |began, made| Attempt { began, made };
+        let attempts = [
+            attempt(3.9, Some(3.902)),
+            attempt(4.0, None),
+            attempt(4.21, Some(4.215)),
+            attempt(9.0, Some(9.003)),
+            attempt(11.0, Some(11.5)),
+        ];
+        let gaps = connection_gaps(&attempts);
+        assert!((gaps[0] - 215.0).abs() < 1e-6 && (gaps[1] - 500.0).abs() < 1e-6, "{gaps:?}");
+    }
+}

@@ -9,11 +9,13 @@
 mod backend;
 mod direct;
 mod event_loop;
+mod groups;
 mod lookup;
 mod machine;
 mod messages;
 mod nat64;
 mod networks;
+mod open_sockets;
 mod question;
 mod report;
 mod targets;
@@ -33,7 +35,7 @@ use linux::tun::{Tun, TunError};
 use policy::Treatment;
 use thiserror::Error;
 use tracing::{info, warn};
-use wire::hello::{DefaultTreatment, HelloError, Name};
+use wire::hello::{HelloError, Name};
 
 use crate::config::{
     Config, CongestionChoice, DEFAULT_MTU, DIRECT_MTU, DeviceConfig, KeepAlive, NO_GATEWAY, SchedulerChoice,
@@ -41,6 +43,8 @@ use crate::config::{
 use crate::control::{Callers, ControlServer, EventLog};
 use crate::dataplane::{self, Carriers, FIRST_SOCKET_TOKEN, Plane};
 use crate::supervision::{self, Root, SuperviseError};
+
+use direct::name_proxy;
 
 pub(crate) use lookup::name_servers;
 pub(crate) use machine::restore;
@@ -125,8 +129,10 @@ pub fn run(options: DeviceOptions) -> Result<(), DeviceError> {
     let tun = Tun::create(&config.device.interface, mtu.into(), &[])?;
     let routing = machine::routing(&config.device, tun.index());
 
+    let names = name_sockets(&config);
     let user = supervision::prepare(&state, &config.daemon.user)?;
-    let work = move |root: Root| work(state, &config, key, peer, tun, root);
+    let open = open_sockets::OpenSockets::open(&config.device.interface);
+    let work = move |root: Root| work(state, &config, key, peer, tun, names, open, root);
     supervision::supervise(user, work, || machine::DeviceMachine::new(journal, routing))?;
     Ok(())
 }
@@ -193,6 +199,8 @@ fn work(
     key: KeyPair,
     peer: Option<Peer>,
     tun: Tun,
+    names: Option<name_proxy::Sockets>,
+    open: Option<open_sockets::OpenSockets>,
     root: Root,
 ) -> Result<(), Box<dyn std::error::Error>> {
     let signals = EndSignals::catch()?;
@@ -201,6 +209,7 @@ fn work(
     let (commands, command_receiver, command_waker) = Mailbox::new(COMMANDS)?;
     let (tasks, task_receiver, task_waker) = Mailbox::new(TASKS)?;
     let (choices, choice_receiver, choice_waker) = Mailbox::new(TASKS)?;
+    let treatments_wanted = event_loop::Wanted::default();
     let reports = direct::Board::default();
     let interface_index = tun.index();
     if config.device.kill_switch {
@@ -225,7 +234,8 @@ fn work(
         key.public().to_string(),
         event_loop::Wishes {
             mtu: config.device.mtu,
-            treatment: wanted_treatment(config.device.default_treatment),
+            treatment: dataplane::on_the_wire(config.device.default_treatment),
+            treatments: treatments_wanted.clone(),
             networks: networks::Networks::new(config),
             reports: reports.clone(),
             standing: standing_lease(&config.device),
@@ -248,15 +258,38 @@ fn work(
     let reply = move |answer| answers.post(direct::Message::Observed(answer));
     let observations =
         direct::Observations::new(config, state.clone(), events.clone(), reports, Arc::new(reply));
-    let direct =
-        direct::DirectControl::new(config, peer.is_some(), root.clone(), events.clone(), observations);
+    let direct = direct::DirectControl::new(
+        config,
+        peer.is_some(),
+        treatments_wanted,
+        root.clone(),
+        events.clone(),
+        observations,
+    );
     std::thread::Builder::new()
         .name("choices".to_owned())
         .spawn(move || direct.run(&choice_receiver, &choice_waker))?;
 
-    let backend =
-        backend::DeviceBackend { commands: commands.clone(), root: root.clone(), events: events.clone() };
-    let control = ControlServer::start(&state, Callers::of_state(&state, None)?, Arc::new(backend))?;
+    let upstream = names.map(|sockets| -> std::io::Result<_> {
+        let upstream = name_proxy::Upstream::default();
+        let learn = direct::learner(direct::patterns(&config.rules), choices.clone());
+        name_proxy::start(sockets, upstream.clone(), learn)?;
+        Ok(upstream)
+    });
+
+    let backend = backend::DeviceBackend {
+        commands: commands.clone(),
+        choices: choices.clone(),
+        sampler: Default::default(),
+        root: root.clone(),
+        events: events.clone(),
+    };
+    let (open, sockets) = open.map(|open| (open.control, open.sockets)).unzip();
+    if let Some(sockets) = sockets {
+        open_sockets::serve(sockets, choices.clone())?;
+    }
+    let callers = Callers::of_state(&state, None)?;
+    let control = ControlServer::start_also_on(open, &state, callers, Arc::new(backend))?;
     let watcher = watcher::Watcher {
         state,
         peer,
@@ -267,6 +300,7 @@ fn work(
         interface_index,
         mtu: config.device.mtu,
         dns: config.device.dns,
+        names: upstream.transpose()?,
         mark: config.device.mark,
         resolving: Arc::default(),
     };
@@ -279,6 +313,20 @@ fn work(
     Ok(outcome?)
 }
 
+/// The sockets of the server for names of this machine, if rules need it.
+fn name_sockets(config: &Config) -> Option<name_proxy::Sockets> {
+    if direct::patterns(&config.rules).is_empty() {
+        return None;
+    }
+    let opened = name_proxy::Sockets::open();
+    opened
+        .inspect_err(|error| {
+            let address = name_proxy::ADDRESS;
+            warn!("rules by domain do not work: cannot listen on {address} port 53: {error}");
+        })
+        .ok()
+}
+
 /// What any0 has where no gateway leases addresses.
 fn standing_lease(config: &DeviceConfig) -> messages::Lease {
     let addresses = [config.address_v4.into(), config.address_v6.into()];
@@ -286,15 +334,6 @@ fn standing_lease(config: &DeviceConfig) -> messages::Lease {
         addresses: addresses.map(linux::prefix::IpPrefix::host).into(),
         mtu: DIRECT_MTU,
         dns: Vec::new(),
-    }
-}
-
-/// What the gateway is told. The other treatments need no gateway, and the configuration takes them for no default.
-fn wanted_treatment(treatment: Treatment) -> DefaultTreatment {
-    match treatment {
-        Treatment::Duplicated => DefaultTreatment::Duplicated,
-        Treatment::Protected => DefaultTreatment::Protected,
-        Treatment::Bonded | Treatment::Direct | Treatment::Mptcp => DefaultTreatment::Bonded,
     }
 }
 

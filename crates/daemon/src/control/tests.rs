@@ -7,9 +7,10 @@ use std::time::{Duration, Instant};
 
 use anabranch::control::{
     BlockingClient, ClientError, DownReport, EventKind, EventSequence, FailureCode, Fraction, GatewayClients,
-    InviteRequest, Invited, MAX_BODY, NetworkChange, NetworkReport, PathHealth, PathReport, Revoked, Role,
-    Seconds, SessionState, Status, Traffic, UnixMillis,
+    Hold, InviteRequest, Invited, MAX_BODY, NetworkChange, NetworkReport, PathHealth, PathReport, Revoked,
+    Role, Seconds, SessionState, Status, Traffic, UnixMillis,
 };
+use axum::http::Method;
 use identity::{Ipv4Pool, PublicKey, Registry, StateDirectory, wall_time};
 use policy::{PathStatus, Priority};
 use units::{BitRate, Bytes, NetworkId, PathId};
@@ -270,9 +271,48 @@ fn other_users_are_refused_with_a_message() {
 fn root_the_daemon_and_the_owner_are_allowed() {
     let bed = bed();
     let callers = Callers::of_state(&bed.state, Some(777)).unwrap();
-    let allowed = |user| callers.allow(Caller { user });
+    let allowed = |user| callers.allow(Caller { user, process: None });
     assert!(allowed(Some(0)) && allowed(Some(777)) && allowed(Some(rustix::process::geteuid().as_raw())));
     assert!(!allowed(Some(778)) && !allowed(None));
+}
+
+#[test]
+fn every_user_may_ask_about_own_flows_and_nothing_else() {
+    let own = rustix::process::geteuid().as_raw();
+    let bed = bed_for(Some(Callers::only(vec![own + 1])), Role::Device);
+    // The backend of this test has no flows: it was asked, so the caller was let in.
+    assert_eq!(code(bed.client.flows()), FailureCode::WrongRole);
+    assert_eq!(code(bed.client.run(&Hold::default())), FailureCode::WrongRole);
+    assert_eq!(code(bed.client.unpin("pin-1")), FailureCode::WrongRole);
+    assert_eq!(code(bed.client.networks()), FailureCode::NotAllowed);
+    let callers = Callers::only(vec![5]);
+    let admit = |user, method, path| {
+        let requester = callers.admit(Caller { user, process: Some(7) }, RequestClass::of(&method, path));
+        requester.map(|requester| requester.controls)
+    };
+    for (method, path) in [
+        (Method::GET, "/v1/flows"),
+        (Method::GET, "/v1/rules"),
+        (Method::POST, "/v1/rules"),
+        (Method::DELETE, "/v1/rules/pin-1"),
+        (Method::POST, "/v1/explain"),
+        (Method::POST, "/v1/run"),
+    ] {
+        assert_eq!(admit(Some(6), method.clone(), path), Some(false), "{path}");
+        assert_eq!(admit(Some(5), method.clone(), path), Some(true), "{path}");
+        assert_eq!(admit(None, method, path), None, "{path}");
+    }
+    for (method, path) in [
+        (Method::POST, "/v1/down"),
+        (Method::GET, "/v1/status"),
+        (Method::PUT, "/v1/networks/wlan0"),
+        (Method::DELETE, "/v1/rules"),
+        (Method::PUT, "/v1/rules/pin-1"),
+        (Method::POST, "/v1/runs"),
+    ] {
+        assert_eq!(admit(Some(6), method.clone(), path), None, "{path}");
+        assert_eq!(admit(Some(5), method, path), Some(true), "{path}");
+    }
 }
 
 #[test]

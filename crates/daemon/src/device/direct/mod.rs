@@ -6,40 +6,52 @@
 
 mod caps;
 mod closing;
+mod explain;
+mod flows;
 mod links;
 mod metrics;
+pub mod name_proxy;
+mod names;
 mod observations;
 mod plan;
 mod probe;
 mod reach;
 mod reweigh;
 mod rules;
+mod running;
 mod sampler;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::Duration;
 
 use anabranch::control::EventKind;
 use linux::clock;
-use linux::direct::Direct;
+use linux::direct::{Direct, FlowRule, Outcome, Stay};
 use linux::poll::Waker;
 use linux::prefix::IpPrefix;
 use policy::network::NetworkInput;
-use policy::rules::{Rule, Rules};
+use policy::rules::{DomainPattern, Matcher, Rule, Rules};
 use policy::{ChoiceSettings, NetworkPolicy, Table};
 use tracing::{debug, info, warn};
 use units::Timestamp;
 
+use super::event_loop::Wanted;
+use super::messages::Mailbox;
 use super::networks::Network;
 use crate::config::{Config, DeviceConfig};
 use crate::control::EventLog;
 use crate::supervision::{Request, Root};
+use names::{Lesson, Names};
 
+pub use explain::explain;
+pub use flows::Sampler;
 pub use observations::{Answer, Board, Observations};
 pub use plan::plan;
+pub use running::{HeldFlows, NewRule, Picture, Question};
 
 /// To the thread.
 #[derive(Debug)]
@@ -48,16 +60,21 @@ pub enum Message {
     Networks(Vec<Network>),
     /// Destinations with routes of their own.
     Near(Vec<IpPrefix>),
+    /// A name was looked up; answered once the kernel knows.
+    Learned(Lesson, SyncSender<()>),
     /// A server or a program was asked about networks.
     Observed(Answer),
     /// any0 has these addresses and traffic leads to it.
     Captured(Vec<IpAddr>),
+    /// Somebody asks something over the control socket.
+    Ask(Question),
 }
 
 /// The thread's state.
 pub struct DirectControl {
     config: DeviceConfig,
     has_gateway: bool,
+    treatments: Wanted,
     root: Arc<Root>,
     events: Arc<EventLog>,
     policy: NetworkPolicy,
@@ -67,7 +84,8 @@ pub struct DirectControl {
     addresses: Vec<IpAddr>,
     near: Vec<IpPrefix>,
     rules: Vec<Rule>,
-    names: BTreeMap<String, Vec<IpAddr>>,
+    run_time: running::RunTime,
+    names: Names,
     warned: BTreeSet<String>,
     table: Table,
     applied: Option<Direct>,
@@ -79,6 +97,7 @@ impl DirectControl {
     pub fn new(
         config: &Config,
         has_gateway: bool,
+        treatments: Wanted,
         root: Arc<Root>,
         events: Arc<EventLog>,
         observations: Observations,
@@ -92,6 +111,7 @@ impl DirectControl {
         Self {
             config: config.device.clone(),
             has_gateway,
+            treatments,
             root,
             events,
             policy: NetworkPolicy::new(settings),
@@ -101,7 +121,8 @@ impl DirectControl {
             addresses: Vec::new(),
             near: Vec::new(),
             rules: config.rules.clone(),
-            names: BTreeMap::new(),
+            run_time: running::RunTime::default(),
+            names: Names::default(),
             warned: BTreeSet::new(),
             table: Table::default(),
             applied: None,
@@ -126,6 +147,7 @@ impl DirectControl {
             while let Ok(message) = messages.try_recv() {
                 self.hear(message);
             }
+            self.sweep(clock::now());
             self.judge(clock::now());
         }
     }
@@ -138,8 +160,16 @@ impl DirectControl {
                 self.warn_of_conflicts();
             }
             Message::Near(near) => self.near = near,
+            Message::Learned(lesson, done) => {
+                if self.names.learn(clock::now(), &lesson) {
+                    self.judge(clock::now());
+                }
+                // The asker may have given up.
+                let _ = done.try_send(());
+            }
             Message::Observed(answer) => self.observations.hear(clock::now(), answer, &self.networks),
             Message::Captured(addresses) => self.addresses = addresses,
+            Message::Ask(question) => self.answer(question),
         }
     }
 
@@ -164,13 +194,14 @@ impl DirectControl {
         let captured = !self.addresses.is_empty();
         let evaluation = (undecided && captured).then(|| self.policy.next_evaluation());
         let observation = captured.then(|| self.observations.due());
-        [evaluation, observation, self.retry_at].into_iter().flatten().min()
+        [evaluation, observation, self.retry_at, self.run_time.next_sweep()].into_iter().flatten().min()
     }
 
     fn judge(&mut self, now: Timestamp) {
         if self.addresses.is_empty() {
             return;
         }
+        self.names.expire(now);
         self.numbers.assign(&self.networks);
         self.observations.advance(now, &self.networks, &self.numbers);
         let inputs: Vec<NetworkInput> =
@@ -178,15 +209,16 @@ impl DirectControl {
         let fresh = self.policy.evaluate(now, &inputs, self.observations.power());
         self.table = reweigh::steadied(fresh, &self.table);
         self.observations.publish(&inputs, &self.table);
+        let names = self.run_time.with_names(self.names.addresses());
         let scene = rules::Scene {
             has_gateway: self.has_gateway,
             default: self.config.default_treatment,
             networks: &self.networks,
             table: &self.table,
             numbers: &self.numbers,
-            names: &self.names,
+            names: &names,
         };
-        let rules: Vec<&Rule> = self.rules.iter().collect();
+        let rules: Vec<&Rule> = self.run_time.rules().chain(&self.rules).collect();
         let wanted = plan::direct(&self.config, &self.addresses, &self.near, &rules, &scene);
         let waits = self.retry_at.is_some_and(|at| now < at);
         if self.applied.as_ref() == Some(&wanted) || waits {
@@ -196,6 +228,9 @@ impl DirectControl {
         match self.root.ask(&Request::Direct(Box::new(wanted.clone()))) {
             Ok(_) => {
                 debug!("new flows have a new table after {} ms", clock::now().since(now).as_millis());
+                let treated =
+                    |rule: &FlowRule| matches!(rule.outcome, Outcome::Stay(stay) if stay != Stay::Default);
+                self.treatments.store(wanted.rules.iter().any(treated), Ordering::Relaxed);
                 let before = self.applied.replace(wanted);
                 self.close_lost(before.as_ref());
             }
@@ -223,5 +258,27 @@ impl DirectControl {
     }
 }
 
+/// The patterns of names that rules speak of.
+pub fn patterns(rules: &[Rule]) -> Vec<DomainPattern> {
+    let domain = |matcher: &Matcher| match matcher {
+        Matcher::Domain(pattern) => Some(pattern.clone()),
+        _ => None,
+    };
+    rules.iter().flat_map(Rule::matchers).filter_map(domain).collect()
+}
+
+/// Hands what concerns a rule to the thread, and waits until the kernel knows.
+pub fn learner(patterns: Vec<DomainPattern>, choices: Mailbox<Message>) -> name_proxy::Learn {
+    Arc::new(move |lesson| {
+        let (done, wait) = sync_channel(1);
+        let concerns = patterns.iter().any(|pattern| pattern.matches(&lesson.name));
+        if concerns && choices.post(Message::Learned(lesson, done)) {
+            // Late knowledge is better than no answer.
+            let _ = wait.recv_timeout(LEARNING_TIME);
+        }
+    })
+}
+
 /// nft may be busy, or be installed by then.
+const LEARNING_TIME: Duration = Duration::from_millis(500);
 const RETRY_PAUSE: Duration = Duration::from_secs(5);

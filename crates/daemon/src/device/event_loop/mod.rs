@@ -4,6 +4,7 @@ mod paths;
 mod session;
 mod sleep;
 mod state_report;
+mod treatments;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -30,6 +31,9 @@ use super::networks::Networks;
 use super::targets::{GatewayAddresses, Link};
 use crate::control::EventLog;
 use crate::dataplane::{Meter, Owner, Plane, Verdict};
+use treatments::Treatments;
+
+pub use treatments::Wanted;
 
 /// What the configuration asks of a device.
 pub struct Wishes {
@@ -37,6 +41,8 @@ pub struct Wishes {
     pub mtu: Option<u16>,
     /// How the gateway is to carry flows towards this device.
     pub treatment: DefaultTreatment,
+    /// Whether rules give flows that stay a treatment.
+    pub treatments: Wanted,
     /// Which interfaces are networks.
     pub networks: Networks,
     /// What direct mode says of them.
@@ -59,6 +65,7 @@ pub struct DeviceLoop {
     pub mtu: Option<u16>,
     /// How the gateway is to carry flows towards this device.
     pub treatment: DefaultTreatment,
+    treatments: Treatments,
     /// Which interfaces are networks.
     pub networks: Networks,
     /// What direct mode says of them.
@@ -100,16 +107,20 @@ struct State {
 }
 
 /// What decides about packets: a device has one session, and the kernel chose what goes to any0.
-struct Packets {
+struct Packets<'a> {
+    treatments: &'a mut Treatments,
     session: Option<SessionId>,
     /// Whether packets have waited for a network for too long.
     hopeless: bool,
 }
 
-impl Owner for Packets {
-    fn judge(&mut self, _headers: &Headers) -> Verdict {
+impl Owner for Packets<'_> {
+    fn judge(&mut self, headers: &Headers) -> Verdict {
         match self.session {
-            Some(session) if !self.hopeless => Verdict::Send(session),
+            Some(session) if !self.hopeless => match self.treatments.of(headers) {
+                None => Verdict::Send(session),
+                Some(treatment) => Verdict::Treat(session, treatment),
+            },
             _ => Verdict::Unreachable,
         }
     }
@@ -131,7 +142,8 @@ impl DeviceLoop {
         direct: Mailbox<direct::Message>,
         events: Arc<EventLog>,
     ) -> Self {
-        let Wishes { mtu, treatment, networks, reports, standing } = wishes;
+        let Wishes { mtu, treatment, treatments, networks, reports, standing } = wishes;
+        let treatments = Treatments::new(treatments);
         let state = State {
             session: None,
             phase: SessionState::Connecting,
@@ -165,6 +177,7 @@ impl DeviceLoop {
             public_key,
             mtu,
             treatment,
+            treatments,
             networks,
             reports,
             standing,
@@ -187,12 +200,14 @@ impl DeviceLoop {
         loop {
             let now = clock::now();
             self.keep_time(now);
-            let mut packets = Packets { session: self.state.session, hopeless: self.state.hopeless };
             let deadline = self.deadline();
+            let (session, hopeless) = (self.state.session, self.state.hopeless);
+            let mut packets = Packets { treatments: &mut self.treatments, session, hopeless };
             if self.plane.round(&mut packets, deadline, waker)? {
                 while let Ok(command) = commands.try_recv() {
                     self.obey(command);
                 }
+                let mut packets = Packets { treatments: &mut self.treatments, session, hopeless };
                 self.plane.drain(&mut packets)?;
             }
             while let Some(event) = self.plane.poll_event() {

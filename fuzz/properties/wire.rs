@@ -8,6 +8,7 @@ use wire::frame::{Frame, Frames};
 use wire::hello::{Hello, Reply};
 use wire::inner::{self, Ecn};
 use wire::join_link::{HostPort, JoinLink};
+use wire::request::Request;
 
 /// An outer datagram that is accepted is written back as the same bytes.
 pub fn datagram(bytes: &[u8]) {
@@ -71,6 +72,13 @@ pub fn hello(bytes: &[u8]) {
     }
     if let Ok(reply) = Reply::parse(bytes) {
         assert_eq!(Reply::parse(&reply.encode()), Ok(reply));
+    }
+}
+
+/// Requests inside a session that are accepted mean the same after they were written and read again.
+pub fn request(bytes: &[u8]) {
+    if let Ok(Some(request)) = Request::parse(bytes) {
+        assert_eq!(Request::parse(&request.encode()), Ok(Some(request)));
     }
 }
 

@@ -8,17 +8,20 @@ use std::path::Path;
 use wire::datagram::{Initiation, MAC_LEN, Reset, Retry, VERSION};
 use wire::frame::{Ack, Data, Frame, GaveUp, Part, PathStatus, Rekey, Repair};
 use wire::hello::{DefaultTreatment, Features, Hello, Name, Prefixed, Refusal, Reply, Welcome};
+use wire::inner::FlowKey;
 use wire::join_link::{Host, HostName, HostPort, InvitationKind, InvitationSecret, JoinLink, UnixSeconds};
+use wire::request::Request;
 
 #[path = "../../../fuzz/properties/wire.rs"]
 mod properties;
 
 type Property = fn(&[u8]);
 
-const ALL: [(&str, Property); 5] = [
+const ALL: [(&str, Property); 6] = [
     ("datagram", properties::datagram),
     ("frames", properties::frames),
     ("hello", properties::hello),
+    ("request", properties::request),
     ("join_link", properties::join_link),
     ("inner", properties::inner),
 ];
@@ -29,9 +32,16 @@ fn samples() -> Vec<(&'static str, Vec<u8>)> {
     samples.extend(datagrams().into_iter().map(|bytes| ("datagram", bytes)));
     samples.extend(frames().into_iter().map(|bytes| ("frames", bytes)));
     samples.extend(hellos().into_iter().map(|bytes| ("hello", bytes)));
+    samples.push(("request", request().encode()));
     samples.extend(links().into_iter().map(|text| ("join_link", text.into_bytes())));
     samples.extend(packets().into_iter().map(|bytes| ("inner", bytes)));
     samples
+}
+
+fn request() -> Request {
+    let (source, destination) = (Ipv4Addr::new(10, 86, 0, 2).into(), Ipv4Addr::new(198, 51, 100, 9).into());
+    let flow = FlowKey { source, destination, protocol: 6, source_port: 40_000, destination_port: 443 };
+    Request::TreatFlow { flow, treatment: DefaultTreatment::Protected }
 }
 
 fn datagrams() -> Vec<Vec<u8>> {

@@ -170,6 +170,7 @@ fn every_sample_is_accepted_by_its_parser() {
             "datagram" => wire::datagram::Datagram::parse(&bytes).is_ok(),
             "frames" => wire::frame::Frames::new(&bytes).all(|frame| frame.is_ok()),
             "hello" => Hello::parse(&bytes).is_ok() || Reply::parse(&bytes).is_ok(),
+            "request" => matches!(Request::parse(&bytes), Ok(Some(_))),
             "inner" => wire::inner::parse(&bytes).is_ok(),
             _ => std::str::from_utf8(&bytes).is_ok_and(|text| {
                 JoinLink::parse(text).is_ok() || HostPort::parse_with_default(text, NonZeroU16::MIN).is_ok()

@@ -35,6 +35,22 @@ pub enum Command {
     Network(Network),
     /// Show what happened
     Events(Events),
+    /// Show the flows, what carries each of them, and why
+    Flows(Flows),
+    /// Say what would become of a flow, without sending anything to its destination
+    Explain(Explain),
+    /// Run a command whose flows use a network or a treatment
+    Run(Run),
+    /// Open the login page of a network's captive portal over that network
+    Login(Login),
+    /// Hold flows to a destination to a network or a treatment
+    Pin(Pin),
+    /// Remove a pin
+    Unpin(Unpin),
+    /// List the rules in the order in which they are tried
+    Rules(Rules),
+    /// Replay a recorded day with another configuration
+    WhatIf(WhatIf),
     /// Run and look after a gateway
     Gateway(Gateway),
     /// Show bonding at work in network namespaces on this machine
@@ -138,6 +154,148 @@ pub struct Events {
     #[arg(long, value_name = "NUMBER", default_value_t = 0)]
     pub since: u64,
     /// One JSON object a line
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct OpenDaemon {
+    /// Ask the device with this interface, through the socket that is open to every user
+    #[arg(long, value_name = "NAME")]
+    pub interface: Option<String>,
+}
+
+#[derive(Args, Debug)]
+pub struct Flows {
+    /// Show them again and again
+    #[arg(long, short)]
+    pub watch: bool,
+    /// Answer in JSON; one object a line with --watch
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub daemon: OpenDaemon,
+}
+
+#[derive(Args, Debug)]
+pub struct Explain {
+    /// An address or a name, which is looked up; port 443 unless given
+    #[arg(value_name = "DEST[:PORT]")]
+    pub destination: String,
+    /// UDP instead of TCP
+    #[arg(long)]
+    pub udp: bool,
+    /// Answer in JSON: a list with one entry for each family of addresses
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub daemon: OpenDaemon,
+}
+
+#[derive(Args, Debug)]
+#[group(required = true, multiple = true)]
+pub struct HoldTo {
+    /// This network and no other; may be repeated
+    #[arg(long, value_name = "NAME")]
+    pub network: Vec<String>,
+    /// How flows are carried
+    #[arg(long, value_name = "HOW")]
+    pub treat: Option<Treat>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum Treat {
+    /// One network, no gateway
+    Direct,
+    /// All networks, packet by packet
+    Bonded,
+    /// Every packet on two networks
+    Duplicated,
+    /// Bonded, with repair
+    Protected,
+}
+
+impl From<Treat> for policy::Treatment {
+    fn from(treat: Treat) -> Self {
+        match treat {
+            Treat::Direct => Self::Direct,
+            Treat::Bonded => Self::Bonded,
+            Treat::Duplicated => Self::Duplicated,
+            Treat::Protected => Self::Protected,
+        }
+    }
+}
+
+#[derive(Args, Debug)]
+pub struct Run {
+    #[command(flatten)]
+    pub hold: HoldTo,
+    #[command(flatten)]
+    pub daemon: OpenDaemon,
+    /// The command and its arguments
+    #[arg(required = true, last = true, value_name = "COMMAND")]
+    pub command: Vec<OsString>,
+}
+
+#[derive(Args, Debug)]
+pub struct Login {
+    /// Name of the network: that of its interface
+    pub network: String,
+    /// Program that shows the page; else $BROWSER, else xdg-open
+    #[arg(long, value_name = "PROGRAM")]
+    pub browser: Option<OsString>,
+    #[command(flatten)]
+    pub daemon: OpenDaemon,
+}
+
+#[derive(Args, Debug)]
+pub struct Pin {
+    /// An address or a network of addresses
+    #[arg(value_name = "DEST", required_unless_present = "domain", conflicts_with = "domain")]
+    pub destination: Option<String>,
+    /// The addresses that this name has now
+    #[arg(long, value_name = "NAME")]
+    pub domain: Option<String>,
+    #[command(flatten)]
+    pub hold: HoldTo,
+    /// Answer in JSON
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub daemon: OpenDaemon,
+}
+
+#[derive(Args, Debug)]
+pub struct Unpin {
+    /// Name of the pin, as `anabranch rules` shows it
+    pub name: String,
+    /// Answer in JSON
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub daemon: OpenDaemon,
+}
+
+#[derive(Args, Debug)]
+pub struct Rules {
+    /// Answer in JSON
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub daemon: OpenDaemon,
+}
+
+#[derive(Args, Debug)]
+pub struct WhatIf {
+    /// The record: one JSON object a line
+    pub trace: PathBuf,
+    /// The configuration to try
+    #[arg(long, value_name = "FILE")]
+    pub policy: PathBuf,
+    /// The configuration to compare it with, if not the one that `anabranch up` uses
+    #[arg(long, value_name = "FILE")]
+    pub against: Option<PathBuf>,
+    /// Answer in JSON
     #[arg(long)]
     pub json: bool,
 }

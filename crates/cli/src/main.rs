@@ -7,9 +7,13 @@ mod companion;
 mod down;
 mod events;
 mod exit;
+mod explain;
+mod flows;
 mod gateway;
+mod hold;
 mod join;
 mod logging;
+mod login;
 mod networks;
 mod output;
 mod qr;
@@ -17,6 +21,7 @@ mod session;
 mod status;
 mod table;
 mod up;
+mod what_if;
 
 use std::process::ExitCode;
 
@@ -43,6 +48,14 @@ fn run(arguments: Arguments) -> anyhow::Result<()> {
         Command::Networks(networks) => networks::list(&session, &networks),
         Command::Network(network) => networks::change(&session, &network),
         Command::Events(events) => events::run(&session, &events),
+        Command::Flows(flows) => flows::run(&session, &flows),
+        Command::Explain(explain) => explain::run(&session, &explain),
+        Command::Run(run) => hold::run(&session, &run),
+        Command::Login(login) => login::run(&session, &login),
+        Command::Pin(pin) => hold::pin(&session, &pin),
+        Command::Unpin(unpin) => hold::unpin(&session, &unpin),
+        Command::Rules(rules) => hold::list(&session, &rules),
+        Command::WhatIf(what_if) => what_if::run(&session, &what_if),
         Command::Gateway(gateway) => gateway::run(&session, gateway.command),
         Command::Demo(companion) => companion::Invocation::demo(companion.arguments).run(),
         Command::Lab(companion) => companion::Invocation::lab(companion.arguments).run(),

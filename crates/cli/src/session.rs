@@ -2,14 +2,19 @@
 
 use std::path::PathBuf;
 
-use anabranch::control::{BlockingClient, ClientError};
+use anabranch::control::{BlockingClient, ClientError, SOCKET_NAME, open_socket};
 use anyhow::Context;
 use identity::{StateDirectory, StateError};
+
+use crate::arguments::OpenDaemon;
 
 /// Makes a device's state, for messages.
 const JOIN: &str = "anabranch join -";
 /// Makes a gateway's state, for messages.
 const INIT: &str = "anabranch gateway init";
+
+/// What the interface is called unless configured.
+const DEFAULT_INTERFACE: &str = "any0";
 
 /// A state directory that may not exist yet.
 pub struct Session {
@@ -45,6 +50,17 @@ impl Session {
     /// The daemon on it.
     pub fn client(&self) -> Result<BlockingClient, ClientError> {
         Ok(BlockingClient::of_state(&self.path)?)
+    }
+
+    /// The daemon on it, or if this user has no daemon there, the device that `daemon` names: every local user may ask it
+    /// about the own flows.
+    pub fn any_client(&self, daemon: &OpenDaemon) -> Result<BlockingClient, ClientError> {
+        let own = self.path.join(SOCKET_NAME);
+        match &daemon.interface {
+            None if own.exists() => Ok(BlockingClient::new(own)?),
+            None => Ok(BlockingClient::new(open_socket(DEFAULT_INTERFACE))?),
+            Some(interface) => Ok(BlockingClient::new(open_socket(interface))?),
+        }
     }
 }
 

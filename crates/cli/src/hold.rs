@@ -1,0 +1,87 @@
+//! `anabranch run`, `pin`, `unpin` and `rules`: holding programs and destinations to networks.
+
+use std::net::IpAddr;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use anabranch::control::{Hold, PinRequest, RuleReport};
+use anyhow::Context;
+use units::IpPrefix;
+
+use crate::arguments::{HoldTo, Pin, Rules, Run, Unpin};
+use crate::exit::WrongUsage;
+use crate::output;
+use crate::session::Session;
+use crate::status::word;
+use crate::table::Table;
+
+/// Becomes the command. Nothing is run if it cannot be held to what was asked for.
+pub fn run(session: &Session, arguments: &Run) -> anyhow::Result<()> {
+    let [program, rest @ ..] = &arguments.command[..] else {
+        return Err(WrongUsage("say which command to run".to_owned()).into());
+    };
+    // The client has a thread of this process only, which is put into the group as a whole.
+    session.any_client(&arguments.daemon)?.run(&hold(&arguments.hold))?;
+    let error = Command::new(program).args(rest).exec();
+    Err(error).with_context(|| format!("cannot run {}", program.display()))
+}
+
+pub fn pin(session: &Session, arguments: &Pin) -> anyhow::Result<()> {
+    let destination = arguments.destination.as_deref().map(prefix).transpose()?;
+    let request = PinRequest { destination, domain: arguments.domain.clone(), hold: hold(&arguments.hold) };
+    let rule = session.any_client(&arguments.daemon)?.pin(&request)?;
+    if arguments.json {
+        return output::json(&rule);
+    }
+    output::line(&table(std::slice::from_ref(&rule)))?;
+    output::remark(&format!(
+        "This holds for new flows until the daemon ends or \"anabranch unpin {}\"; [[rule]] in the configuration keeps it.",
+        rule.name
+    ));
+    Ok(())
+}
+
+pub fn unpin(session: &Session, arguments: &Unpin) -> anyhow::Result<()> {
+    let rule = session.any_client(&arguments.daemon)?.unpin(&arguments.name)?;
+    if arguments.json { output::json(&rule) } else { output::line(&format!("{} is removed", rule.name)) }
+}
+
+pub fn list(session: &Session, arguments: &Rules) -> anyhow::Result<()> {
+    let rules = session.any_client(&arguments.daemon)?.rules()?;
+    if arguments.json {
+        return output::json(&rules);
+    }
+    if rules.is_empty() {
+        return output::line("no rules: all flows are treated as usual");
+    }
+    output::line(&table(&rules))
+}
+
+fn hold(to: &HoldTo) -> Hold {
+    Hold { networks: to.network.clone(), treatment: to.treat.map(Into::into) }
+}
+
+fn prefix(text: &str) -> Result<IpPrefix, WrongUsage> {
+    let host = || text.parse::<IpAddr>().ok().map(IpPrefix::host);
+    text.parse().ok().or_else(host).ok_or_else(|| {
+        WrongUsage(format!(
+            "\"{text}\" is no address or network (192.0.2.1, 10.0.0.0/8); give a name as --domain NAME"
+        ))
+    })
+}
+
+fn table(rules: &[RuleReport]) -> String {
+    let mut table = Table::new(&["NUMBER", "NAME", "FROM", "MATCHES", "DECIDES", "USER", "REMARK"]);
+    for (number, rule) in (1..).zip(rules) {
+        table.row(vec![
+            number.to_string(),
+            rule.name.clone(),
+            word(&rule.origin),
+            rule.matches.clone(),
+            rule.decides.clone(),
+            rule.user.map_or_else(|| "-".to_owned(), |user| user.to_string()),
+            rule.remark.clone().unwrap_or_else(|| "-".to_owned()),
+        ]);
+    }
+    table.render()
+}

@@ -2,8 +2,10 @@
 
 mod bond_family;
 mod bond_trials;
+mod direct_laboratory;
 mod failover;
 mod fairness;
+mod juggler_striping;
 mod record;
 mod registry;
 mod verdict;

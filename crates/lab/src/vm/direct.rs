@@ -163,7 +163,7 @@ fn translation(networks: &[NetworkSpec]) -> String {
         let _ = writeln!(
             text,
             "in_namespace far-{} nft 'table ip nat {{ chain out {{ type nat hook postrouting priority srcnat; \
-             oifname \"to-core\" masquerade; }} }}' || fail 'address translation'",
+             oifname \"to-core\" masquerade; }}; }}' || fail 'address translation'",
             network.name
         );
     }

@@ -3,7 +3,9 @@
 //! Flows are uploads, as in the paper. One flow leaves by one network in direct mode, so it is measured as often as there are
 //! networks, on each once; with a gateway it is bonded.
 
-use super::{FAST_MBPS, Laboratory, MANY, RATE_SCALE, ROUND_TRIP_MS, SCALE, SLOW_MBPS, id};
+use super::{FAST_MBPS, MANY, ROUND_TRIP_MS, SCALE, SLOW_MBPS, id};
+use crate::experiment::direct_laboratory::Laboratory;
+use crate::experiment::record::RATE_SCALE;
 use crate::experiment::{BarGroup, Bed, Experiment, Goal, Report};
 use crate::vm::direct::{Answers, DirectJob, Way, others_on};
 use crate::vm::topology::SERVER_ADDRESS;

@@ -1,6 +1,8 @@
 //! VIF table 2: an interface is pulled out; how long until new connections and an ongoing ping are served by the other one.
 
-use super::{Laboratory, RATE_SCALE, ROUND_TRIP_MS, SCALE, id, put_times};
+use super::{ROUND_TRIP_MS, SCALE, id};
+use crate::experiment::direct_laboratory::{Laboratory, put_times};
+use crate::experiment::record::RATE_SCALE;
 use crate::experiment::{BarGroup, Bed, Experiment, Goal, Report};
 use crate::traffic::{Attempt, ConnectReport, PingReport};
 use crate::vm::direct::{DirectJob, Way};

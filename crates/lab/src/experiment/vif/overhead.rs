@@ -1,6 +1,7 @@
 //! VIF tables 1 and 3: what direct mode costs where there is one interface only.
 
-use super::{FAST_MBPS, Laboratory, ROUND_TRIP_MS, id};
+use super::{FAST_MBPS, ROUND_TRIP_MS, id};
+use crate::experiment::direct_laboratory::Laboratory;
 use crate::experiment::{BarGroup, Bed, Experiment, Goal, Report};
 use crate::traffic::PingReport;
 use crate::vm::direct::{DirectJob, Way};

@@ -1,0 +1,97 @@
+//! JUGGLER figure 4 on shaped wired links: a file in two halves over two networks, against one network and against two cards
+//! to which the program binds its sockets.
+
+use super::direct_laboratory::Laboratory;
+use super::{BarGroup, Bed, Experiment, ExperimentId, Goal, Report};
+use crate::traffic::Report as TrafficReport;
+use crate::vm::direct::{Answers, DirectJob, Way};
+use crate::vm::topology::SERVER_ADDRESS;
+use sim::NetworkSpec;
+
+/// What each network carries, thousand bytes a second of the plain link, and whether a goal holds there.
+const RATES: [(u32, bool); 6] =
+    [(25, true), (50, true), (100, true), (250, true), (500, true), (1_000, false)];
+const FILE_BYTES: u64 = 10_000_000;
+/// To an Internet server.
+const ROUND_TRIP_MS: u64 = 30;
+const GOAL: f64 = 0.95;
+
+pub(super) fn experiment() -> Experiment {
+    let mut spec = toml::Table::new();
+    spec.insert("networks".into(), format!("two alike, round trip {ROUND_TRIP_MS} ms").into());
+    spec.insert(
+        "kilobytes_a_second".into(),
+        RATES.map(|(rate, _)| toml::Value::from(i64::from(rate))).to_vec().into(),
+    );
+    spec.insert("file_bytes".into(), (FILE_BYTES as i64).into());
+    spec.insert("one".into(), "the whole file by one connection bound to one card (SO_BINDTODEVICE)".into());
+    spec.insert("two_cards".into(), "half of it by each of two connections, bound to one card each".into());
+    spec.insert("direct".into(), "half of it by each of two connections that nobody bound".into());
+    let bars = RATES.map(|(rate, _)| BarGroup {
+        label: format!("{rate} KB/s"),
+        bars: [("two cards", "two_cards_over_one"), ("direct", "direct_over_one")]
+            .map(|(label, metric)| (label.to_owned(), format!("rate_{rate}.{metric}")))
+            .to_vec(),
+    });
+    let held = RATES.iter().filter(|(_, is_goal)| *is_goal);
+    Experiment {
+        id: ExperimentId { key: "JUGGLER".to_owned(), name: "fig4-striping-wired".to_owned() },
+        title: "a file of 10 MB in two halves over two networks, against one network and two bound cards".to_owned(),
+        spec,
+        paper: Some(
+            "figure 4: about 2 times one card at low rates, as much as two cards; more than 1 up to about 500 KB/s, with one radio \
+             that takes turns"
+                .to_owned(),
+        ),
+        goals: held.map(|(rate, _)| Goal::at_least(format!("rate_{rate}.direct_over_two_cards"), GOAL)).collect(),
+        beds: vec![Bed::Vm],
+        bars: bars.to_vec(),
+        unit: "times one card",
+        runner: Box::new(|_, seed| run(seed)),
+    }
+}
+
+fn run(seed: u64) -> anyhow::Result<Report> {
+    let mut laboratory = Laboratory::open(seed)?;
+    for (rate, _) in RATES {
+        let mbps = f64::from(rate) * 8e-3;
+        let networks: Vec<NetworkSpec> =
+            ["a", "b"].map(|name| NetworkSpec::symmetric(name, mbps, ROUND_TRIP_MS)).into();
+        let (half, most_seconds) = (FILE_BYTES / 2, 3_000);
+        let bound = |file: &str, interface: &str| {
+            format!(
+                "traffic fetch {SERVER_ADDRESS}:9000 --seconds {most_seconds} --bytes {half} --interface {interface} \
+                 --json /results/{file}"
+            )
+        };
+        let plain = format!(
+            "fetch one --seconds {most_seconds} --bytes {FILE_BYTES} --interface a\nsleep 2\n{} &\nother=$!\n{} || fail 'one half'\n\
+             wait $other || fail 'the other half'\n",
+            bound("half-b", "b"),
+            bound("half-a", "a"),
+        );
+        let direct = format!("fetch halves --seconds {most_seconds} --bytes {half} --flows 2\n");
+        let length = std::time::Duration::from_secs(2 * most_seconds);
+        let job = |way, script: String| DirectJob { length, ..DirectJob::new(networks.clone(), way, script) };
+        let plain = laboratory.run(&format!("rate_{rate}.plain"), job(Way::Plain, plain))?;
+        let dealt = laboratory.run(&format!("rate_{rate}.direct"), job(Way::Direct, direct))?;
+        let one = seconds(&plain, "one", FILE_BYTES)?;
+        let two_cards = seconds(&plain, "half-a", half)?.max(seconds(&plain, "half-b", half)?);
+        let direct = seconds(&dealt, "halves", half)?;
+        for (name, value) in [("one_s", one), ("two_cards_s", two_cards), ("direct_s", direct)] {
+            laboratory.put(&format!("rate_{rate}.{name}"), value);
+        }
+        laboratory.put(&format!("rate_{rate}.two_cards_over_one"), one / two_cards);
+        laboratory.put(&format!("rate_{rate}.direct_over_one"), one / direct);
+        laboratory.put(&format!("rate_{rate}.direct_over_two_cards"), two_cards / direct);
+    }
+    Ok(laboratory.report)
+}
+
+/// How long the flows of a report took, which must have brought `bytes` each.
+fn seconds(answers: &Answers, file: &str, bytes: u64) -> anyhow::Result<f64> {
+    let report: TrafficReport = answers.read(file)?;
+    let whole = report.intact && report.flows.iter().all(|flow| flow.bytes == bytes);
+    anyhow::ensure!(whole, "{file} was not downloaded whole");
+    Ok(report.seconds)
+}

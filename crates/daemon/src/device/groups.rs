@@ -2,7 +2,7 @@
 
 use linux::cgroup::Hierarchy;
 use linux::journal::{Change, Journal, Undo};
-use linux::programs::{Program, ProgramIndex};
+use linux::programs::ProgramIndex;
 
 use crate::supervision::{Answer, MAXIMUM_INODES, SocketProgram};
 
@@ -17,8 +17,7 @@ impl Groups {
     /// Puts a process into a control group of its own, below the one that it is in: all limits and all accounting of its
     /// session go on to hold for it.
     pub fn run(&mut self, journal: &mut Journal, process: u32, user: u32) -> Answer {
-        let owner = Program::of_process(process).map(|program| program.user);
-        if owner != Some(user) {
+        if user_of(process) != Some(user) {
             return failed(format!("process {process} is not one of user {user}"));
         }
         self.put(journal, process).unwrap_or_else(failed)
@@ -68,6 +67,13 @@ impl Groups {
         }
         Answer::Programs { programs }
     }
+}
+
+/// The user as whom a process acts. The owner of its directory in `/proc` would be root's if it has changed its user.
+fn user_of(process: u32) -> Option<u32> {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+    let users = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
+    users.split_whitespace().nth(1)?.parse().ok()
 }
 
 fn failed(reason: String) -> Answer {

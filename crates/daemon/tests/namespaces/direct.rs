@@ -11,7 +11,7 @@ use linux::netns::Namespace;
 use crate::bed::{Bed, Daemon, SERVER_V4, eventually};
 
 /// A device without a gateway; what is the gateway elsewhere only routes here.
-fn bed() -> Bed {
+pub fn bed() -> Bed {
     let bed = Bed::new(false);
     bed.gateway.set_sysctl("net.ipv4.ip_forward", "1").unwrap();
     let back = "198.51.100.1".parse().unwrap();
@@ -19,7 +19,7 @@ fn bed() -> Bed {
     bed
 }
 
-fn started(bed: &Bed) -> Daemon {
+pub fn started(bed: &Bed) -> Daemon {
     let daemon = bed.start("device");
     bed.wait_until_up();
     eventually("new flows are led out", || listing(&bed.device).contains("numgen inc"));
@@ -27,7 +27,7 @@ fn started(bed: &Bed) -> Daemon {
 }
 
 /// All that direct mode could leave behind.
-fn listing(space: &Namespace) -> String {
+pub fn listing(space: &Namespace) -> String {
     let list = |arguments: &[&str]| {
         let (program, arguments) = arguments.split_first().unwrap();
         let output = space.command(program).unwrap().args(arguments).output().unwrap();
@@ -43,7 +43,7 @@ fn listing(space: &Namespace) -> String {
 }
 
 /// How many of `count` connections reached the server by each network, by the network's number.
-fn calls(bed: &Bed, count: usize) -> BTreeMap<u8, usize> {
+pub fn calls(bed: &Bed, count: usize) -> BTreeMap<u8, usize> {
     calls_to(bed, 8_080, count)
 }
 

@@ -10,6 +10,7 @@ mod crowd;
 mod direct;
 mod disk;
 mod hardship;
+mod holding;
 mod hostile;
 mod names;
 mod nat64;
@@ -37,6 +38,11 @@ fn main() -> ExitCode {
         && marker == "DAEMON"
     {
         return run_daemon(role, Path::new(directory));
+    }
+    if let [marker, rest @ ..] = &arguments[..]
+        && marker == "CALLER"
+    {
+        return holding::caller(rest);
     }
     let filter = arguments.iter().find(|argument| !argument.starts_with('-'));
     if arguments.iter().any(|argument| argument == "--list") {

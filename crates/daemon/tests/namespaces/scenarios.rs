@@ -65,6 +65,11 @@ pub const ALL: &[Scenario] = &[
         direct::a_rule_by_domain_holds_for_the_first_connection,
     ),
     ("direct_a_dead_network_gets_no_new_flow", direct::a_dead_network_gets_no_new_flow),
+    ("direct_a_program_is_held_to_a_network", crate::holding::a_program_is_held_to_a_network),
+    ("direct_flows_are_listed_with_their_reasons", crate::holding::flows_are_listed_with_their_reasons),
+    ("direct_bonded_flows_are_listed_too", crate::holding::bonded_flows_are_listed_too),
+    ("direct_pins_hold_and_are_explained", crate::holding::pins_hold_and_are_explained),
+    ("direct_a_socket_is_tied_to_a_network", crate::holding::a_socket_is_tied_to_a_network),
     ("an_ipv6_only_network_carries_through_its_nat64", nat64::an_ipv6_only_network_carries_through_its_nat64),
 ];
 

@@ -1,0 +1,287 @@
+//! Flows, and what holds them to networks: programs, pins, sockets.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Child, ChildStdin, ChildStdout, Command, ExitCode, Stdio};
+use std::time::Duration;
+
+use anabranch::control::{
+    BlockingClient, ClientError, ExplainRequest, FailureCode, Hold, PinRequest, RuleOrigin, open_socket,
+    pin_socket,
+};
+use linux::cgroup::Hierarchy;
+use linux::privileges::{self, User};
+use policy::Treatment;
+use socket2::{Domain, Socket, Type};
+
+use crate::bed::{Bed, SERVER_V4, eventually};
+use crate::direct::{bed, calls, listing, started};
+
+/// This program as another user's: `CALLER run NETWORK ADDRESS` is held to the network, calls and waits; `CALLER pin NETWORK
+/// DESTINATION` pins. Says what came of it in a line.
+pub fn caller(arguments: &[String]) -> ExitCode {
+    let [task, network, target] = arguments else { return ExitCode::FAILURE };
+    privileges::drop_to(&User::by_name("daemon").unwrap()).unwrap();
+    let client = BlockingClient::new(open_socket("any0")).unwrap();
+    assert!(
+        matches!(client.status(), Err(ClientError::Failed(failure)) if failure.code == FailureCode::NotAllowed)
+    );
+    let hold = Hold { networks: vec![network.clone()], treatment: None };
+    let answer = match &task[..] {
+        "run" => client.run(&hold).map(|running| running.cgroup),
+        _ => {
+            let destination = Some(target.parse().unwrap());
+            client.pin(&PinRequest { destination, domain: None, hold }).map(|rule| rule.matches)
+        }
+    };
+    match answer {
+        Err(error) => println!("{error}"),
+        Ok(answer) => {
+            // A program that it starts is held too.
+            let call = |target: &str| TcpStream::connect(target.parse::<SocketAddr>().unwrap());
+            let call = (task == "run").then(|| call(target).unwrap());
+            println!("{answer}");
+            std::io::stdin().read_line(&mut String::new()).unwrap();
+            drop(call);
+        }
+    }
+    ExitCode::SUCCESS
+}
+
+/// A running caller; ends with the test.
+struct Caller {
+    child: Child,
+    input: Option<ChildStdin>,
+    output: BufReader<ChildStdout>,
+}
+
+impl Caller {
+    fn start(bed: &Bed, arguments: [&str; 3]) -> Self {
+        let mut command: Command = bed.device.command(std::env::current_exe().unwrap()).unwrap();
+        command.arg("CALLER").args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let (input, output) = (child.stdin.take(), BufReader::new(child.stdout.take().unwrap()));
+        Self { child, input, output }
+    }
+
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.output.read_line(&mut line).unwrap();
+        line.trim().to_owned()
+    }
+
+    fn end(mut self) {
+        drop(self.input.take());
+        self.child.wait().unwrap();
+    }
+}
+
+impl Drop for Caller {
+    fn drop(&mut self) {
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+fn server(port: u16) -> SocketAddr {
+    SocketAddr::new(SERVER_V4.parse().unwrap(), port)
+}
+
+fn third_octet(peer: SocketAddr) -> u8 {
+    let IpAddr::V4(peer) = peer.ip() else { panic!("{peer}") };
+    peer.octets()[2]
+}
+
+pub fn a_program_is_held_to_a_network() {
+    let Ok(hierarchy) = Hierarchy::find() else {
+        println!("skipped: no control groups of version 2 here");
+        return;
+    };
+    let bed = bed();
+    let daemon = started(&bed);
+    let client = bed.client("device");
+    let listener = bed.server.run(|| TcpListener::bind(server(8_090))).unwrap().unwrap();
+    let call = |network| {
+        let mut caller = Caller::start(&bed, ["run", network, &server(8_090).to_string()]);
+        let (stream, peer) = listener.accept().unwrap();
+        (caller.line(), caller, stream, third_octet(peer))
+    };
+    let (group, first, stream, octet) = call("wan1");
+    assert_eq!(octet, 1);
+    let directory = |group: &str| hierarchy.mount_point().join(group.trim_start_matches('/'));
+    assert!(directory(&group).is_dir(), "{group}");
+    let flow = client.flows().unwrap().flows.into_iter().find(|flow| flow.destination == server(8_090));
+    let flow = flow.unwrap();
+    assert_eq!((flow.process, flow.network.as_deref()), (Some(first.child.id()), Some("wan1")));
+    assert!(flow.user.is_some_and(|user| user != 0) && flow.why.contains("rule run-1"), "{flow:?}");
+    // The same program again, and others meanwhile.
+    let (_, second, _, octet) = call("wan0");
+    assert_eq!(octet, 0);
+    assert_eq!(client.rules().unwrap().len(), 2);
+    assert_eq!(calls(&bed, 4), [(0, 2), (1, 2)].into());
+
+    drop(stream);
+    first.end();
+    eventually("the group of a program that has ended is removed", || !directory(&group).exists());
+    eventually("and its rule", || client.rules().unwrap().len() == 1);
+
+    let mut refused = Caller::start(&bed, ["run", "wan7", &server(8_090).to_string()]);
+    assert!(refused.line().contains("no network called \"wan7\"; there are: wan0, wan1"));
+    client.down().unwrap();
+    assert!(daemon.wait());
+    let path = hierarchy.path_of(second.child.id()).unwrap();
+    assert!(!path.as_str().contains("anabranch-"), "{path}");
+}
+
+/// A connection that the server has accepted: both ends, and by which network it came.
+fn connect(bed: &Bed, port: u16) -> (TcpStream, TcpStream, u8) {
+    let listener = bed.server.run(|| TcpListener::bind(server(port))).unwrap().unwrap();
+    let call = bed.device.run(|| TcpStream::connect(server(port))).unwrap().unwrap();
+    let (answer, peer) = listener.accept().unwrap();
+    (call, answer, third_octet(peer))
+}
+
+pub fn flows_are_listed_with_their_reasons() {
+    let bed = bed();
+    let counted = || {
+        let read = || std::fs::read_to_string("/proc/sys/net/netfilter/nf_conntrack_acct");
+        bed.device.run(read).unwrap().unwrap_or_default()
+    };
+    let before = counted();
+    let daemon = started(&bed);
+    let client = bed.client("device");
+    let mut open: BTreeMap<u8, (TcpStream, TcpStream)> = BTreeMap::new();
+    // The daemon's own probes take turns too.
+    for port in 8_100..8_110 {
+        if open.len() < 2 {
+            let (call, answer, octet) = connect(&bed, port);
+            open.insert(octet, (call, answer));
+        }
+    }
+    assert_eq!(open.len(), 2);
+    let ports = open.values().map(|(call, _)| call.peer_addr().unwrap().port()).collect::<Vec<_>>();
+    client.flows().unwrap();
+    let (call, answer) = open.get_mut(&1).unwrap();
+    call.write_all(&[7; 200_000]).unwrap();
+    answer.read_exact(&mut [0; 200_000]).unwrap();
+    let far = call.peer_addr().unwrap();
+    let listed = client.flows().unwrap();
+    assert_eq!((listed.left_out, &listed.remarks[..]), (0, &[][..]));
+    let of = |port| listed.flows.iter().find(|flow| flow.destination == server(port)).unwrap();
+    let flow = of(far.port());
+    assert_eq!(flow.network.as_deref(), Some("wan1"));
+    assert_eq!(
+        (flow.treatment, flow.user, flow.process),
+        (Treatment::Direct, Some(0), Some(std::process::id()))
+    );
+    let name = std::fs::read_to_string("/proc/self/comm").unwrap();
+    assert_eq!(flow.program.as_deref(), Some(name.trim()));
+    assert!(flow.sent.is_some_and(|sent| sent.0 > 200_000), "{flow:?}");
+    assert!(flow.sending.is_some_and(|rate| rate.0 > 100_000) && flow.rtt.is_some(), "{flow:?}");
+    assert!(flow.why.starts_with("no rule: 50 %"), "{flow:?}");
+    assert_eq!(listed.flows[0], *flow, "the busiest comes first");
+    let networks: Vec<&str> = ports.iter().map(|port| of(*port).network.as_deref().unwrap()).collect();
+    assert_eq!(networks, ["wan0", "wan1"]);
+
+    client.down().unwrap();
+    assert!(daemon.wait());
+    assert_eq!(counted(), before);
+}
+
+pub fn bonded_flows_are_listed_too() {
+    let bed = Bed::new(false);
+    let _daemons = bed.connected();
+    eventually("flows are followed", || listing(&bed.device).contains("anabranch_direct"));
+    let listener = bed.server.run(|| TcpListener::bind(server(8_093))).unwrap().unwrap();
+    let _call = bed.device.run(|| TcpStream::connect(server(8_093))).unwrap().unwrap();
+    let _answer = listener.accept().unwrap();
+    let flows = bed.client("device").flows().unwrap().flows;
+    let flow = flows.iter().find(|flow| flow.destination == server(8_093));
+    let flow = flow.unwrap_or_else(|| panic!("{flows:?}"));
+    assert_eq!((flow.treatment, flow.network.as_ref()), (Treatment::Bonded, None));
+    assert!(flow.why.contains("through the gateway"), "{flow:?}");
+    let own = flows.iter().filter(|flow| flow.destination.port() == 4_600);
+    assert_eq!(own.count(), 0, "the bond's own packets are no flows of the user");
+}
+
+pub fn pins_hold_and_are_explained() {
+    let bed = bed();
+    bed.write_config(
+        "device",
+        "[device]\ndns = \"off\"\n[[rule]]\nname = \"web\"\nport = 8094\nnetworks = \"wan0\"\n",
+    );
+    let _daemon = started(&bed);
+    let client = bed.client("device");
+    let explain = |port| {
+        let destination = SERVER_V4.parse().unwrap();
+        client.explain(&ExplainRequest { destination, domain: None, port, udp: false }).unwrap()
+    };
+    let usual = explain(8_080);
+    assert_eq!((usual.rule.as_deref(), usual.treatment), (None, Treatment::Direct));
+    assert!(usual.rules[0].contains("(web): port: wants 8094, is tcp/8080"), "{usual:?}");
+    assert_eq!(usual.outcome, "direct, dealt out over wan0 (50 %), wan1 (50 %); there is no gateway");
+    let ruled = explain(8_094);
+    assert_eq!((ruled.rule.as_deref(), &ruled.outcome[..]), (Some("web"), "direct over wan0 (100 %)"));
+    let near = ExplainRequest { destination: "10.1.0.1".parse().unwrap(), domain: None, port: 80, udp: true };
+    assert!(client.explain(&near).unwrap().outcome.contains("route of its own"));
+
+    let hold = |network: &str| Hold { networks: vec![network.to_owned()], treatment: None };
+    let destination = Some("198.51.100.0/24".parse().unwrap());
+    let pin = PinRequest { destination, domain: None, hold: hold("wan1") };
+    let pinned = client.pin(&pin).unwrap();
+    assert_eq!((&pinned.name[..], pinned.origin), ("pin-1", RuleOrigin::Pin));
+    assert_eq!(calls(&bed, 4), [(1, 4)].into());
+    assert_eq!(connect(&bed, 8_094).2, 1, "a pin comes before the configuration");
+    let explained = explain(8_094);
+    assert_eq!(explained.rule.as_deref(), Some("pin-1"));
+    assert!(explained.rules[1].contains("would match, but an earlier rule decided"), "{explained:?}");
+    let origins: Vec<RuleOrigin> = client.rules().unwrap().iter().map(|rule| rule.origin).collect();
+    assert_eq!(origins, [RuleOrigin::Pin, RuleOrigin::Configured]);
+    client.unpin("pin-1").unwrap();
+    assert_eq!(calls(&bed, 4), [(0, 2), (1, 2)].into());
+
+    // Of another user: for that user's flows only.
+    let mut caller = Caller::start(&bed, ["pin", "wan1", "198.51.100.0/24"]);
+    assert!(caller.line().contains("user "), "the rule names its user");
+    assert_eq!(calls(&bed, 4).len(), 2, "others' flows are not pinned");
+    caller.end();
+
+    let code = |answer: Result<_, ClientError>| match answer.map(|_| ()) {
+        Err(ClientError::Failed(failure)) => failure.code,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(code(client.unpin("web")), FailureCode::NotFound);
+    assert_eq!(code(client.pin(&PinRequest { hold: hold("gone0"), ..pin.clone() })), FailureCode::NotFound);
+    let bonded = Hold { networks: Vec::new(), treatment: Some(Treatment::Duplicated) };
+    assert_eq!(code(client.pin(&PinRequest { hold: bonded, ..pin.clone() })), FailureCode::BadRequest);
+    assert_eq!(code(client.pin(&PinRequest { destination: None, ..pin })), FailureCode::BadRequest);
+}
+
+pub fn a_socket_is_tied_to_a_network() {
+    let bed = bed();
+    let _daemon = started(&bed);
+    let listener = bed.server.run(|| TcpListener::bind(server(8_095))).unwrap().unwrap();
+    for (network, octet) in [("wan1", 1), ("wan1", 1), ("wan0", 0), ("wan0", 0)] {
+        let call = bed.device.run(|| {
+            let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+            pin_socket(&socket, network, "any0").unwrap();
+            socket.connect_timeout(&server(8_095).into(), Duration::from_secs(2)).unwrap();
+            socket
+        });
+        let (_answer, peer) = listener.accept().unwrap();
+        assert_eq!(third_octet(peer), octet, "{network}");
+        drop(call);
+    }
+    let refusal = |tie: &(dyn Fn() -> Result<(), ClientError> + Sync)| match bed.device.run(tie).unwrap() {
+        Err(ClientError::Failed(failure)) => failure,
+        other => panic!("{other:?}"),
+    };
+    let socket = || Socket::new(Domain::IPV6, Type::DGRAM, None).unwrap();
+    assert_eq!(refusal(&|| pin_socket(socket(), "wan9", "any0")).code, FailureCode::NotFound);
+    let file = std::fs::File::open(Path::new("/dev/null")).unwrap();
+    let refused = refusal(&|| pin_socket(&file, "wan0", "any0"));
+    assert_eq!(refused.code, FailureCode::BadRequest);
+    assert!(refused.message.contains("only IPv4 and IPv6 sockets"), "{refused:?}");
+}

@@ -20,8 +20,8 @@ pub struct ConnectReport {
     pub failed: u64,
     /// Length of the run.
     pub seconds: f64,
-    /// When each connection that failed had begun, and when each that came about was there, both in seconds since the
-    /// start, in order: the first 10,000 of one thread, and only where there is a pause between them.
+    /// Each connection, in the order of their begins; kept only where there is a pause between them, at most 10,000 of each
+    /// thread.
     pub attempts: Vec<Attempt>,
 }
 
@@ -43,7 +43,7 @@ pub struct Knocking {
     pub threads: u32,
     /// How long to go on.
     pub length: Duration,
-    /// After each connection.
+    /// After each connection of a thread. The threads begin spread over one pause.
     pub pause: Duration,
     /// For each connection.
     pub patience: Duration,
@@ -70,9 +70,12 @@ impl Knocking {
         ensure!((1..=64).contains(&self.threads), "--threads {}: 1 to 64", self.threads);
         let start = Instant::now();
         let threads: Vec<_> = (0..self.threads)
-            .map(|_| {
-                let knocking = self.clone();
-                thread::spawn(move || knocking.go_on(start))
+            .map(|thread| {
+                let (knocking, wait) = (self.clone(), self.pause * thread / self.threads);
+                thread::spawn(move || {
+                    thread::sleep(wait);
+                    knocking.go_on(start)
+                })
             })
             .collect();
         let mut all = ConnectReport { made: 0, failed: 0, seconds: 0.0, attempts: Vec::new() };
@@ -80,10 +83,9 @@ impl Knocking {
             let one = thread.join().map_err(|_| anyhow::anyhow!("a thread failed"))??;
             all.made += one.made;
             all.failed += one.failed;
-            if all.attempts.is_empty() {
-                all.attempts = one.attempts;
-            }
+            all.attempts.extend(one.attempts);
         }
+        all.attempts.sort_by(|one, other| one.began.total_cmp(&other.began));
         all.seconds = start.elapsed().as_secs_f64();
         Ok(all)
     }
@@ -145,5 +147,6 @@ mod tests {
         let report = knocking(address).run().unwrap();
         assert!(report.failed == 0 && report.made > 10, "{report:?}");
         assert!(report.attempts.iter().all(|attempt| attempt.made.is_some_and(|made| made >= attempt.began)));
+        assert!(report.attempts.is_sorted_by(|one, next| one.began <= next.began));
     }
 }

@@ -236,6 +236,7 @@ fn work(
             mtu: config.device.mtu,
             treatment: dataplane::on_the_wire(config.device.default_treatment),
             treatments: treatments_wanted.clone(),
+            openings: config.device.auto_direct,
             networks: networks::Networks::new(config),
             reports: reports.clone(),
             standing: standing_lease(&config.device),

@@ -123,6 +123,14 @@ pub(super) const DEVICE: &[Key<DeviceConfig>] = &[
         set: |config, value| value::parsed(value).map(|address| config.address_v6 = address),
     },
     Key {
+        name: "auto_direct",
+        meaning: "Lead new flows to destinations that refuse the gateway's address out directly. They see the address of a network then.",
+        accepts: "true or false",
+        default: "false",
+        otherwise: None,
+        set: |config, value| value::boolean(value).map(|on| config.auto_direct = on),
+    },
+    Key {
         name: "split",
         meaning: "How new flows that go directly are split over equally preferred networks: by what each has left for a further flow,\nby 1/RTT, or by bandwidth.",
         accepts: "\"capacity\", \"inverse-rtt\" or \"bandwidth\"",

@@ -84,6 +84,8 @@ pub struct DeviceConfig {
     pub address_v4: Ipv4Addr,
     /// The same for IPv6.
     pub address_v6: Ipv6Addr,
+    /// Lead destinations that refuse the gateway's address out directly.
+    pub auto_direct: bool,
     /// How new flows are split over networks that go directly.
     pub split: Split,
     /// Which path takes which packet.
@@ -225,6 +227,7 @@ impl Default for DeviceConfig {
             gateway: None,
             address_v4: Ipv4Addr::new(10, 255, 86, 1),
             address_v6: Ipv6Addr::new(0xfdab, 0x51ab, 0x51ab, 0, 0, 0, 0, 1),
+            auto_direct: false,
             split: Split::default(),
             scheduler: SchedulerChoice::default(),
             congestion: CongestionChoice::default(),

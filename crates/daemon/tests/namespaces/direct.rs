@@ -204,3 +204,34 @@ pub fn a_rule_by_domain_holds_for_the_first_connection() {
     ask("www.example.org");
     assert_eq!(calls(&bed, 8), [(1, 8)].into());
 }
+
+pub fn a_site_that_refuses_the_gateway_is_reached_directly() {
+    let bed = bed();
+    bed.write_config("device", "[device]\ndns = \"off\"\nauto_direct = true\n");
+    bed.server.add_address("lan", "198.51.100.10/24".parse().unwrap()).unwrap();
+    let mut nft = bed.server.command("nft").unwrap();
+    let rule = "table ip site { chain input { type filter hook input priority 0; \
+                ip saddr 198.51.100.1 ip daddr 198.51.100.10 meta l4proto tcp reject with tcp reset; }; }";
+    assert!(nft.arg(rule).status().unwrap().success());
+    let site = SocketAddr::new("198.51.100.10".parse().unwrap(), 8_090);
+    let listener = bed.server.run(|| TcpListener::bind(site)).unwrap().unwrap();
+    let _daemons = bed.connected();
+    // That the gateway goes on reaching others shows that it is not its own fault.
+    let other = SocketAddr::new(SERVER_V4.parse().unwrap(), 8_091);
+    let open = bed.server.run(|| TcpListener::bind(other)).unwrap().unwrap();
+    let working = bed.device.run(|| TcpStream::connect(other)).unwrap().unwrap();
+    let (_held, peer) = open.accept().unwrap();
+    assert_eq!(peer.ip().to_string(), "198.51.100.1", "through the gateway");
+    let reach = || bed.device.run(|| TcpStream::connect_timeout(&site, Duration::from_secs(2))).unwrap();
+    assert!(reach().is_err(), "the site refuses the gateway");
+    crate::bed::within(Duration::from_secs(20), "the site is reached directly", || {
+        std::thread::sleep(Duration::from_millis(1_100));
+        drop(bed.device.run(|| TcpStream::connect(other)).unwrap().unwrap());
+        reach().is_ok()
+    });
+    let (_, peer) = listener.accept().unwrap();
+    assert!(peer.ip().to_string().starts_with("10.1."), "{peer}");
+    let again = bed.device.run(|| TcpStream::connect(other)).unwrap().unwrap();
+    assert_eq!(open.accept().unwrap().1.ip().to_string(), "198.51.100.1", "all else still takes the gateway");
+    drop((working, again));
+}

@@ -8,6 +8,7 @@ mod bed;
 mod clock;
 mod crowd;
 mod direct;
+mod direct_metrics;
 mod disk;
 mod hardship;
 mod holding;

@@ -13,7 +13,7 @@ use linux::netlink::{Netlink, Route};
 use linux::netns::Namespace;
 
 use crate::bed::{Bed, SERVER_V4, SERVER_V6, eventually};
-use crate::{clock, direct, disk, hardship, hostile, names, nat64, resolved, treatments};
+use crate::{clock, direct, direct_metrics, disk, hardship, hostile, names, nat64, resolved, treatments};
 
 /// A name and what it does.
 type Scenario = (&'static str, fn());
@@ -64,12 +64,27 @@ pub const ALL: &[Scenario] = &[
         "direct_a_rule_by_domain_holds_for_the_first_connection",
         direct::a_rule_by_domain_holds_for_the_first_connection,
     ),
+    (
+        "direct_a_site_that_refuses_the_gateway_is_reached_directly",
+        direct::a_site_that_refuses_the_gateway_is_reached_directly,
+    ),
     ("direct_a_dead_network_gets_no_new_flow", direct::a_dead_network_gets_no_new_flow),
     ("direct_a_program_is_held_to_a_network", crate::holding::a_program_is_held_to_a_network),
     ("direct_flows_are_listed_with_their_reasons", crate::holding::flows_are_listed_with_their_reasons),
     ("direct_bonded_flows_are_listed_too", crate::holding::bonded_flows_are_listed_too),
     ("direct_pins_hold_and_are_explained", crate::holding::pins_hold_and_are_explained),
     ("direct_a_socket_is_tied_to_a_network", crate::holding::a_socket_is_tied_to_a_network),
+    ("direct_shares_follow_what_flows_show", direct_metrics::shares_follow_what_flows_show),
+    ("direct_reweighting_is_quick", direct_metrics::reweighting_is_quick),
+    ("direct_a_login_page_is_told", direct_metrics::a_login_page_is_told_and_kept_out_of_the_way),
+    ("direct_a_network_that_leads_nowhere_is_left", direct_metrics::a_network_that_leads_nowhere_is_left),
+    ("direct_a_low_battery_leaves_one_network", direct_metrics::a_low_battery_leaves_one_network),
+    ("direct_a_data_cap_holds_over_restarts", direct_metrics::a_data_cap_holds_over_restarts),
+    (
+        "direct_a_flapping_network_leaves_nothing_behind",
+        direct_metrics::a_flapping_network_leaves_nothing_behind,
+    ),
+    ("direct_idle_direct_mode_is_quiet", direct_metrics::idle_direct_mode_is_quiet),
     ("an_ipv6_only_network_carries_through_its_nat64", nat64::an_ipv6_only_network_carries_through_its_nat64),
 ];
 

@@ -16,6 +16,7 @@ mod observations;
 mod plan;
 mod probe;
 mod reach;
+mod repin;
 mod reweigh;
 mod rules;
 mod running;
@@ -34,6 +35,7 @@ use linux::direct::{Direct, FlowRule, Outcome, Stay};
 use linux::poll::Waker;
 use linux::prefix::IpPrefix;
 use policy::network::NetworkInput;
+use policy::refusal;
 use policy::rules::{DomainPattern, Matcher, Rule, Rules};
 use policy::{ChoiceSettings, NetworkPolicy, Table};
 use tracing::{debug, info, warn};
@@ -46,6 +48,7 @@ use crate::config::{Config, DeviceConfig};
 use crate::control::EventLog;
 use crate::supervision::{Request, Root};
 use names::{Lesson, Names};
+use repin::Repin;
 
 pub use explain::explain;
 pub use flows::Sampler;
@@ -64,6 +67,8 @@ pub enum Message {
     Learned(Lesson, SyncSender<()>),
     /// A server or a program was asked about networks.
     Observed(Answer),
+    /// A connection through the gateway was opened, or was not.
+    Opened(IpAddr, refusal::Outcome),
     /// any0 has these addresses and traffic leads to it.
     Captured(Vec<IpAddr>),
     /// Somebody asks something over the control socket.
@@ -79,12 +84,17 @@ pub struct DirectControl {
     events: Arc<EventLog>,
     policy: NetworkPolicy,
     observations: Observations,
+    /// What the policy judged last, and how often in a row it was this.
+    judged: Vec<NetworkInput>,
+    alike: u8,
     networks: Vec<Network>,
     numbers: plan::Numbers,
     addresses: Vec<IpAddr>,
     near: Vec<IpPrefix>,
     rules: Vec<Rule>,
     run_time: running::RunTime,
+    /// `None` where the user does not want it.
+    repin: Option<Repin>,
     names: Names,
     warned: BTreeSet<String>,
     table: Table,
@@ -116,12 +126,15 @@ impl DirectControl {
             events,
             policy: NetworkPolicy::new(settings),
             observations,
+            judged: Vec::new(),
+            alike: 0,
             networks: Vec::new(),
             numbers: plan::Numbers::default(),
             addresses: Vec::new(),
             near: Vec::new(),
             rules: config.rules.clone(),
             run_time: running::RunTime::default(),
+            repin: (has_gateway && config.device.auto_direct).then(Repin::new),
             names: Names::default(),
             warned: BTreeSet::new(),
             table: Table::default(),
@@ -168,6 +181,11 @@ impl DirectControl {
                 let _ = done.try_send(());
             }
             Message::Observed(answer) => self.observations.hear(clock::now(), answer, &self.networks),
+            Message::Opened(destination, outcome) => {
+                if let Some(repin) = &mut self.repin {
+                    repin.on_opened(clock::now(), destination, outcome);
+                }
+            }
             Message::Captured(addresses) => self.addresses = addresses,
             Message::Ask(question) => self.answer(question),
         }
@@ -192,9 +210,14 @@ impl DirectControl {
     fn wait_until(&self) -> Option<Timestamp> {
         let undecided = self.networks.iter().filter(|network| network.connected).count() > 1;
         let captured = !self.addresses.is_empty();
-        let evaluation = (undecided && captured).then(|| self.policy.next_evaluation());
+        let unsettled = undecided && captured && self.alike < SETTLED;
+        let evaluation = unsettled.then(|| self.policy.next_evaluation());
         let observation = captured.then(|| self.observations.due());
-        [evaluation, observation, self.retry_at, self.run_time.next_sweep()].into_iter().flatten().min()
+        let repin = self.repin.as_ref().filter(|_| captured).map(Repin::due);
+        [evaluation, observation, repin, self.retry_at, self.run_time.next_sweep()]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     fn judge(&mut self, now: Timestamp) {
@@ -202,13 +225,19 @@ impl DirectControl {
             return;
         }
         self.names.expire(now);
+        if let Some(repin) = &mut self.repin {
+            repin.advance(now, &self.addresses);
+        }
         self.numbers.assign(&self.networks);
         self.observations.advance(now, &self.networks, &self.numbers);
         let inputs: Vec<NetworkInput> =
             self.networks.iter().map(|network| self.observations.input(network)).collect();
+        let counts = now >= self.policy.next_evaluation();
         let fresh = self.policy.evaluate(now, &inputs, self.observations.power());
         self.table = reweigh::steadied(fresh, &self.table);
         self.observations.publish(&inputs, &self.table);
+        self.alike = if self.judged == inputs { self.alike.saturating_add(counts.into()) } else { 0 };
+        self.judged = inputs;
         let names = self.run_time.with_names(self.names.addresses());
         let scene = rules::Scene {
             has_gateway: self.has_gateway,
@@ -218,7 +247,8 @@ impl DirectControl {
             numbers: &self.numbers,
             names: &names,
         };
-        let rules: Vec<&Rule> = self.run_time.rules().chain(&self.rules).collect();
+        let refusing = self.repin.as_ref().and_then(Repin::rule);
+        let rules: Vec<&Rule> = self.run_time.rules().chain(&self.rules).chain(refusing).collect();
         let wanted = plan::direct(&self.config, &self.addresses, &self.near, &rules, &scene);
         let waits = self.retry_at.is_some_and(|at| now < at);
         if self.applied.as_ref() == Some(&wanted) || waits {
@@ -279,6 +309,8 @@ pub fn learner(patterns: Vec<DomainPattern>, choices: Mailbox<Message>) -> name_
     })
 }
 
+/// Judgements of the same after which hysteresis has nothing left to decide.
+const SETTLED: u8 = 4;
 /// nft may be busy, or be installed by then.
 const LEARNING_TIME: Duration = Duration::from_millis(500);
 const RETRY_PAUSE: Duration = Duration::from_secs(5);

@@ -1,5 +1,6 @@
 //! The device's loop: follows its networks, keeps the session with the gateway, moves packets.
 
+mod openings;
 mod paths;
 mod session;
 mod sleep;
@@ -31,6 +32,7 @@ use super::networks::Networks;
 use super::targets::{GatewayAddresses, Link};
 use crate::control::EventLog;
 use crate::dataplane::{Meter, Owner, Plane, Verdict};
+use openings::Openings;
 use treatments::Treatments;
 
 pub use treatments::Wanted;
@@ -43,6 +45,8 @@ pub struct Wishes {
     pub treatment: DefaultTreatment,
     /// Whether rules give flows that stay a treatment.
     pub treatments: Wanted,
+    /// Whether what comes of connections is to be told.
+    pub openings: bool,
     /// Which interfaces are networks.
     pub networks: Networks,
     /// What direct mode says of them.
@@ -66,6 +70,7 @@ pub struct DeviceLoop {
     /// How the gateway is to carry flows towards this device.
     pub treatment: DefaultTreatment,
     treatments: Treatments,
+    openings: Openings,
     /// Which interfaces are networks.
     pub networks: Networks,
     /// What direct mode says of them.
@@ -109,6 +114,7 @@ struct State {
 /// What decides about packets: a device has one session, and the kernel chose what goes to any0.
 struct Packets<'a> {
     treatments: &'a mut Treatments,
+    openings: &'a mut Openings,
     session: Option<SessionId>,
     /// Whether packets have waited for a network for too long.
     hopeless: bool,
@@ -117,16 +123,23 @@ struct Packets<'a> {
 impl Owner for Packets<'_> {
     fn judge(&mut self, headers: &Headers) -> Verdict {
         match self.session {
-            Some(session) if !self.hopeless => match self.treatments.of(headers) {
-                None => Verdict::Send(session),
-                Some(treatment) => Verdict::Treat(session, treatment),
-            },
+            Some(session) if !self.hopeless => {
+                self.openings.on_sent(clock::now(), headers);
+                match self.treatments.of(headers) {
+                    None => Verdict::Send(session),
+                    Some(treatment) => Verdict::Treat(session, treatment),
+                }
+            }
             _ => Verdict::Unreachable,
         }
     }
 
-    fn allows(&mut self, session: SessionId, _packet: &[u8]) -> bool {
-        self.session == Some(session)
+    fn allows(&mut self, session: SessionId, packet: &[u8]) -> bool {
+        let allowed = self.session == Some(session);
+        if allowed {
+            self.openings.on_received(packet);
+        }
+        allowed
     }
 }
 
@@ -142,7 +155,8 @@ impl DeviceLoop {
         direct: Mailbox<direct::Message>,
         events: Arc<EventLog>,
     ) -> Self {
-        let Wishes { mtu, treatment, treatments, networks, reports, standing } = wishes;
+        let Wishes { mtu, treatment, treatments, openings, networks, reports, standing } = wishes;
+        let openings = Openings::new(openings);
         let treatments = Treatments::new(treatments);
         let state = State {
             session: None,
@@ -178,6 +192,7 @@ impl DeviceLoop {
             mtu,
             treatment,
             treatments,
+            openings,
             networks,
             reports,
             standing,
@@ -202,12 +217,18 @@ impl DeviceLoop {
             self.keep_time(now);
             let deadline = self.deadline();
             let (session, hopeless) = (self.state.session, self.state.hopeless);
-            let mut packets = Packets { treatments: &mut self.treatments, session, hopeless };
+            let mut packets =
+                Packets { treatments: &mut self.treatments, openings: &mut self.openings, session, hopeless };
             if self.plane.round(&mut packets, deadline, waker)? {
                 while let Ok(command) = commands.try_recv() {
                     self.obey(command);
                 }
-                let mut packets = Packets { treatments: &mut self.treatments, session, hopeless };
+                let mut packets = Packets {
+                    treatments: &mut self.treatments,
+                    openings: &mut self.openings,
+                    session,
+                    hopeless,
+                };
                 self.plane.drain(&mut packets)?;
             }
             while let Some(event) = self.plane.poll_event() {
@@ -269,6 +290,9 @@ impl DeviceLoop {
         }
         if now >= self.state.next_sample {
             self.sample(now);
+            for (destination, outcome) in self.openings.take(now) {
+                self.direct.post(direct::Message::Opened(destination, outcome));
+            }
             self.notice_sleep(now);
         }
     }

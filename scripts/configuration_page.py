@@ -22,8 +22,9 @@ def tables(example):
     for line in example.split("\n\n", 1)[1].splitlines():
         if not line.strip():
             comment = []
-        elif line.startswith("["):
-            lines += ["", f"### `{line}`", "", " ".join(comment), "", header]
+        elif line.lstrip("#").startswith("["):
+            name = line.lstrip("#")
+            lines += ["", f"### `{name}`", "", " ".join(comment), "", header]
             comment = []
         elif line.startswith("# "):
             comment.append(line[2:])

@@ -3,7 +3,7 @@
 use anyhow::Context;
 use daemon::config::{Config, NO_GATEWAY};
 use daemon::device::{self, DeviceOptions};
-use identity::{InvitationKind, KeyPair, Peers};
+use identity::{InvitationKind, KeyPair, Peers, Registry, StateDirectory};
 use serde_json::json;
 
 use crate::arguments::Up;
@@ -12,14 +12,10 @@ use crate::session::Session;
 use crate::{background, logging, output};
 
 pub fn run(session: &Session, arguments: &Up) -> anyhow::Result<()> {
-    let state = session.device()?;
+    let state = session.create()?;
     let (config, source) = Config::load(arguments.config.as_deref(), state.path())?;
-    // What is missing is told here, at the terminal, and not in the log of a daemon that fails to start. Without a gateway nothing can be.
-    let wanted = config.device.gateway.as_deref();
-    if wanted != Some(NO_GATEWAY) {
-        KeyPair::load(&state)?;
-        check_gateway(&Peers::load(&state)?, wanted)?;
-    }
+    // What is missing is told here, at the terminal, and not in the log of a daemon that fails to start.
+    check(&state, config.device.gateway.as_deref())?;
     let options = DeviceOptions { state, config };
     if arguments.dry_run {
         let plan = device::plan(&options)?;
@@ -40,21 +36,41 @@ pub fn run(session: &Session, arguments: &Up) -> anyhow::Result<()> {
     background::start(session, arguments)
 }
 
-fn check_gateway(peers: &Peers, wanted: Option<&str>) -> anyhow::Result<()> {
+/// Whether there is what it takes: a gateway's key if one is to be used, and nothing if none is.
+fn check(state: &StateDirectory, wanted: Option<&str>) -> anyhow::Result<()> {
+    if wanted == Some(NO_GATEWAY) {
+        return Ok(());
+    }
+    let peers = Peers::load(state)?;
     let known: Vec<&str> = peers.of_kind(InvitationKind::Gateway).map(|peer| peer.name.as_str()).collect();
-    match (wanted, known.as_slice()) {
-        (_, []) => Err(WrongUsage(
-            "no gateway is known: get a join link from yours and run `anabranch join -`".into(),
-        )),
-        (Some(name), known) if !known.contains(&name) => Err(WrongUsage(format!(
-            "device.gateway = \"{name}\" is not known here: expected one of {}",
-            known.join(", ")
-        ))),
-        (None, [_, _, ..]) => Err(WrongUsage(format!(
+    let wrong = match (wanted, known.as_slice()) {
+        (None, []) if Registry::exists(state) => {
+            "this is the state of a gateway, which \"anabranch gateway run\" runs; if the machine is to be a device too, \
+             name another directory with --state DIR"
+                .to_owned()
+        }
+        (None, []) => {
+            output::remark(
+                "No gateway is known: each flow takes one network (direct mode). \"anabranch join -\" takes a gateway's link.",
+            );
+            return Ok(());
+        }
+        (Some(name), known) if !known.contains(&name) => {
+            let expected = if known.is_empty() {
+                "run `anabranch join -` first".to_owned()
+            } else {
+                format!("expected one of {}", known.join(", "))
+            };
+            format!("device.gateway = \"{name}\" is not known here: {expected}")
+        }
+        (None, [_, _, ..]) => format!(
             "several gateways are known: set gateway under [device] in the configuration to one of {}",
             known.join(", ")
-        ))),
-        _ => Ok(()),
-    }
-    .map_err(Into::into)
+        ),
+        _ => {
+            KeyPair::load(state)?;
+            return Ok(());
+        }
+    };
+    Err(WrongUsage(wrong).into())
 }

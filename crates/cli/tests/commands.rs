@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use identity::{KeyPair, Peers, PublicKey, Registry, StateDirectory, wall_time};
+use identity::{Peers, PublicKey, Registry, StateDirectory, wall_time};
 use program::{Program, Ran};
 use wire::join_link::JoinLink;
 
@@ -138,14 +138,53 @@ fn joining_again_is_said_and_loses_nothing() {
 
 #[test]
 fn up_says_what_is_missing() {
-    let device = Program::new();
-    device.run(&["up"]).fails(1, "run `anabranch join -` first");
-    fs::create_dir(&device.state).unwrap();
+    let device = Program::gateway().joined();
+    fs::remove_file(device.state.join("key")).unwrap();
     device.run(&["up"]).fails(1, "there is no key in");
-    KeyPair::load_or_create(&StateDirectory::open(&device.state, "").unwrap()).unwrap();
-    device
-        .run(&["up"])
-        .fails(2, "no gateway is known: get a join link from yours and run `anabranch join -`");
+    Program::gateway().run(&["up"]).fails(2, "which \"anabranch gateway run\" runs");
+    let device = Program::new();
+    fs::create_dir(&device.state).unwrap();
+    fs::write(device.state.join("config.toml"), "[device]\ngateway = \"home\"\n").unwrap();
+    device.run(&["up"]).fails(2, "device.gateway = \"home\" is not known here: run `anabranch join -` first");
+}
+
+#[test]
+fn up_without_a_gateway_is_direct_mode() {
+    let plan = Program::new().run(&["up", "--dry-run"]);
+    assert_eq!(plan.code, 0, "{plan:?}");
+    assert!(plan.stdout.contains("anabranch_direct_any0"), "{plan:?}");
+    assert!(plan.stderr.contains("No gateway is known: each flow takes one network"), "{plan:?}");
+}
+
+#[test]
+fn a_recorded_day_is_replayed_with_another_configuration() {
+    let device = Program::new();
+    fs::create_dir(&device.state).unwrap();
+    let (trace, policy) = (device.state.join("day.jsonl"), device.state.join("other.toml"));
+    let network = |id: u32, name: &str| format!("{{\"id\": {id}, \"name\": \"{name}\", \"up\": true}}");
+    let networks = format!("{}, {}", network(0, "eth0"), network(1, "wwan0"));
+    let flow = "{\"id\": 1, \"destination\": \"192.0.2.1\", \"protocol\": 6, \"port\": 443, \"class\": \"bulk\", \"bytes\": 1000000}";
+    let at = |seconds: u32| format!("\"at\": {{\"secs\": {seconds}, \"nanos\": 0}}");
+    let lines = format!(
+        "{{{}, \"networks\": {{\"networks\": [{networks}]}}}}\n{{{}, \"flow\": {flow}}}\n",
+        at(0),
+        at(5)
+    );
+    fs::write(&trace, lines).unwrap();
+    fs::write(
+        device.state.join("config.toml"),
+        "[device]\ngateway = \"none\"\n[network.wwan0]\noff = true\n",
+    )
+    .unwrap();
+    fs::write(&policy, "[device]\ngateway = \"none\"\n[network.eth0]\noff = true\n").unwrap();
+    let (trace, policy) = (trace.to_str().unwrap(), policy.to_str().unwrap());
+    let answer = device.run(&["what-if", trace, "--policy", policy, "--json"]).json();
+    assert_eq!((&answer["flows"], &answer["changes"][0]["before"]["over"]), (&1.into(), &"eth0".into()));
+    assert_eq!(answer["changes"][0]["after"]["over"], "wwan0");
+    let told = device.run(&["what-if", trace, "--policy", policy]);
+    assert!(told.stdout.contains("1 of 1 flows would have gone another way"), "{told:?}");
+    fs::write(trace, "{}\n").unwrap();
+    device.run(&["what-if", trace, "--policy", policy]).fails(1, "line 1 is no record of a trace");
 }
 
 #[test]

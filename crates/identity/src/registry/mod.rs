@@ -227,6 +227,11 @@ pub enum ForwardError {
 }
 
 impl Registry {
+    /// Whether a state directory is a gateway's.
+    pub fn exists(state: &StateDirectory) -> bool {
+        state.file(FILE_NAME).exists()
+    }
+
     /// Makes the registry of a state directory, with a new unique local IPv6 network; an existing one is kept as it is.
     ///
     /// # Errors
@@ -245,7 +250,7 @@ impl Registry {
     /// # Errors
     /// Any [`OpenError`].
     pub fn open(state: &StateDirectory, v4: Ipv4Pool, v6: Option<Ipv6Pool>) -> Result<Self, OpenError> {
-        if !state.file(FILE_NAME).exists() {
+        if !Self::exists(state) {
             return Err(OpenError::Missing(state.path().to_owned()));
         }
         Self::prepare(connect(state)?, v4, v6, None)

@@ -4,7 +4,7 @@ use super::{Metrics, Report};
 use crate::simbed::quantile;
 use crate::traffic::Report as TrafficReport;
 use crate::vm::Machine;
-use crate::vm::direct::{Answers, DirectJob};
+use crate::vm::direct::{Answers, DirectJob, Way};
 use crate::vm::measurement::Programs;
 use anyhow::Context;
 
@@ -34,6 +34,11 @@ impl Laboratory {
         let idle = answers.processor_idle;
         tracing::info!("{name}: processor idle {idle:.2}");
         self.put(&format!("{name}.processor_idle"), idle);
+        if job.way == Way::Direct
+            && let Some(is_fast) = answers.has_fast_path()
+        {
+            self.put(&format!("{name}.fast_path"), f64::from(u8::from(is_fast)));
+        }
         if idle < LEAST_IDLE {
             self.report.void = Some(format!(
                 "the processor was idle for {idle:.2} of \"{name}\" only: it, not the networks, was measured"

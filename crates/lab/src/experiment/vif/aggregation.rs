@@ -1,7 +1,7 @@
 //! VIF tables 5, 6 and 7: one flow and many, over several networks, of which one may be busy with other people's traffic.
 //!
 //! Flows are uploads, as in the paper. One flow leaves by one network in direct mode, so it is measured as often as there are
-//! networks, on each once; with a gateway it is bonded.
+//! networks and the mean taken; with a gateway it is bonded.
 
 use super::{FAST_MBPS, MANY, ROUND_TRIP_MS, SCALE, SLOW_MBPS, id};
 use crate::experiment::direct_laboratory::Laboratory;

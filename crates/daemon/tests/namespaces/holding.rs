@@ -127,6 +127,13 @@ pub fn a_program_is_held_to_a_network() {
     eventually("the group of a program that has ended is removed", || !directory(&group).exists());
     eventually("and its rule", || client.rules().unwrap().len() == 1);
 
+    // More than a user may have at once, one after the other.
+    for _ in 0..20 {
+        let (group, caller, _, octet) = call("wan1");
+        assert!(group.starts_with('/') && octet == 1, "{group}");
+        caller.end();
+    }
+
     let mut refused = Caller::start(&bed, ["run", "wan7", &server(8_090).to_string()]);
     assert!(refused.line().contains("no network called \"wan7\"; there are: wan0, wan1"));
     client.down().unwrap();

@@ -136,7 +136,6 @@ struct Made {
     rule: Rule,
     flows: HeldFlows,
     user: u32,
-    since: Timestamp,
 }
 
 impl RunTime {
@@ -167,10 +166,15 @@ impl RunTime {
         all
     }
 
+    /// Whether there is no room for one more of this user.
+    fn is_full(&self, by: Requester) -> bool {
+        let own = self.rules.iter().filter(|made| made.user == by.user).count();
+        self.rules.len() >= MOST_RULES || (own >= MOST_OF_USER && !by.controls)
+    }
+
     fn insert(&mut self, new: NewRule, now: Timestamp) -> Result<String, BackendError> {
         let user = new.by.user;
-        let own = self.rules.iter().filter(|made| made.user == user).count();
-        if self.rules.len() >= MOST_RULES || (own >= MOST_OF_USER && !new.by.controls) {
+        if self.is_full(new.by) {
             let text =
                 "there are too many programs and pins of yours already; \"anabranch unpin\" removes one";
             return Err(BackendError::Conflict(text.to_owned()));
@@ -187,13 +191,14 @@ impl RunTime {
             matchers.push(Matcher::User(UserId(user)));
         }
         let networks = Some(new.hold.networks).filter(|names| !names.is_empty());
+        let treatment = new.hold.treatment.or(networks.as_ref().map(|_| Treatment::Direct));
         let networks = networks.map(|names| NetworkChoice { names, strictness: Strictness::Only });
-        let rule = Rule::new(name.clone(), matchers, new.hold.treatment, networks)
+        let rule = Rule::new(name.clone(), matchers, treatment, networks)
             .map_err(|error| BackendError::BadRequest(error.to_string()))?;
         let group = |made: &Made| matches!(made.flows, HeldFlows::Group(_));
         let at = if is_run { 0 } else { self.rules.iter().take_while(|made| group(made)).count() };
-        self.rules.insert(at, Made { rule, flows: new.flows, user, since: now });
-        self.schedule(now);
+        self.rules.insert(at, Made { rule, flows: new.flows, user });
+        self.sweep_at = self.sweep_at.or(is_run.then(|| now + SWEEP));
         Ok(name)
     }
 
@@ -267,6 +272,10 @@ impl DirectControl {
     fn add(&mut self, new: NewRule) -> Result<RuleReport, BackendError> {
         self.picture().check(&new.hold)?;
         let now = clock::now();
+        if self.run_time.is_full(new.by) && self.run_time.sweep_at.is_some() {
+            self.run_time.sweep_at = Some(now);
+            self.sweep(now);
+        }
         let name = self.run_time.insert(new, now)?;
         self.judge(now);
         if self.applied.is_none() || self.retry_at.is_some() {
@@ -307,7 +316,6 @@ impl DirectControl {
         let mut ended = Vec::new();
         for made in &self.run_time.rules {
             if let HeldFlows::Group(path) = &made.flows
-                && now.since(made.since) >= SWEEP
                 && !hierarchy.is_populated(path)
             {
                 ended.push((made.rule.key().to_owned(), path.clone()));

@@ -75,13 +75,17 @@ pub fn shares_follow_what_flows_show() {
     assert!(report(&bed, 0).why.contains("equal"), "{}", report(&bed, 0).why);
     pour(&bed, 8_090);
     let stop = Arc::new(AtomicBool::new(false));
-    let readers = [0, 1].map(|_| drink(&bed, 8_090, &stop));
-    within(LONG, "both networks are measured", || {
-        [0, 1].iter().all(|network| {
-            let report = report(&bed, *network);
-            report.rtt.is_some() && report.delivered.is_some() && report.bulk_flows == 1
-        })
-    });
+    let is_measured = |network: usize| {
+        let report = report(&bed, network);
+        report.rtt.is_some() && report.delivered.is_some() && report.bulk_flows > 0
+    };
+    // Which network a flow takes may be left to chance: more flows until both have some.
+    let mut readers = Vec::new();
+    while !(is_measured(0) && is_measured(1)) {
+        assert!(readers.len() < 12, "not measured: {:?} {:?}", report(&bed, 0), report(&bed, 1));
+        readers.push(drink(&bed, 8_090, &stop));
+        std::thread::sleep(Duration::from_millis(2_500));
+    }
     let [near, far] = [0, 1].map(|network| report(&bed, network));
     println!("near {near:?}\nfar {far:?}");
     let ms = |report: &DirectReport| report.rtt.unwrap().as_millis_f64();

@@ -1,15 +1,15 @@
 //! Passive metrics: what the kernel measures on the flows of each network anyhow.
 //!
-//! The network of a flow stands in its connection mark, its round-trip time and rate in its socket. While no flow has a
-//! network, only the list of connections is looked at, every other second.
+//! The network of a flow stands in its socket's mark or its connection mark, its round-trip time and rate in its socket. While
+//! the networks' byte counters stand still nothing else is looked at: a list of all sockets or connections costs
+//! the kernel milliseconds however short it is, as it walks its tables.
 
 use std::collections::BTreeMap;
 use std::io;
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use linux::direct::network_of;
-use linux::netlink::conntrack::{Conntrack, TcpState};
+use linux::netlink::conntrack::{Conntrack, Tuple};
 use linux::netlink::sock_diag::{Protocol, Selection, SocketDiagnostics, SocketInfo};
 use linux::netlink::{Netlink, NetlinkError};
 use rustc_hash::FxHashMap;
@@ -49,7 +49,10 @@ pub struct PassiveSampler {
     counters: BTreeMap<u32, Counted>,
     meters: BTreeMap<NetworkId, NetworkMeter>,
     alive: BTreeMap<NetworkId, Timestamp>,
-    sampled_at: Option<Timestamp>,
+    counted_at: Option<Timestamp>,
+    looked_at: Option<Timestamp>,
+    look_due: Timestamp,
+    pause: Duration,
     due: Timestamp,
 }
 
@@ -62,6 +65,7 @@ struct Lists {
 /// A socket as of the last sample.
 #[derive(Clone, Copy)]
 struct Seen {
+    network: Option<NetworkId>,
     sent: u64,
     received: u64,
     delivered: u32,
@@ -76,8 +80,8 @@ struct Counted {
     received: u64,
 }
 
-/// Flows by their two ends, with the network's number.
-type Flows = FxHashMap<(SocketAddr, SocketAddr), u8>;
+/// What each network's sockets did, and the sockets as they are.
+type Look = (BTreeMap<NetworkId, Vec<Progress>>, FxHashMap<u64, Seen>);
 
 impl PassiveSampler {
     /// When to call [`Self::sample`] next.
@@ -101,32 +105,25 @@ impl PassiveSampler {
         self.alive.remove(&network);
     }
 
-    /// Takes a sample if one is due; says whether there are flows.
+    /// Takes a sample if one is due.
     ///
     /// # Errors
     /// Any [`SampleError`]; the next try is in a minute.
-    pub fn sample(&mut self, now: Timestamp, scene: &Scene<'_>) -> Result<bool, SampleError> {
+    pub fn sample(&mut self, now: Timestamp, scene: &Scene<'_>) -> Result<(), SampleError> {
         if now < self.due {
-            return Ok(self.sampled_at.is_some());
+            return Ok(());
         }
         self.due = now + AFTER_FAILURE;
-        let outcome = self.take(now, scene);
-        match outcome {
-            Ok(true) => self.due = now + WITH_FLOWS,
-            Ok(false) => self.due = now + WITHOUT_FLOWS,
-            Err(_) => self.lists = None,
+        match self.take(now, scene) {
+            Ok(busy) => {
+                self.due = now + if busy { WITH_FLOWS } else { WITHOUT_FLOWS };
+                Ok(())
+            }
+            Err(error) => {
+                (self.lists, self.counted_at, self.looked_at) = (None, None, None);
+                Err(error)
+            }
         }
-        if !matches!(outcome, Ok(true)) {
-            self.rest();
-        }
-        outcome
-    }
-
-    fn rest(&mut self) {
-        self.sampled_at = None;
-        self.sockets = FxHashMap::default();
-        self.counters.clear();
-        self.meters.values_mut().for_each(NetworkMeter::on_silence);
     }
 
     fn take(&mut self, now: Timestamp, scene: &Scene<'_>) -> Result<bool, SampleError> {
@@ -136,13 +133,6 @@ impl PassiveSampler {
             Some(lists) => lists,
             None => self.lists.insert(Lists::open()?),
         };
-        let (flows, any) = lists.flows()?;
-        if !any {
-            return Ok(false);
-        }
-        let time = self.sampled_at.replace(now).map(|before| now.since(before));
-        let time = time.filter(|time| !time.is_zero());
-        let (progress, sockets) = lists.progress(scene, &flows, &self.sockets, time)?;
         let counters: BTreeMap<u32, Counted> = lists
             .links
             .link_counters()?
@@ -150,20 +140,48 @@ impl PassiveSampler {
             .map(|link| (link.index, Counted { sent: link.sent.0, received: link.received.0 }))
             .collect();
         let before = std::mem::replace(&mut self.counters, counters);
-        self.sockets = sockets;
-        let Some(time) = time else { return Ok(true) };
+        let Some(time) = self.counted_at.replace(now).map(|before| now.since(before)) else {
+            return Ok(false);
+        };
+        let mut carried = Vec::new();
         for network in scene.networks {
-            let flows = progress.get(&network.id).map_or(&[][..], Vec::as_slice);
-            if flows.iter().any(Progress::is_alive) {
-                self.alive.insert(network.id, now);
-            }
             let index = network.interface.index;
             let (Some(was), Some(is)) = (before.get(&index), self.counters.get(&index)) else { continue };
             let sent = Bytes(is.sent.saturating_sub(was.sent));
             let received = Bytes(is.received.saturating_sub(was.received));
-            self.meters.entry(network.id).or_default().on_sample(now, time, flows, sent, received);
+            carried.push((network.id, sent, received));
+        }
+        if time.is_zero() || carried.iter().all(|(_, sent, received)| sent.0 + received.0 < QUIET) {
+            self.meters.values_mut().for_each(NetworkMeter::on_silence);
+            return Ok(false);
+        }
+        let progress = if now >= self.look_due { self.look(now, scene)? } else { BTreeMap::new() };
+        for (network, sent, received) in carried {
+            let flows = progress.get(&network).map_or(&[][..], Vec::as_slice);
+            if flows.iter().any(Progress::is_alive) {
+                self.alive.insert(network, now);
+            }
+            self.meters.entry(network).or_default().on_sample(now, time, flows, sent, received);
         }
         Ok(true)
+    }
+
+    /// What sockets did since the last look; nothing if that is too long ago to compare.
+    fn look(
+        &mut self,
+        now: Timestamp,
+        scene: &Scene<'_>,
+    ) -> Result<BTreeMap<NetworkId, Vec<Progress>>, SampleError> {
+        let Some(lists) = &mut self.lists else { return Ok(BTreeMap::new()) };
+        let time = self.looked_at.replace(now).map(|before| now.since(before));
+        let time = time.filter(|time| !time.is_zero() && *time <= COMPARABLE);
+        let (progress, sockets) = lists.look(scene, &self.sockets, time)?;
+        let any = sockets.values().any(|socket| socket.network.is_some());
+        self.sockets = sockets;
+        // Busy with other things than direct flows: look more and more seldom.
+        self.pause = if any { Duration::ZERO } else { (self.pause * 2).clamp(WITH_FLOWS, LONGEST_PAUSE) };
+        self.look_due = now + self.pause;
+        Ok(progress)
     }
 }
 
@@ -176,76 +194,78 @@ impl Lists {
         })
     }
 
-    /// The open TCP connections that have a network, and whether any flow has one.
-    fn flows(&mut self) -> Result<(Flows, bool), NetlinkError> {
-        let (mut flows, mut any) = (Flows::default(), false);
-        self.conntrack.for_each(None, |entry| {
-            let Some(number) = network_of(entry.mark) else { return };
-            any = true;
-            let open = matches!(entry.tcp_state, Some(state) if !matches!(state, TcpState::TimeWait | TcpState::Close));
-            if open && flows.len() < MOST_FLOWS {
-                let ends = (entry.original.source_socket(), entry.original.destination_socket());
-                flows.insert(ends, number);
-            }
-        })?;
-        Ok((flows, any))
-    }
-
     /// What the sockets of each network did since `before`, and what they are now. Without a `time` nothing is compared.
-    fn progress(
+    fn look(
         &mut self,
         scene: &Scene<'_>,
-        flows: &Flows,
         before: &FxHashMap<u64, Seen>,
         time: Option<Duration>,
-    ) -> Result<(BTreeMap<NetworkId, Vec<Progress>>, FxHashMap<u64, Seen>), NetlinkError> {
+    ) -> Result<Look, NetlinkError> {
+        let mut found = Vec::new();
+        self.sockets.for_each(Selection::connected(Protocol::Tcp), |socket| {
+            let is_flow = socket.mark != Some(scene.own_mark) && !socket.remote.ip().is_loopback();
+            if is_flow && found.len() < MOST_FLOWS {
+                found.push(*socket);
+            }
+        })?;
         let mut progress: BTreeMap<NetworkId, Vec<Progress>> = BTreeMap::new();
         let mut seen = FxHashMap::default();
-        self.sockets.for_each(Selection::connected(Protocol::Tcp), |socket| {
-            let Some(network) = network_of_socket(scene, flows, socket) else { return };
-            if seen.len() >= MOST_FLOWS {
-                return;
-            }
+        let mut questions = MOST_QUESTIONS;
+        for socket in &found {
             let was = before.get(&socket.cookie);
-            let Some((mut is, mut moved)) = compare(was, socket) else { return };
-            if let Some(time) = time {
+            let Some((mut is, mut moved)) = compare(was, socket) else { continue };
+            is.network = match was {
+                Some(was) => was.network,
+                None if questions == 0 => continue,
+                None => {
+                    questions -= 1;
+                    self.network_of(scene, socket)?
+                }
+            };
+            if let (Some(network), Some(time)) = (is.network, time) {
                 moved.was_bulk = was.is_some_and(|was| was.bulk);
                 is.bulk = moved.is_bulk(time);
                 progress.entry(network).or_default().push(moved);
             }
             seen.insert(socket.cookie, is);
-        })?;
+        }
         Ok((progress, seen))
     }
-}
 
-/// By its connection mark; sockets that are held to a network by their own mark or interface have theirs there.
-fn network_of_socket(scene: &Scene<'_>, flows: &Flows, socket: &SocketInfo) -> Option<NetworkId> {
-    if socket.mark == Some(scene.own_mark) {
-        return None;
+    /// By its own mark or interface, where it has one; else by its connection mark.
+    fn network_of(
+        &mut self,
+        scene: &Scene<'_>,
+        socket: &SocketInfo,
+    ) -> Result<Option<NetworkId>, NetlinkError> {
+        let mut number = socket.mark.and_then(network_of);
+        if number.is_none() && socket.interface.is_none() {
+            let tuple = Tuple::with_ports(TCP, socket.local, socket.remote);
+            number = self.conntrack.find(&tuple)?.and_then(|entry| network_of(entry.mark));
+        }
+        let mut networks = scene.networks.iter();
+        let found = match (number, socket.interface) {
+            (Some(number), _) => networks.find(|network| scene.numbers.of(network.id) == Some(number)),
+            (None, Some(index)) => networks.find(|network| network.interface.index == index),
+            (None, None) => None,
+        };
+        Ok(found.map(|network| network.id))
     }
-    let number = flows.get(&(socket.local, socket.remote)).copied();
-    let number = number.or_else(|| network_of(socket.mark?));
-    let mut networks = scene.networks.iter();
-    let found = match (number, socket.interface) {
-        (Some(number), _) => networks.find(|network| scene.numbers.of(network.id) == Some(number)),
-        (None, Some(index)) => networks.find(|network| network.interface.index == index),
-        (None, None) => None,
-    };
-    found.map(|network| network.id)
 }
 
 /// The socket as it is, and what it did. A new socket has done all that it ever did.
 fn compare(was: Option<&Seen>, socket: &SocketInfo) -> Option<(Seen, Progress)> {
     let tcp = socket.tcp?;
     let is = Seen {
+        network: None,
         sent: tcp.bytes_acknowledged?.0,
         received: tcp.bytes_received?.0,
         delivered: tcp.delivered.unwrap_or_default(),
         repeated: tcp.total_retransmits,
         bulk: false,
     };
-    let was = was.copied().unwrap_or(Seen { sent: 0, received: 0, delivered: 0, repeated: 0, bulk: false });
+    let new = Seen { network: None, sent: 0, received: 0, delivered: 0, repeated: 0, bulk: false };
+    let was = was.copied().unwrap_or(new);
     let progress = Progress {
         rtt: tcp.rtt,
         sent: Bytes(is.sent.saturating_sub(was.sent)),
@@ -261,5 +281,14 @@ fn compare(was: Option<&Seen>, socket: &SocketInfo) -> Option<(Seen, Progress)> 
 const WITH_FLOWS: Duration = Duration::from_secs(1);
 const WITHOUT_FLOWS: Duration = Duration::from_secs(2);
 const AFTER_FAILURE: Duration = Duration::from_secs(60);
+/// Between looks at sockets while none of them has a network.
+const LONGEST_PAUSE: Duration = Duration::from_secs(16);
+/// Samples that are further apart are no samples of what happens now.
+const COMPARABLE: Duration = Duration::from_secs(3);
+/// A network that carries fewer bytes between two samples is idle.
+const QUIET: u64 = 4_096;
 /// Bounds memory, not what is served.
 const MOST_FLOWS: usize = 65_536;
+/// New connections that are looked up in one sample; the others have their turn in the next.
+const MOST_QUESTIONS: usize = 256;
+const TCP: u8 = 6;

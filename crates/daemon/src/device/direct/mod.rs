@@ -161,8 +161,21 @@ impl DirectControl {
                 self.hear(message);
             }
             self.sweep(clock::now());
+            // First what has happened, which may be the loss of a network; looking closer takes time.
             self.judge(clock::now());
+            if self.observe(clock::now()) {
+                self.judge(clock::now());
+            }
         }
+    }
+
+    /// Looks closer at the networks if it is time; says whether it did.
+    fn observe(&mut self, now: Timestamp) -> bool {
+        let is_due = !self.addresses.is_empty() && now >= self.observations.due();
+        if is_due {
+            self.observations.advance(now, &self.networks, &self.numbers);
+        }
+        is_due
     }
 
     fn hear(&mut self, message: Message) {
@@ -229,7 +242,6 @@ impl DirectControl {
             repin.advance(now, &self.addresses);
         }
         self.numbers.assign(&self.networks);
-        self.observations.advance(now, &self.networks, &self.numbers);
         let inputs: Vec<NetworkInput> =
             self.networks.iter().map(|network| self.observations.input(network)).collect();
         let counts = now >= self.policy.next_evaluation();

@@ -8,6 +8,7 @@ use std::os::unix::net::{SocketAddr, UnixStream};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use rustix::net::sockopt::socket_peercred;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 
 use super::{ClientError, Failure, sockets_name};
@@ -26,6 +27,11 @@ pub fn pin_socket(socket: impl AsFd, network: &str, interface: &str) -> Result<(
         io::ErrorKind::ConnectionRefused => ClientError::NotRunning(PathBuf::from(format!("@{name}"))),
         _ => ClientError::Io(error),
     })?;
+    // Anybody may take an abstract name before a daemon does.
+    let server = socket_peercred(&stream).map_err(io::Error::from)?.uid;
+    if !server.is_root() && server != rustix::process::geteuid() {
+        return Err(ClientError::Answer(format!("@{name} is held by user {}, not by root", server.as_raw())));
+    }
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
     let descriptors = [socket.as_fd()];

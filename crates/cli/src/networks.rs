@@ -1,6 +1,6 @@
 //! `anabranch networks` and `anabranch network NAME`.
 
-use anabranch::control::{NetworkChange, NetworkReport};
+use anabranch::control::{DirectReport, NetworkChange, NetworkReport, WifiReport};
 use policy::Priority;
 
 use crate::arguments::{Network, Networks, Switch};
@@ -8,7 +8,7 @@ use crate::exit::WrongUsage;
 use crate::output;
 use crate::session::Session;
 use crate::status::word;
-use crate::table::{Table, yes};
+use crate::table::{Table, millis, rate, yes};
 
 pub fn list(session: &Session, arguments: &Networks) -> anyhow::Result<()> {
     let networks = session.client()?.networks()?;
@@ -41,21 +41,21 @@ pub fn change(session: &Session, arguments: &Network) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// What only direct mode or Wi-Fi knows has columns only where it is known of some network.
 fn table(networks: &[NetworkReport]) -> String {
-    let mut table = Table::new(&[
-        "NETWORK",
-        "CONNECTED",
-        "STATUS",
-        "PRIORITY",
-        "BACKUP",
-        "METERED",
-        "OFF",
-        "ADDRESSES",
-        "WHY",
-    ]);
+    let direct = networks.iter().any(|network| network.direct.is_some());
+    let wifi = networks.iter().any(|network| wifi(network).is_some());
+    let mut headings = vec!["NETWORK", "CONNECTED", "STATUS", "PRIORITY", "BACKUP", "METERED", "OFF"];
+    if direct {
+        headings.extend(["SHARE", "RTT", "DELIVERED", "REACH"]);
+    }
+    if wifi {
+        headings.extend(["SSID", "CHANNEL", "SIGNAL", "BIT RATE"]);
+    }
+    headings.extend(["ADDRESSES", "WHY"]);
+    let mut table = Table::new(&headings);
     for network in networks {
-        let addresses: Vec<String> = network.addresses.iter().map(ToString::to_string).collect();
-        table.row(vec![
+        let mut cells = vec![
             network.name.clone(),
             yes(network.connected),
             word(&network.status),
@@ -63,9 +63,52 @@ fn table(networks: &[NetworkReport]) -> String {
             yes(network.backup),
             yes(network.metered),
             yes(network.off),
-            addresses.join(" "),
-            network.why.clone(),
-        ]);
+        ];
+        if direct {
+            cells.extend(direct_cells(network.direct.as_ref()));
+        }
+        if wifi {
+            cells.extend(wifi_cells(self::wifi(network)));
+        }
+        let addresses: Vec<String> = network.addresses.iter().map(ToString::to_string).collect();
+        cells.extend([addresses.join(" "), why(network).to_owned()]);
+        table.row(cells);
     }
     table.render()
+}
+
+/// Of a connected network direct mode's word explains more, where there is no path to speak of.
+fn why(network: &NetworkReport) -> &str {
+    match &network.direct {
+        Some(direct) if network.connected && network.paths.is_empty() => &direct.why,
+        _ => &network.why,
+    }
+}
+
+fn direct_cells(direct: Option<&DirectReport>) -> [String; 4] {
+    let Some(direct) = direct else { return [(); 4].map(|()| dash()) };
+    [
+        format!("{:.0} %", direct.share.0 * 100.0),
+        millis(direct.rtt),
+        direct.delivered.map_or_else(dash, rate),
+        direct.portal.as_ref().map_or_else(|| word(&direct.reach), |page| format!("captive ({page})")),
+    ]
+}
+
+fn wifi_cells(wifi: Option<&WifiReport>) -> [String; 4] {
+    let Some(wifi) = wifi else { return [(); 4].map(|()| dash()) };
+    [
+        wifi.ssid.clone().unwrap_or_else(dash),
+        wifi.channel.map_or_else(dash, |channel| channel.to_string()),
+        wifi.signal_dbm.map_or_else(dash, |signal| format!("{signal} dBm")),
+        wifi.rate.map_or_else(dash, rate),
+    ]
+}
+
+fn wifi(network: &NetworkReport) -> Option<&WifiReport> {
+    network.direct.as_ref()?.wifi.as_ref()
+}
+
+fn dash() -> String {
+    "-".to_owned()
 }

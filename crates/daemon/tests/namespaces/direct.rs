@@ -130,6 +130,8 @@ pub fn a_dead_network_gets_no_new_flow() {
     let living = LivingFlows::open(&bed);
     bed.gateway.set_up("lan0", false).unwrap();
     eventually("wan0 is gone", || !bed.status().networks[0].connected);
+    // The kernel learns of it a moment after the report.
+    std::thread::sleep(Duration::from_millis(300));
     assert_eq!(calls(&bed, 4), [(1, 4)].into());
     living.only_those_of_the_dead_network_fail();
 

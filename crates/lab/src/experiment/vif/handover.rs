@@ -94,7 +94,8 @@ wait $connections || fail connections
         let metrics = &mut laboratory.report.metrics;
         put_times(metrics, &format!("{name}.ping"), &ping_gaps(&ping.round_trips));
         put_times(metrics, &format!("{name}.connection"), &connection_gaps(&connections.attempts));
-        let slowest = connections.attempts.iter().map(waited_ms).fold(0.0, f64::max);
+        let came_about = connections.attempts.iter().filter(|attempt| attempt.made.is_some());
+        let slowest = came_about.map(waited_ms).fold(0.0, f64::max);
         metrics.insert(format!("{name}.slowest_connection_ms"), (slowest * 1e3).round() / 1e3);
         metrics.insert(format!("{name}.connections_failed"), connections.failed as f64);
     }

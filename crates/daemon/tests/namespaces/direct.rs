@@ -74,7 +74,7 @@ impl LivingFlows {
         let address = SocketAddr::new(SERVER_V4.parse().unwrap(), 8_081);
         let listener = bed.server.run(|| TcpListener::bind(address)).unwrap().unwrap();
         let mut over = BTreeMap::new();
-        // At random where the kernel chooses at connect().
+        // Shares follow what probes show, so one network may get several in a row.
         for _ in 0..64 {
             if over.len() == 2 {
                 break;
@@ -103,7 +103,6 @@ pub fn new_flows_are_dealt_out() {
     let bed = bed();
     let before = listing(&bed.device);
     let daemon = started(&bed);
-    // At random where the kernel chooses at connect(): that none of 24 is over one network has a chance of 1 in 8 million.
     assert_eq!(calls(&bed, 24).len(), 2);
     let status = bed.status();
     assert_eq!(status.far_end, None);

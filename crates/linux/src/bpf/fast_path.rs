@@ -17,7 +17,7 @@ use crate::prefix::IpPrefix;
 
 /// Marks among which new sockets are spread.
 ///
-/// A socket takes one at random, so a network's share is the share of slots with its mark. 0 leaves the socket alone.
+/// New sockets take them by turns, so a network's share is the share of slots with its mark. 0 leaves the socket alone.
 /// An empty list leaves all alone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Slots<'a> {
@@ -170,7 +170,9 @@ fn always_excluded() -> impl Iterator<Item = IpPrefix> {
 
 const FAMILIES: usize = 2;
 /// Two control elements, then two halves of slots for each family.
-const ENTRIES: usize = FAMILIES + 2 * FAMILIES * FastPath::MOST_SLOTS;
+const ENTRIES: usize = COUNTERS + FAMILIES;
+/// Where each family counts its new sockets.
+pub(super) const COUNTERS: usize = FAMILIES + 2 * FAMILIES * FastPath::MOST_SLOTS;
 const KEY4: usize = 8;
 const KEY6: usize = 20;
 const ROOM: usize = FastPath::MOST_EXCLUDED + 16;

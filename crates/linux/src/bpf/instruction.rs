@@ -28,7 +28,6 @@ pub(super) enum Register {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Function {
     MapLookup = 1,
-    Random = 7,
     SetSocketOption = 49,
     NamespaceCookie = 122,
 }
@@ -120,6 +119,11 @@ impl Assembler {
     /// `*(frame + offset) = from`, 32 bits.
     pub(super) fn store(&mut self, offset: i16, from: Register) {
         self.push(STORE_REGISTER | MEMORY | Size::Word as u8, Register::R10, from, offset, 0);
+    }
+
+    /// `*to = from`, 32 bits.
+    pub(super) fn store_at(&mut self, to: Register, from: Register) {
+        self.push(STORE_REGISTER | MEMORY | Size::Word as u8, to, from, 0, 0);
     }
 
     /// `*(frame + offset) = value`, 32 bits.

@@ -5,11 +5,12 @@
 //! marked, or bound to an interface?           -> leave alone
 //! destination in the excluded prefixes?       -> leave alone
 //! control = slots[family]; empty?             -> leave alone
-//! mark = slots[control.start + random mod control.count]; 0? -> leave alone
+//! mark = slots[control.start + counter++ mod control.count]; 0? -> leave alone
 //! setsockopt(SO_MARK, mark)
 //! ```
-//! It never refuses a connection and never changes its addresses.
+//! Two sockets at the very same moment may get the same slot: the counter is not locked. It never refuses a connection and never changes its addresses.
 
+use super::fast_path::COUNTERS;
 use super::instruction::{Assembler, Function, Label, Register, Size};
 use super::system::Map;
 
@@ -74,6 +75,8 @@ pub(super) fn code(hook: Hook, maps: &Maps, namespace: Option<u64>) -> Vec<[u8; 
 
     // R9 is the index of the family's control element: start << 16 | count.
     program.store(FRAME_INDEX, R9);
+    program.add(R9, COUNTERS as i32);
+    program.store(FRAME_COUNTER, R9);
     look_up(&mut program, &maps.slots, FRAME_INDEX);
     program.jump_if_equal(R0, 0, leave);
     program.load(Size::Word, R8, R0, 0);
@@ -81,7 +84,13 @@ pub(super) fn code(hook: Hook, maps: &Maps, namespace: Option<u64>) -> Vec<[u8; 
     program.and(R9, 0xffff);
     program.jump_if_equal(R9, 0, leave);
     program.shift_right(R8, 16);
-    program.call(Function::Random);
+    look_up(&mut program, &maps.slots, FRAME_COUNTER);
+    program.jump_if_equal(R0, 0, leave);
+    program.load(Size::Word, R2, R0, 0);
+    program.copy(R3, R2);
+    program.add(R3, 1);
+    program.store_at(R0, R3);
+    program.copy(R0, R2);
     program.modulo(R0, R9);
     program.add_register(R0, R8);
     program.store(FRAME_INDEX, R0);
@@ -162,3 +171,4 @@ const SOCKET_MARK: i16 = 16;
 // Offsets in the frame: 4 bytes for an index or mark, 20 for a prefix.
 const FRAME_INDEX: i16 = -4;
 const FRAME_KEY: i16 = -24;
+const FRAME_COUNTER: i16 = -28;

@@ -5,7 +5,7 @@ use std::io;
 use linux::direct::{NETWORK_MASK, mark_of};
 use linux::netlink::NetlinkError;
 use linux::netlink::conntrack::{Conntrack, Entry, MarkFilter, TcpState};
-use linux::netlink::sock_diag::{FlowKey, Protocol, SocketDiagnostics};
+use linux::netlink::sock_diag::{FlowKey, Protocol, Selection, SocketDiagnostics};
 use thiserror::Error;
 
 /// Why flows were left to their time-outs.
@@ -22,7 +22,7 @@ pub enum CloseError {
 /// Ends all flows of the network with this number; says how many connections of this machine's programs were ended.
 ///
 /// The map of networks must be without it already. Connections that are open fail at once, and forwarded ones get a reset
-/// for their next packet. Those that are only being opened, UDP and all else lose their place in the connection
+/// for their next packet. Those that are only being opened without a mark of their own, UDP and all else lose their place in the connection
 /// tracking: their next packet takes another network.
 ///
 /// # Errors
@@ -41,6 +41,9 @@ pub fn close_flows(number: u8) -> Result<usize, CloseError> {
     for flow in connections {
         ended += usize::from(sockets.destroy(&flow)?);
     }
+    // Those whose socket has the mark cannot move: their next SYN would take the dead network again.
+    let marked = Selection { mark: Some(filter), ..Selection::connected(Protocol::Tcp) };
+    ended += sockets.destroy_all(marked)?;
     conntrack.delete_marked(filter)?;
     Ok(ended)
 }

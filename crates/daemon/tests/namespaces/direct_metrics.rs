@@ -89,7 +89,7 @@ pub fn shares_follow_what_flows_show() {
     let [near, far] = [0, 1].map(|network| report(&bed, network));
     println!("near {near:?}\nfar {far:?}");
     let ms = |report: &DirectReport| report.rtt.unwrap().as_millis_f64();
-    assert!(ms(&near) < 60.0 && ms(&far) > ms(&near));
+    assert!(ms(&far) > ms(&near), "{near:?} {far:?}");
     for report in [&near, &far] {
         let mbps = report.delivered.unwrap().as_mbps();
         assert!((10.0..24.0).contains(&mbps), "{mbps} of 20 Mbit/s");

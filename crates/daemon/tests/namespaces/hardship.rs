@@ -33,7 +33,8 @@ pub fn fifty_networks_come_and_go() {
         bed.device.delete_link(&name).unwrap();
     }
     eventually("what is gone is not used", || working_paths(&bed) == 2);
-    assert!(descriptors(worker) <= before + 1, "{} descriptors, {before} before", descriptors(worker));
+    // Some are opened when first needed and kept, probes hold some for a moment; a leak would be one for each network.
+    eventually("no descriptor is left of them", || descriptors(worker) <= before + 8);
     bed.download(SERVER_V4, 1_000_000, || {});
 }
 

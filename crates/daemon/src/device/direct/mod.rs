@@ -247,7 +247,6 @@ impl DirectControl {
         let counts = now >= self.policy.next_evaluation();
         let fresh = self.policy.evaluate(now, &inputs, self.observations.power());
         self.table = reweigh::steadied(fresh, &self.table);
-        self.observations.publish(&inputs, &self.table);
         self.alike = if self.judged == inputs { self.alike.saturating_add(counts.into()) } else { 0 };
         self.judged = inputs;
         let names = self.run_time.with_names(self.names.addresses());
@@ -263,9 +262,14 @@ impl DirectControl {
         let rules: Vec<&Rule> = self.run_time.rules().chain(&self.rules).chain(refusing).collect();
         let wanted = plan::direct(&self.config, &self.addresses, &self.near, &rules, &scene);
         let waits = self.retry_at.is_some_and(|at| now < at);
-        if self.applied.as_ref() == Some(&wanted) || waits {
-            return;
+        if self.applied.as_ref() != Some(&wanted) && !waits {
+            self.apply(now, wanted);
         }
+        // Only now: what is told is what holds.
+        self.observations.publish(&self.judged, &self.table);
+    }
+
+    fn apply(&mut self, now: Timestamp, wanted: Direct) {
         self.retry_at = None;
         match self.root.ask(&Request::Direct(Box::new(wanted.clone()))) {
             Ok(_) => {

@@ -27,6 +27,9 @@ fn cost_with(configuration: &str) -> (Vec<u64>, Vec<u64>) {
     bed.write_config("device", configuration);
     let _daemons = bed.connected();
     eventually("both paths work", || working_paths(&bed) == 2);
+    eventually("the rules hold", || {
+        !configuration.contains("[[rule]]") || rules(&bed).contains("goto stay_")
+    });
     let before = carried(&bed);
     bed.download(SERVER_V4, LENGTH as usize, || {});
     upload(&bed);
@@ -34,6 +37,11 @@ fn cost_with(configuration: &str) -> (Vec<u64>, Vec<u64>) {
     let difference =
         |after: Vec<u64>, before: Vec<u64>| after.iter().zip(before).map(|(a, b)| a - b).collect();
     (difference(after.0, before.0), difference(after.1, before.1))
+}
+
+fn rules(bed: &Bed) -> String {
+    let output = bed.device.command("nft").unwrap().args(["list", "ruleset"]).output().unwrap();
+    String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
 /// At a pace that leaves every path room for all of it.

@@ -188,7 +188,7 @@ pub const OTHERS: &str = "others";
 /// Brings any0 up without a gateway. `ip netns exec` hides the control groups, which a real machine has.
 const DIRECT_COMMANDS: &str = r#"export RUST_LOG="${RUST_LOG:-info}"
 mkdir -p /tmp/device
-printf '[device]\ngateway = "none"\n' >/tmp/device/config.toml
+printf '[device]\ngateway = "none"\nprobe = "off"\n' >/tmp/device/config.toml
 in_namespace device sh -c 'mount -t cgroup2 cgroup2 /sys/fs/cgroup; exec anabranch up --foreground --state /tmp/device' \
     >/results/device.log 2>&1 &
 is_dealing() { in_namespace device nft list table inet anabranch_direct_any0 >/dev/null 2>&1; }

@@ -224,6 +224,18 @@ pub fn a_network_that_leads_nowhere_is_left() {
     within(LONG, "and used", || calls(&bed, 4).contains_key(&1));
 }
 
+/// Where probes are blocked everywhere they say nothing about networks.
+pub fn blocked_probes_change_nothing() {
+    let bed = bed();
+    // Refused at once, so that three failures come soon.
+    let probe = format!("http://{SERVER_V4}:8199/");
+    bed.write_config("device", &format!("[device]\ndns = \"off\"\nprobe = \"{probe}\"\n"));
+    let _daemon = led_out(&bed);
+    std::thread::sleep(Duration::from_secs(12));
+    assert_eq!(calls(&bed, 8).len(), 2);
+    assert_eq!(report(&bed, 0).reach, Reach::Unknown);
+}
+
 pub fn a_low_battery_leaves_one_network() {
     let bed = bed();
     let battery = bed.directory("supplies").join("BAT0");

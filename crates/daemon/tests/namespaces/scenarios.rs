@@ -78,6 +78,7 @@ pub const ALL: &[Scenario] = &[
     ("direct_reweighting_is_quick", direct_metrics::reweighting_is_quick),
     ("direct_a_login_page_is_told", direct_metrics::a_login_page_is_told_and_kept_out_of_the_way),
     ("direct_a_network_that_leads_nowhere_is_left", direct_metrics::a_network_that_leads_nowhere_is_left),
+    ("direct_blocked_probes_change_nothing", direct_metrics::blocked_probes_change_nothing),
     ("direct_a_low_battery_leaves_one_network", direct_metrics::a_low_battery_leaves_one_network),
     ("direct_a_data_cap_holds_over_restarts", direct_metrics::a_data_cap_holds_over_restarts),
     (

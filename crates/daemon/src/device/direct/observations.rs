@@ -181,7 +181,7 @@ impl Observations {
             kind: facts.kind,
             preference,
             up: network.connected,
-            reach: self.horizons.get(&network.id).map_or(Reach::Unknown, |ahead| ahead.horizon.reach()),
+            reach: self.reach_of(network.id),
             metrics: self.sampler.meter(network.id).metrics(facts.nominal),
             power: settings.card.and_then(Card::by_name).map(|card| card.model),
             price: settings.price,
@@ -247,10 +247,17 @@ impl Observations {
         }
     }
 
+    /// Where no question was answered on any network, it is the questions that lead nowhere: they may be blocked.
+    fn reach_of(&self, network: NetworkId) -> Reach {
+        let reach = self.horizons.get(&network).map_or(Reach::Unknown, |ahead| ahead.horizon.reach());
+        let answered = self.horizons.values().any(|ahead| ahead.horizon.has_answered());
+        if reach == Reach::Nothing && !answered { Reach::Unknown } else { reach }
+    }
+
     fn tell_reach(&self, network: &Network) {
         let Some(ahead) = self.horizons.get(&network.id) else { return };
         let name = &network.interface.name;
-        let text = match (ahead.horizon.reach(), ahead.horizon.portal()) {
+        let text = match (self.reach_of(network.id), ahead.horizon.portal()) {
             (Reach::Captive, Some(page)) => {
                 format!("{name} wants a login at {page}: no new flow takes it until then")
             }

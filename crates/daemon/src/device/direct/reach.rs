@@ -32,6 +32,7 @@ pub struct Horizon {
     portal: Option<String>,
     failures: u8,
     asking: bool,
+    answered: bool,
     due: Timestamp,
 }
 
@@ -39,12 +40,17 @@ impl Horizon {
     /// Unknown; the first question is due after `jitter` of the first pause.
     pub fn new(now: Timestamp, jitter: f64) -> Self {
         let due = now + FIRST.mul_f64(jitter);
-        Self { reach: Reach::Unknown, portal: None, failures: 0, asking: false, due }
+        Self { reach: Reach::Unknown, portal: None, failures: 0, asking: false, answered: false, due }
     }
 
     /// What is known.
     pub fn reach(&self) -> Reach {
         self.reach
+    }
+
+    /// Whether a question was ever answered.
+    pub fn has_answered(&self) -> bool {
+        self.answered
     }
 
     /// The login page of a captive network.
@@ -74,6 +80,7 @@ impl Horizon {
     /// An answer, or that there is none. True if what is known changed.
     pub fn on_outcome(&mut self, now: Timestamp, outcome: Outcome, pause: Pause) -> bool {
         self.asking = false;
+        self.answered |= outcome != Outcome::Nothing;
         let before = (self.reach, self.portal.take());
         match outcome {
             Outcome::Internet(_) => {

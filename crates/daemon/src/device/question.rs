@@ -1,6 +1,7 @@
 //! Questions to DNS servers (RFC 1035): written, and their answers read. No socket here.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::time::Duration;
 
 /// A question for the addresses of a name.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -56,34 +57,47 @@ impl Question {
             return None;
         }
         // Servers may write the name in another case.
-        let (asked, mut rest) = rest.split_at_checked(self.section.len())?;
+        let (asked, rest) = rest.split_at_checked(self.section.len())?;
         if !asked.eq_ignore_ascii_case(&self.section) {
             return None;
         }
         let count = u16::from_be_bytes([header[6], header[7]]);
-        let mut found = Vec::new();
-        for _ in 0..usize::from(count).min(MAXIMUM_RECORDS) {
-            let Some((address, after)) = self.record(rest) else { break };
-            found.extend(address);
-            rest = after;
-        }
-        Some(found)
+        let of_family = |address: &IpAddr| address.is_ipv4() == (self.kind == Kind::V4);
+        Some(addresses(rest, count).into_iter().map(|(address, _)| address).filter(of_family).collect())
     }
+}
 
-    /// The address of the first record, if it is one that was asked for, and what follows the record.
-    fn record<'a>(&self, bytes: &'a [u8]) -> Option<(Option<IpAddr>, &'a [u8])> {
-        let rest = skip_name(bytes)?;
-        let (header, rest) = rest.split_first_chunk::<10>()?;
-        let kind = u16::from_be_bytes([header[0], header[1]]);
-        let length = usize::from(u16::from_be_bytes([header[8], header[9]]));
-        let (data, rest) = rest.split_at_checked(length)?;
-        let address = match self.kind {
-            _ if kind != self.kind.number() => None,
-            Kind::V4 => <[u8; 4]>::try_from(data).ok().map(|octets| Ipv4Addr::from(octets).into()),
-            Kind::V6 => <[u8; 16]>::try_from(data).ok().map(|octets| Ipv6Addr::from(octets).into()),
-        };
-        Some((address, rest))
+/// The addresses in the first `count` records, whatever their owners, each with its time to live; as far as the records can be read.
+pub fn addresses(mut bytes: &[u8], count: u16) -> Vec<(IpAddr, Duration)> {
+    let mut found = Vec::new();
+    for _ in 0..usize::from(count).min(MAXIMUM_RECORDS) {
+        let Some((address, after)) = record(bytes) else { break };
+        found.extend(address);
+        bytes = after;
     }
+    found
+}
+
+type Record = Option<(IpAddr, Duration)>;
+
+/// The address in the first record, if it has one, and what follows the record.
+fn record(bytes: &[u8]) -> Option<(Record, &[u8])> {
+    let rest = skip_name(bytes)?;
+    let (header, rest) = rest.split_first_chunk::<10>()?;
+    let [kind, class] = [[header[0], header[1]], [header[2], header[3]]].map(u16::from_be_bytes);
+    let lifetime = u32::from_be_bytes([header[4], header[5], header[6], header[7]]);
+    let length = usize::from(u16::from_be_bytes([header[8], header[9]]));
+    let (data, rest) = rest.split_at_checked(length)?;
+    let address = if class != INTERNET {
+        None
+    } else if kind == Kind::V4.number() {
+        <[u8; 4]>::try_from(data).ok().map(|octets| Ipv4Addr::from(octets).into())
+    } else if kind == Kind::V6.number() {
+        <[u8; 16]>::try_from(data).ok().map(|octets| Ipv6Addr::from(octets).into())
+    } else {
+        None
+    };
+    Some((address.map(|address| (address, Duration::from_secs(lifetime.into()))), rest))
 }
 
 impl Kind {
@@ -111,7 +125,7 @@ fn skip_name(mut bytes: &[u8]) -> Option<&[u8]> {
 const MAXIMUM_LABEL: u8 = 63;
 const MAXIMUM_NAME: usize = 255;
 /// More than a gateway or a chain of aliases has.
-const MAXIMUM_RECORDS: usize = 32;
+const MAXIMUM_RECORDS: usize = 64;
 const RECURSION_DESIRED: [u8; 2] = [0x01, 0x00];
 const INTERNET: u16 = 1;
 const NO_SUCH_NAME: u8 = 3;

@@ -1,10 +1,12 @@
 //! What DNS answers teach: which addresses belong to a name. Pure.
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 use std::time::Duration;
 
 use units::Timestamp;
+
+use crate::device::question::addresses;
 
 /// What one answer says.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -25,36 +27,10 @@ pub fn read_answer(message: &[u8]) -> Option<Lesson> {
         return None;
     }
     let (name, rest) = read_name(body)?;
-    let mut rest = rest.get(4..)?;
-    let mut lesson = Lesson { name, addresses: Vec::new(), lifetime: Duration::from_secs(u32::MAX.into()) };
     let count = u16::from_be_bytes([header[6], header[7]]);
-    for _ in 0..usize::from(count).min(MAXIMUM_RECORDS) {
-        let Some((record, after)) = read_record(rest) else { break };
-        if let Some((address, lifetime)) = record {
-            lesson.addresses.push(address);
-            lesson.lifetime = lesson.lifetime.min(lifetime);
-        }
-        rest = after;
-    }
-    (!lesson.addresses.is_empty()).then_some(lesson)
-}
-
-type Record = Option<(IpAddr, Duration)>;
-
-/// The address in the first record, if it has one, and what follows the record.
-fn read_record(bytes: &[u8]) -> Option<(Record, &[u8])> {
-    let rest = skip_name(bytes)?;
-    let (header, rest) = rest.split_first_chunk::<10>()?;
-    let length = usize::from(u16::from_be_bytes([header[8], header[9]]));
-    let (data, rest) = rest.split_at_checked(length)?;
-    let address = match header[..4] {
-        [0, 1, 0, 1] => <[u8; 4]>::try_from(data).ok().map(|octets| Ipv4Addr::from(octets).into()),
-        [0, 28, 0, 1] => <[u8; 16]>::try_from(data).ok().map(|octets| Ipv6Addr::from(octets).into()),
-        _ => None,
-    };
-    let lifetime =
-        Duration::from_secs(u32::from_be_bytes([header[4], header[5], header[6], header[7]]).into());
-    Some((address.map(|address| (address, lifetime)), rest))
+    let records = addresses(rest.get(4..)?, count);
+    let lifetime = records.iter().map(|(_, lifetime)| *lifetime).min()?;
+    Some(Lesson { name, addresses: records.into_iter().map(|(address, _)| address).collect(), lifetime })
 }
 
 /// A name without pointers, as questions have it.
@@ -75,18 +51,6 @@ fn read_name(mut bytes: &[u8]) -> Option<(String, &[u8])> {
                 name.extend(label.iter().map(|byte| byte.to_ascii_lowercase() as char));
                 bytes = rest;
             }
-            _ => return None,
-        }
-    }
-}
-
-fn skip_name(mut bytes: &[u8]) -> Option<&[u8]> {
-    loop {
-        let (length, rest) = bytes.split_first()?;
-        match *length {
-            0 => return Some(rest),
-            0xc0..=0xff => return rest.get(1..),
-            length @ 1..=63 => bytes = rest.get(usize::from(length)..)?,
             _ => return None,
         }
     }
@@ -137,7 +101,6 @@ impl Names {
     }
 }
 
-const MAXIMUM_RECORDS: usize = 64;
 const MAXIMUM_ADDRESSES: usize = 4_096;
 /// Programs keep addresses for longer than DNS allows.
 const SHORTEST: Duration = Duration::from_secs(3_600);

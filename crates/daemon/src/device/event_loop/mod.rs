@@ -124,7 +124,9 @@ impl Owner for Packets<'_> {
     fn judge(&mut self, headers: &Headers) -> Verdict {
         match self.session {
             Some(session) if !self.hopeless => {
-                self.openings.on_sent(clock::now(), headers);
+                if self.openings.concerns(headers) {
+                    self.openings.on_sent(clock::now(), headers);
+                }
                 match self.treatments.of(headers) {
                     None => Verdict::Send(session),
                     Some(treatment) => Verdict::Treat(session, treatment),

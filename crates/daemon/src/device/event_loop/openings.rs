@@ -21,12 +21,17 @@ impl Openings {
         Self { wanted, waiting: HashMap::new(), outcomes: Vec::new() }
     }
 
-    /// A packet goes to the gateway.
+    /// Whether a packet to the gateway is one to wait for an answer to.
+    pub fn concerns(&self, headers: &Headers) -> bool {
+        self.wanted
+            && headers.key.protocol == TCP
+            && headers.tcp_flags & (Headers::SYN | ACK) == Headers::SYN
+            && self.waiting.len() < MAXIMUM
+    }
+
+    /// Such a packet was sent.
     pub fn on_sent(&mut self, now: Timestamp, headers: &Headers) {
-        let begins = headers.key.protocol == TCP && headers.tcp_flags & (Headers::SYN | ACK) == Headers::SYN;
-        if self.wanted && begins && self.waiting.len() < MAXIMUM {
-            self.waiting.entry(headers.key).or_insert(now);
-        }
+        self.waiting.entry(headers.key).or_insert(now);
     }
 
     /// A packet came from it.
@@ -88,6 +93,7 @@ mod tests {
         let mut openings = Openings::new(true);
         for port in [1, 2, 3] {
             let headers = wire::inner::parse(&tcp(own, site, (port, 443), Headers::SYN)).unwrap();
+            assert!(openings.concerns(&headers));
             openings.on_sent(Timestamp::ZERO, &headers);
         }
         openings.on_received(&tcp(site, own, (443, 1), Headers::SYN | ACK));

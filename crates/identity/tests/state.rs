@@ -122,8 +122,9 @@ fn a_damaged_key_is_refused_and_kept() {
     KeyPair::load_or_create(&state).unwrap();
     let good = fs::read_to_string(state.file("key")).unwrap();
     let private = good.lines().nth(1).unwrap();
-    let last = if private.ends_with('a') { "b" } else { "a" };
-    let changed = good.replace(private, &format!("private {last}{}", &private[9..]));
+    let (first, rest) = private.strip_prefix("private ").unwrap().split_at(1);
+    let other = if first == "a" { "b" } else { "a" };
+    let changed = good.replace(private, &format!("private {other}{rest}"));
     for wrong in ["", "anabranch key 2\n", &good[..60], &changed, &"x".repeat(5_000)] {
         fs::write(state.file("key"), wrong).unwrap();
         assert!(matches!(KeyPair::load_or_create(&state), Err(KeyError::Damaged(_))), "{wrong}");

@@ -2,11 +2,11 @@
 //!
 //! Reading takes no privileges. Nothing is scanned: what is told is what the card knows already.
 
-use std::fmt;
 use std::io;
 
 use thiserror::Error;
 use units::BitRate;
+pub use units::{Frequency, MacAddress, Ssid};
 
 use crate::netlink::NetlinkError;
 use crate::netlink::generic::{FamilyNumber, GenericNetlink, Question};
@@ -21,65 +21,6 @@ pub enum WirelessError {
     /// The kernel refused.
     #[error(transparent)]
     Netlink(#[from] NetlinkError),
-}
-
-/// A network's name: up to 32 bytes, mostly but not always text.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Ssid(Vec<u8>);
-
-impl Ssid {
-    /// The name; `None` if it is empty (hidden) or longer than 32 bytes.
-    pub fn new(bytes: &[u8]) -> Option<Self> {
-        // Hidden networks send no name or one of zero bytes.
-        let plausible = bytes.len() <= 32 && bytes.iter().any(|byte| *byte != 0);
-        plausible.then(|| Self(bytes.to_vec()))
-    }
-
-    /// The bytes as sent on the air.
-    pub fn as_bytes(&self) -> &[u8] {
-        &self.0
-    }
-}
-
-impl fmt::Display for Ssid {
-    /// As text; control characters and what is no text become `\u{fffd}`.
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let text = String::from_utf8_lossy(&self.0);
-        text.chars().try_for_each(|character| {
-            let shown = if character.is_control() { char::REPLACEMENT_CHARACTER } else { character };
-            write!(formatter, "{shown}")
-        })
-    }
-}
-
-/// An access point's hardware address.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Bssid(pub [u8; 6]);
-
-impl fmt::Display for Bssid {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [a, b, c, d, e, f] = self.0;
-        write!(formatter, "{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{f:02x}")
-    }
-}
-
-/// A channel's centre frequency, in MHz.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Frequency(pub u32);
-
-impl Frequency {
-    /// The channel's number (IEEE 802.11-2020 17.3.8.4 and annex E); `None` outside the 2.4, 5 and 6 GHz bands.
-    pub fn channel(self) -> Option<u16> {
-        let channel = match self.0 {
-            2484 => 14,
-            2412..=2472 => (self.0 - 2407) / 5,
-            5150..=5895 => (self.0 - 5000) / 5,
-            5935 => 2,
-            5955..=7115 => (self.0 - 5950) / 5,
-            _ => return None,
-        };
-        u16::try_from(channel).ok()
-    }
 }
 
 /// What a wireless interface is used as.
@@ -118,7 +59,7 @@ pub struct Association {
     /// The network's name; `None` if hidden.
     pub ssid: Option<Ssid>,
     /// The access point.
-    pub bssid: Bssid,
+    pub bssid: MacAddress,
     /// Its channel.
     pub frequency: Frequency,
     /// Signal of its latest frames, in dBm; that of its beacons if the card tells no other.
@@ -218,7 +159,7 @@ fn parse_access_point(attributes: &[u8]) -> Option<Association> {
         (None, None, None, None, false);
     for (kind, value) in message::attributes(network) {
         match kind {
-            BSS_ADDRESS => bssid = value.try_into().ok().map(Bssid),
+            BSS_ADDRESS => bssid = value.try_into().ok().map(MacAddress),
             BSS_FREQUENCY => frequency = message::number(value, 0).map(Frequency),
             // Both have the name; beacons of hidden networks do not, answers to probes do.
             BSS_ELEMENTS | BSS_BEACON_ELEMENTS => ssid = ssid.or_else(|| ssid_of(value)),
@@ -259,7 +200,7 @@ fn add_station(association: &mut Association, attributes: &[u8]) {
     let (mut address, mut measured) = (None, None);
     for (kind, value) in message::attributes(attributes) {
         match kind {
-            ATTRIBUTE_ADDRESS => address = value.try_into().ok().map(Bssid),
+            ATTRIBUTE_ADDRESS => address = value.try_into().ok().map(MacAddress),
             ATTRIBUTE_STATION => measured = Some(value),
             _ => {}
         }

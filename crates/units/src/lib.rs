@@ -4,10 +4,12 @@
 mod prefix;
 mod rate;
 mod time;
+mod wireless;
 
 pub use prefix::{IpPrefix, PrefixError};
 pub use rate::{BitRate, Bytes};
 pub use time::Timestamp;
+pub use wireless::{Frequency, MacAddress, Ssid};
 
 use std::fmt;
 

@@ -46,7 +46,7 @@ fn station(address: [u8; 6]) -> Vec<u8> {
 fn the_associated_access_point_is_read_with_its_signal_and_rates() {
     let mut found = parse_access_point(&scan_result(Some(ASSOCIATED))).unwrap();
     assert_eq!(found.ssid, Ssid::new(b"cafe"));
-    assert_eq!((found.bssid, found.frequency.channel()), (Bssid(POINT), Some(48)));
+    assert_eq!((found.bssid, found.frequency.channel()), (MacAddress(POINT), Some(48)));
     assert_eq!(found.signal_dbm, Some(-62));
     add_station(&mut found, &station([9; 6]));
     assert_eq!(found.transmit_rate, None, "that was another station");

@@ -1,0 +1,9 @@
+//! PURE. A station that is in many Wi-Fi networks with one radio.
+//!
+//! The radio stays on one channel for a *slot*, tells the access point of the slot that ends that it sleeps (a null frame with
+//! PM = 1), tunes, tells the next that it is awake, and takes what was kept for it (`[JUGGLER] section 3.3`).
+#![forbid(unsafe_code)]
+
+mod air;
+
+pub use air::{Heard, Outcome, Rate, Transmission};

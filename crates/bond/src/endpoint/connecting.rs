@@ -1,6 +1,8 @@
 //! The initiator's side of a handshake: sent on every path until an answer comes.
 
-use super::{ConnectError, Endpoint, EndpointConfig, EndpointEvent, STALL_PATIENCE, SessionId, open_path};
+use super::paths::open_path;
+use super::slot::Renewal;
+use super::{ConnectError, Endpoint, EndpointConfig, EndpointEvent, STALL_PATIENCE, SessionId};
 use crate::address::Address;
 use crate::handshake::{Handshake, HandshakeError, mac, mac_is_right};
 use crate::keys::{Cipher, PublicKey};
@@ -227,7 +229,7 @@ impl Endpoint {
         );
         let Some(mut session) = session else { return };
         if let Some(connecting) = slot.connecting.take() {
-            slot.renewal = Some(super::Renewal {
+            slot.renewal = Some(Renewal {
                 payload: connecting.payload.clone(),
                 stamp: connecting.stamp,
                 at: connecting.started,

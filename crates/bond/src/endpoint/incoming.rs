@@ -1,7 +1,8 @@
 //! The responder's side of a handshake: cheap checks first, no state for strangers or replays.
 
 use super::connecting::{prologue, write_answer};
-use super::{Endpoint, EndpointEvent, IncomingId, SessionId, Slot};
+use super::slot::Slot;
+use super::{Endpoint, EndpointEvent, IncomingId, SessionId};
 use crate::address::Address;
 use crate::handshake::{Handshake, mac, mac_is_right};
 use crate::keys::{Cipher, PublicKey};

@@ -1,0 +1,111 @@
+//! The paths that the owner wants, and what it has seen of their networks.
+
+use super::slot::WantedPath;
+use super::{Endpoint, PathConfig, SessionId};
+use crate::session::Session;
+use policy::PathStatus;
+use units::{NetworkId, Timestamp};
+
+impl Endpoint {
+    /// Keeps a path open from now on. One with the same network replaces it.
+    pub fn add_path(&mut self, now: Timestamp, session: SessionId, config: PathConfig) {
+        let Some(slot) = self.slots.get_mut(&session) else { return };
+        let network = config.address.network;
+        let known = slot.paths.iter().position(|path| path.config.address.network == network);
+        if let Some(at) = known {
+            slot.paths.remove(at);
+            if let Some(session) = &mut slot.session {
+                session.remove_path(now, network);
+            }
+        }
+        slot.paths.push(WantedPath { config, down: false });
+        let mut used_up = false;
+        if let Some(session) = &mut slot.session {
+            used_up = session.path_ids_used_up();
+            open_path(now, session, &config);
+        }
+        if let Some(connecting) = &mut slot.connecting {
+            connecting.hurry(now);
+        }
+        if used_up {
+            self.begin_again(now, session);
+        }
+        self.touch(session);
+    }
+
+    /// Gives a path up.
+    pub fn remove_path(&mut self, now: Timestamp, session: SessionId, network: NetworkId) {
+        let Some(slot) = self.slots.get_mut(&session) else { return };
+        slot.paths.retain(|path| path.config.address.network != network);
+        if let Some(session) = &mut slot.session {
+            session.remove_path(now, network);
+        }
+        self.touch(session);
+    }
+
+    /// Changes how a path is used.
+    pub fn set_path_status(
+        &mut self,
+        session: SessionId,
+        network: NetworkId,
+        status: PathStatus,
+        priority: u8,
+    ) {
+        let Some(slot) = self.slots.get_mut(&session) else { return };
+        if let Some(path) = slot.paths.iter_mut().find(|path| path.config.address.network == network) {
+            path.config.status = status;
+            path.config.priority = priority;
+        }
+        if let Some(session) = &mut slot.session {
+            session.set_path_status(network, status, priority);
+        }
+        self.touch(session);
+    }
+
+    /// The kernel says that a network is gone: what was in flight there goes elsewhere at once.
+    pub fn network_down(&mut self, now: Timestamp, network: NetworkId) {
+        for id in self.sorted_sessions() {
+            let Some(slot) = self.slots.get_mut(&id) else { continue };
+            let wanted = slot.paths.iter_mut().filter(|path| path.config.address.network == network);
+            wanted.for_each(|path| path.down = true);
+            if let Some(session) = &mut slot.session {
+                session.network_down(now, network);
+            }
+            self.touch(id);
+        }
+    }
+
+    /// A network is back, or its local address has changed.
+    pub fn network_up(&mut self, now: Timestamp, network: NetworkId) {
+        for id in self.sorted_sessions() {
+            let Some(slot) = self.slots.get_mut(&id) else { continue };
+            let wanted = slot.paths.iter_mut().filter(|path| path.config.address.network == network);
+            wanted.for_each(|path| path.down = false);
+            if let Some(session) = &mut slot.session {
+                session.network_up(now, network);
+            }
+            if let Some(connecting) = &mut slot.connecting {
+                connecting.hurry(now);
+            }
+            self.touch(id);
+        }
+    }
+
+    /// The kernel refused a datagram as too large for this network.
+    pub fn datagram_too_large(&mut self, network: NetworkId, size: u16) {
+        for slot in self.slots.values_mut() {
+            if let Some(session) = &mut slot.session {
+                session.datagram_too_large(network, size);
+            }
+        }
+    }
+}
+
+/// Opens the path in a session that is established.
+pub(super) fn open_path(now: Timestamp, session: &mut Session, config: &PathConfig) {
+    if session.add_path(now, config.address, config.mtu_limit).is_some()
+        && (config.status != PathStatus::Active || config.priority != 0)
+    {
+        session.set_path_status(config.address.network, config.status, config.priority);
+    }
+}

@@ -6,9 +6,12 @@
 //!
 //! In the equations windows are packets and times seconds.
 
-use super::loss_based::{Growth, LossBased};
-use super::{AckSample, Controller, LossSample, Sibling};
-use units::{BitRate, PathId, Timestamp};
+use super::loss_based::{LossBased, LossBasedController, Position, WindowRule};
+use super::{AckSample, Sibling};
+use units::{PathId, Timestamp};
+
+/// The controller of one path.
+pub type CoupledController = LossBasedController<Coupling>;
 
 /// Which coupling.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -19,13 +22,6 @@ pub enum Coupling {
     Olia,
     /// Balanced linked adaptation.
     Balia,
-}
-
-/// The controller of one path.
-#[derive(Clone, Debug)]
-pub struct CoupledController {
-    coupling: Coupling,
-    state: LossBased,
 }
 
 /// A sibling in the units of the equations.
@@ -41,55 +37,7 @@ struct Subflow {
 impl CoupledController {
     /// A controller for a path whose datagrams have at most `datagram` bytes of UDP payload.
     pub fn new(coupling: Coupling, datagram: u64, now: Timestamp) -> Self {
-        Self { coupling, state: LossBased::new(datagram, now) }
-    }
-
-    /// The siblings at this path's bottleneck, this path included with its present window.
-    fn coupled(&self, own: PathId, siblings: &[Sibling]) -> Coupled {
-        let datagram = self.state.datagram as f64;
-        let bottleneck =
-            siblings.iter().find(|sibling| sibling.path == own).map(|sibling| sibling.bottleneck);
-        let mut subflows = arrayvec::ArrayVec::<Subflow, MOST_COUPLED>::new();
-        let mut at = None;
-        for sibling in siblings.iter().filter(|sibling| Some(sibling.bottleneck) == bottleneck) {
-            let is_own = sibling.path == own;
-            if subflows.is_full() && !is_own {
-                continue;
-            }
-            if subflows.is_full() {
-                subflows.pop();
-            }
-            if is_own {
-                at = Some(subflows.len());
-            }
-            let window = if is_own { self.state.window } else { (sibling.window as f64 / datagram).max(1.0) };
-            subflows.push(Subflow {
-                path: sibling.path,
-                window,
-                rtt: sibling.smoothed_rtt.as_secs_f64().max(LEAST_RTT),
-                run: sibling.acked_since_loss.max(sibling.acked_between_losses) as f64,
-            });
-        }
-        let own = at.and_then(|at| subflows.get(at).copied()).unwrap_or(Subflow {
-            path: own,
-            window: self.state.window,
-            rtt: 1.0,
-            run: 0.0,
-        });
-        if subflows.is_empty() {
-            subflows.push(own);
-        }
-        Coupled { own, subflows }
-    }
-
-    fn reduce(&mut self, now: Timestamp, own: PathId, siblings: &[Sibling]) {
-        let coupled = self.coupled(own, siblings);
-        let window = self.state.window;
-        let reduced = match self.coupling {
-            Coupling::Lia | Coupling::Olia => window / 2.0,
-            Coupling::Balia => window - balia_decrease(&coupled.own, &coupled.subflows),
-        };
-        self.state.reduce_to(reduced, now);
+        Self { state: LossBased::new(datagram, now), rule: coupling }
     }
 }
 
@@ -99,46 +47,69 @@ struct Coupled {
     subflows: arrayvec::ArrayVec<Subflow, MOST_COUPLED>,
 }
 
-impl Controller for CoupledController {
-    fn on_sent(&mut self, _now: Timestamp, _bytes: u64, _in_flight: u64) {}
-
-    fn on_ack(&mut self, sample: &AckSample, own: PathId, siblings: &[Sibling]) {
-        if self.state.is_new_mark(sample) {
-            self.reduce(sample.now, own, siblings);
-            return;
+impl Coupled {
+    /// The siblings at the path's bottleneck, the path included with its present window.
+    fn at(at: &Position<'_>) -> Self {
+        let datagram = at.datagram as f64;
+        let is_own = |sibling: &&Sibling| sibling.path == at.own;
+        let bottleneck = at.siblings.iter().find(is_own).map(|sibling| sibling.bottleneck);
+        let mut subflows = arrayvec::ArrayVec::<Subflow, MOST_COUPLED>::new();
+        let mut place = None;
+        for sibling in at.siblings.iter().filter(|sibling| Some(sibling.bottleneck) == bottleneck) {
+            let is_own = is_own(&sibling);
+            if subflows.is_full() && !is_own {
+                continue;
+            }
+            if subflows.is_full() {
+                subflows.pop();
+            }
+            if is_own {
+                place = Some(subflows.len());
+            }
+            let window = if is_own { at.window } else { (sibling.window as f64 / datagram).max(1.0) };
+            subflows.push(Subflow {
+                path: sibling.path,
+                window,
+                rtt: sibling.smoothed_rtt.as_secs_f64().max(LEAST_RTT),
+                run: sibling.acked_since_loss.max(sibling.acked_between_losses) as f64,
+            });
         }
-        let Growth::Avoidance(acked) = self.state.on_ack(sample) else { return };
-        let coupled = self.coupled(own, siblings);
-        let per_packet = match self.coupling {
-            Coupling::Lia => lia_increase(&coupled.own, &coupled.subflows),
-            Coupling::Olia => olia_increase(&coupled.own, &coupled.subflows),
-            Coupling::Balia => balia_increase(&coupled.own, &coupled.subflows),
+        let own = place.and_then(|place| subflows.get(place).copied()).unwrap_or(Subflow {
+            path: at.own,
+            window: at.window,
+            rtt: 1.0,
+            run: 0.0,
+        });
+        if subflows.is_empty() {
+            subflows.push(own);
+        }
+        Self { own, subflows }
+    }
+}
+
+impl WindowRule for Coupling {
+    fn grown(&mut self, at: &Position<'_>, _sample: &AckSample, acked: f64) -> f64 {
+        let coupled = Coupled::at(at);
+        let per_packet = match self {
+            Self::Lia => lia_increase(&coupled.own, &coupled.subflows),
+            Self::Olia => olia_increase(&coupled.own, &coupled.subflows),
+            Self::Balia => balia_increase(&coupled.own, &coupled.subflows),
         };
-        self.state.window = (self.state.window + acked * per_packet).max(1.0);
+        (at.window + acked * per_packet).max(1.0)
     }
 
-    fn on_loss(&mut self, sample: &LossSample, own: PathId, siblings: &[Sibling]) {
-        if sample.persistent {
-            self.state.collapse(self.state.window / 2.0, sample.now);
-        } else if self.state.is_new_event(sample) {
-            self.reduce(sample.now, own, siblings);
+    fn reduced(&mut self, at: &Position<'_>) -> f64 {
+        match self {
+            Self::Lia | Self::Olia => at.window / 2.0,
+            Self::Balia => {
+                let coupled = Coupled::at(at);
+                at.window - balia_decrease(&coupled.own, &coupled.subflows)
+            }
         }
     }
 
-    fn window(&self) -> u64 {
-        self.state.window_bytes()
-    }
-
-    fn pacing_rate(&self) -> Option<BitRate> {
-        self.state.pacing_rate()
-    }
-
-    fn rate_estimate(&self) -> Option<BitRate> {
-        self.state.rate_estimate()
-    }
-
-    fn settled(&self) -> bool {
-        self.state.slow_start.is_over()
+    fn collapsed(&mut self, at: &Position<'_>) -> f64 {
+        at.window / 2.0
     }
 }
 

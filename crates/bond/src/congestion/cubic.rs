@@ -1,13 +1,15 @@
 //! CUBIC, RFC 9438. Windows are in packets and times in seconds, as in its section 4.
 
-use super::loss_based::{Growth, LossBased};
-use super::{AckSample, Controller, LossSample, Sibling};
-use units::{BitRate, PathId, Timestamp};
+use super::AckSample;
+use super::loss_based::{LossBased, LossBasedController, Position, WindowRule};
+use units::Timestamp;
 
 /// The controller of one path.
+pub type CubicController = LossBasedController<Cubic>;
+
+/// CUBIC's window.
 #[derive(Clone, Debug)]
-pub struct CubicController {
-    state: LossBased,
+pub struct Cubic {
     /// W_max: the window before the last reduction, lowered by fast convergence.
     window_maximum: f64,
     epoch: Option<Epoch>,
@@ -28,11 +30,13 @@ struct Epoch {
 impl CubicController {
     /// A controller for a path whose datagrams have at most `datagram` bytes of UDP payload.
     pub fn new(datagram: u64, now: Timestamp) -> Self {
-        Self { state: LossBased::new(datagram, now), window_maximum: 0.0, epoch: None }
+        Self { state: LossBased::new(datagram, now), rule: Cubic { window_maximum: 0.0, epoch: None } }
     }
+}
 
-    fn avoid(&mut self, sample: &AckSample, acked: f64) {
-        let window = self.state.window;
+impl WindowRule for Cubic {
+    fn grown(&mut self, at: &Position<'_>, sample: &AckSample, acked: f64) -> f64 {
+        let window = at.window;
         let maximum = self.window_maximum.max(window);
         let epoch = self.epoch.get_or_insert_with(|| Epoch {
             started: sample.now,
@@ -44,59 +48,22 @@ impl CubicController {
         epoch.reno_window += reno_increment(acked, window, epoch.reno_window, epoch.prior_window);
         let curve = cubic_window(elapsed, epoch.inflection, maximum);
         if curve < epoch.reno_window {
-            self.state.window = epoch.reno_window.max(window);
-            return;
+            return epoch.reno_window.max(window);
         }
         let ahead = cubic_window(elapsed + sample.smoothed_rtt.as_secs_f64(), epoch.inflection, maximum);
-        self.state.window = window + acked * (target(ahead, window) - window) / window;
+        window + acked * (target(ahead, window) - window) / window
     }
 
-    fn reduce(&mut self, now: Timestamp) {
-        let window = self.state.window;
-        self.window_maximum = fast_convergence(window, self.window_maximum);
+    fn reduced(&mut self, at: &Position<'_>) -> f64 {
+        self.window_maximum = fast_convergence(at.window, self.window_maximum);
         self.epoch = None;
-        self.state.reduce_to(window * BETA, now);
-    }
-}
-
-impl Controller for CubicController {
-    fn on_sent(&mut self, _now: Timestamp, _bytes: u64, _in_flight: u64) {}
-
-    fn on_ack(&mut self, sample: &AckSample, _own: PathId, _siblings: &[Sibling]) {
-        if self.state.is_new_mark(sample) {
-            self.reduce(sample.now);
-            return;
-        }
-        match self.state.on_ack(sample) {
-            Growth::Avoidance(acked) => self.avoid(sample, acked),
-            Growth::None => {}
-        }
+        at.window * BETA
     }
 
-    fn on_loss(&mut self, sample: &LossSample, _own: PathId, _siblings: &[Sibling]) {
-        if sample.persistent {
-            self.window_maximum = self.state.window;
-            self.epoch = None;
-            self.state.collapse(self.state.window * BETA, sample.now);
-        } else if self.state.is_new_event(sample) {
-            self.reduce(sample.now);
-        }
-    }
-
-    fn window(&self) -> u64 {
-        self.state.window_bytes()
-    }
-
-    fn pacing_rate(&self) -> Option<BitRate> {
-        self.state.pacing_rate()
-    }
-
-    fn rate_estimate(&self) -> Option<BitRate> {
-        self.state.rate_estimate()
-    }
-
-    fn settled(&self) -> bool {
-        self.state.slow_start.is_over()
+    fn collapsed(&mut self, at: &Position<'_>) -> f64 {
+        self.window_maximum = at.window;
+        self.epoch = None;
+        at.window * BETA
     }
 }
 
@@ -137,7 +104,9 @@ mod tests {
     use super::*;
     use crate::congestion::samples::{ack, loss};
     use crate::congestion::test_link::{DATAGRAM, Link, World};
+    use crate::congestion::{Controller, LossSample};
     use std::time::Duration;
+    use units::{BitRate, PathId};
 
     fn close(left: f64, right: f64) {
         assert!((left - right).abs() < 1e-9, "{left} is not {right}");

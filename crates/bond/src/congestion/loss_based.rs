@@ -1,18 +1,99 @@
-//! What the loss-based controllers share: slow start, the window in packets, and one reduction per loss event.
+//! What the loss-based controllers share: slow start, the window in packets, and one reduction per loss event. They differ by their
+//! [`WindowRule`].
 
 use super::rate_filter::MaximumFilter;
 use super::slow_start::SlowStart;
-use super::{AckSample, LossSample};
+use super::{AckSample, Controller, LossSample, Sibling};
 use std::time::Duration;
-use units::{BitRate, Bytes, Timestamp};
+use units::{BitRate, Bytes, PathId, Timestamp};
+
+/// How a window moves after slow start. Windows are in packets.
+pub trait WindowRule {
+    /// Congestion avoidance: the window after `acked` more packets were acknowledged.
+    fn grown(&mut self, at: &Position<'_>, sample: &AckSample, acked: f64) -> f64;
+    /// The window after a loss event or a CE mark.
+    fn reduced(&mut self, at: &Position<'_>) -> f64;
+    /// Persistent congestion: the window at which the slow start that follows ends.
+    fn collapsed(&mut self, at: &Position<'_>) -> f64;
+}
+
+/// Where a controller stands when its rule is asked.
+#[derive(Clone, Copy, Debug)]
+pub struct Position<'a> {
+    /// Its window, packets.
+    pub window: f64,
+    /// Size of a packet, bytes.
+    pub datagram: u64,
+    /// Its path.
+    pub own: PathId,
+    /// Every live path of the bond, its own included.
+    pub siblings: &'a [Sibling],
+}
+
+/// The loss-based controller of one path.
+#[derive(Clone, Debug)]
+pub struct LossBasedController<R> {
+    pub(super) state: LossBased,
+    pub(super) rule: R,
+}
+
+impl<R: WindowRule> LossBasedController<R> {
+    fn position<'a>(&self, own: PathId, siblings: &'a [Sibling]) -> Position<'a> {
+        Position { window: self.state.window, datagram: self.state.datagram, own, siblings }
+    }
+
+    fn reduce(&mut self, now: Timestamp, own: PathId, siblings: &[Sibling]) {
+        let window = self.rule.reduced(&self.position(own, siblings));
+        self.state.reduce_to(window, now);
+    }
+}
+
+impl<R: WindowRule> Controller for LossBasedController<R> {
+    fn on_sent(&mut self, _now: Timestamp, _bytes: u64, _in_flight: u64) {}
+
+    fn on_ack(&mut self, sample: &AckSample, own: PathId, siblings: &[Sibling]) {
+        if self.state.is_new_mark(sample) {
+            self.reduce(sample.now, own, siblings);
+            return;
+        }
+        let Growth::Avoidance(acked) = self.state.on_ack(sample) else { return };
+        let position = self.position(own, siblings);
+        self.state.window = self.rule.grown(&position, sample, acked);
+    }
+
+    fn on_loss(&mut self, sample: &LossSample, own: PathId, siblings: &[Sibling]) {
+        if sample.persistent {
+            let threshold = self.rule.collapsed(&self.position(own, siblings));
+            self.state.collapse(threshold, sample.now);
+        } else if self.state.is_new_event(sample) {
+            self.reduce(sample.now, own, siblings);
+        }
+    }
+
+    fn window(&self) -> u64 {
+        self.state.window_bytes()
+    }
+
+    fn pacing_rate(&self) -> Option<BitRate> {
+        self.state.pacing_rate()
+    }
+
+    fn rate_estimate(&self) -> Option<BitRate> {
+        self.state.rate_estimate()
+    }
+
+    fn settled(&self) -> bool {
+        self.state.slow_start.is_over()
+    }
+}
 
 /// Window and slow start of one path.
 #[derive(Clone, Debug)]
 pub(super) struct LossBased {
-    pub(super) datagram: u64,
+    datagram: u64,
     /// Congestion window in packets of `datagram` bytes.
     pub(super) window: f64,
-    pub(super) slow_start: SlowStart,
+    slow_start: SlowStart,
     /// Slow start ends when the window reaches this, packets.
     threshold: f64,
     /// Losses of packets sent before this belong to an event already answered.
@@ -23,7 +104,7 @@ pub(super) struct LossBased {
 
 /// What an acknowledgement means for the window.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(super) enum Growth {
+enum Growth {
     /// Slow start has already grown it, or nothing may grow.
     None,
     /// Congestion avoidance: so many packets were acknowledged.
@@ -44,7 +125,7 @@ impl LossBased {
     }
 
     /// Takes one acknowledgement; `window_limited` growth only, as RFC 9438 section 5.8 asks.
-    pub(super) fn on_ack(&mut self, sample: &AckSample) -> Growth {
+    fn on_ack(&mut self, sample: &AckSample) -> Growth {
         self.smoothed_rtt = sample.smoothed_rtt;
         if let Some(rate) = sample.delivery_rate {
             self.rates.insert(rate, sample.application_limited);
@@ -68,18 +149,18 @@ impl LossBased {
     }
 
     /// Whether a loss starts a new event; if so the caller reduces and calls [`Self::reduce_to`].
-    pub(super) fn is_new_event(&self, sample: &LossSample) -> bool {
+    fn is_new_event(&self, sample: &LossSample) -> bool {
         self.recovery_started.is_none_or(|started| sample.latest_sent > started)
     }
 
     /// Whether CE marks that arrived now start a new event: at most one in a round trip (RFC 3168 section 6.1.2).
-    pub(super) fn is_new_mark(&self, sample: &AckSample) -> bool {
+    fn is_new_mark(&self, sample: &AckSample) -> bool {
         sample.ce_marks > 0
             && self.recovery_started.is_none_or(|started| sample.now.since(started) >= sample.smoothed_rtt)
     }
 
     /// Answers a loss event.
-    pub(super) fn reduce_to(&mut self, window: f64, now: Timestamp) {
+    fn reduce_to(&mut self, window: f64, now: Timestamp) {
         self.window = window.max(LEAST_WINDOW);
         self.threshold = self.window;
         self.slow_start.end();
@@ -87,19 +168,19 @@ impl LossBased {
     }
 
     /// Answers persistent congestion (RFC 9002 section 7.6.2): the least window, then slow start to where it was.
-    pub(super) fn collapse(&mut self, threshold: f64, now: Timestamp) {
+    fn collapse(&mut self, threshold: f64, now: Timestamp) {
         self.window = LEAST_WINDOW;
         self.threshold = threshold.max(LEAST_WINDOW);
         self.slow_start.restart();
         self.recovery_started = Some(now);
     }
 
-    pub(super) fn window_bytes(&self) -> u64 {
+    fn window_bytes(&self) -> u64 {
         (self.window * self.datagram as f64).round() as u64
     }
 
     /// The window per round trip, a quarter faster so that pacing does not limit.
-    pub(super) fn pacing_rate(&self) -> Option<BitRate> {
+    fn pacing_rate(&self) -> Option<BitRate> {
         if !self.slow_start.is_over() || self.smoothed_rtt.is_zero() {
             return None;
         }
@@ -108,7 +189,7 @@ impl LossBased {
     }
 
     /// The greatest rate delivered lately, but no more than the window lets through.
-    pub(super) fn rate_estimate(&self) -> Option<BitRate> {
+    fn rate_estimate(&self) -> Option<BitRate> {
         let measured = self.rates.maximum();
         if measured.0 == 0 {
             return None;

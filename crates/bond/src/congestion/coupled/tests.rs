@@ -1,6 +1,7 @@
 //! The coupled controllers: equations by hand, then behaviour.
 
 use super::*;
+use crate::congestion::Controller;
 use crate::congestion::samples::{ack, loss};
 use std::time::Duration;
 

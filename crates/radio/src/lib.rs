@@ -5,5 +5,6 @@
 #![forbid(unsafe_code)]
 
 mod air;
+pub mod radiotap;
 
 pub use air::{Heard, Outcome, Rate, Transmission};

@@ -8,6 +8,7 @@ use wire::frame::{Frame, Frames};
 use wire::hello::{Hello, Reply};
 use wire::inner::{self, Ecn};
 use wire::join_link::{HostPort, JoinLink};
+use wire::neighbour;
 use wire::request::Request;
 
 /// An outer datagram that is accepted is written back as the same bytes.
@@ -124,4 +125,22 @@ pub fn inner(bytes: &[u8]) {
         Ok(inner::Headers { ecn, ..headers }),
         "marking changed more than the mark"
     );
+}
+
+/// A datagram of a neighbour that is accepted, on the link or after it was opened, is written back as the same bytes.
+pub fn neighbour(bytes: &[u8]) {
+    match neighbour::Datagram::parse(bytes) {
+        Ok(neighbour::Datagram::Beacon(beacon)) => {
+            let tags: Vec<_> = beacon.tags().copied().collect();
+            assert!(tags.len() <= neighbour::MAX_TAGS);
+            assert_eq!(neighbour::encode_beacon(beacon.nonce, &tags), bytes);
+        }
+        Ok(neighbour::Datagram::Sealed { salt, bytes: sealed }) => {
+            assert_eq!(neighbour::encode_sealed(salt, sealed), bytes);
+        }
+        Err(_) => {}
+    }
+    if let Ok(Some(message)) = neighbour::Message::parse(bytes) {
+        assert_eq!(message.encode(), bytes);
+    }
 }

@@ -169,6 +169,16 @@ impl KeyPair {
         self.public
     }
 
+    /// What only this key pair and that of `other` can work out together (X25519), to derive keys from; `None` for a key
+    /// with which anybody could.
+    pub fn shared_secret(&self, other: PublicKey) -> Option<Zeroizing<[u8; KEY_LENGTH]>> {
+        let mut curve = DefaultResolver.resolve_dh(&DHChoice::Curve25519)?;
+        curve.set(self.private.as_slice());
+        let mut secret = Zeroizing::new([0; KEY_LENGTH]);
+        curve.dh(&other.0, secret.as_mut_slice()).ok()?;
+        (*secret != [0; KEY_LENGTH]).then_some(secret)
+    }
+
     /// The half that nobody else may know. Do not copy it where it is not wiped.
     pub fn private_bytes(&self) -> &[u8; KEY_LENGTH] {
         &self.private

@@ -211,6 +211,43 @@ impl Peers {
         Ok(Joined { name, renewed: false })
     }
 
+    /// Adds a peer whose key was told in person, or gives a known one a new name. `own` is this machine's key.
+    ///
+    /// # Errors
+    /// [`JoinError::Name`], [`JoinError::NameTaken`], [`JoinError::OwnLink`] or [`JoinError::TooMany`].
+    pub fn acquaint(
+        &mut self,
+        name: &str,
+        public_key: PublicKey,
+        own: PublicKey,
+        now: UnixSeconds,
+    ) -> Result<(), JoinError> {
+        Name::new(name).map_err(|_| JoinError::Name)?;
+        if public_key == own {
+            return Err(JoinError::OwnLink);
+        }
+        if let Some(other) = self.by_name(name).filter(|peer| peer.public_key != public_key) {
+            return Err(JoinError::NameTaken { name: name.to_owned(), kind: other.kind });
+        }
+        if let Some(known) = self.peers.iter_mut().find(|peer| peer.public_key == public_key) {
+            name.clone_into(&mut known.name);
+            return Ok(());
+        }
+        if self.peers.len() >= MAX_PEERS {
+            return Err(JoinError::TooMany);
+        }
+        self.peers.push(Peer {
+            name: name.to_owned(),
+            kind: InvitationKind::Peer,
+            public_key,
+            addresses: Vec::new(),
+            tcp_port: None,
+            added: now,
+            invitation: None,
+        });
+        Ok(())
+    }
+
     /// Forgets the invitation of a far end, once that has let this machine in; whether there was one.
     pub fn redeemed(&mut self, key: PublicKey) -> bool {
         let peer = self.peers.iter_mut().find(|peer| peer.public_key == key);

@@ -302,3 +302,29 @@ fn files_are_handed_over() {
     assert_eq!(state.owner().unwrap(), (65_534, 65_534));
     assert_eq!(fs::metadata(state.file("key")).unwrap().uid(), 65_534);
 }
+
+#[test]
+fn two_keys_have_one_secret_and_a_weak_key_none() {
+    let [one, other, third] = [1, 2, 3].map(|seed| KeyPair::from_private([seed; 32]).unwrap());
+    let secret = one.shared_secret(other.public()).unwrap();
+    assert_eq!(*secret, *other.shared_secret(one.public()).unwrap());
+    assert_ne!(*secret, *third.shared_secret(one.public()).unwrap());
+    assert!(one.shared_secret(PublicKey([0; 32])).is_none(), "anybody could work it out");
+}
+
+#[test]
+fn a_peer_whose_key_was_told_is_kept_by_its_name() {
+    let (_directory, state) = state();
+    let own = PublicKey([0xee; 32]);
+    let acquaint = |name: &str, key: u8| {
+        Peers::change(&state, |peers| peers.acquaint(name, PublicKey([key; 32]), own, NOW))
+    };
+    acquaint("ann", 1).unwrap();
+    assert!(matches!(acquaint("ann", 2), Err(JoinError::NameTaken { .. })));
+    assert!(matches!(acquaint("me", 0xee), Err(JoinError::OwnLink)));
+    assert!(matches!(acquaint(" ", 2), Err(JoinError::Name)));
+    acquaint("anna", 1).unwrap();
+    let peers = Peers::load(&state).unwrap();
+    let names: Vec<&str> = peers.of_kind(InvitationKind::Peer).map(|peer| peer.name.as_str()).collect();
+    assert_eq!(names, ["anna"], "a key has one name");
+}

@@ -9,6 +9,7 @@ pub mod frame;
 pub mod hello;
 pub mod inner;
 pub mod join_link;
+pub mod neighbour;
 pub mod request;
 
 pub use cursor::Malformed;

@@ -10,6 +10,7 @@ use wire::frame::{Ack, Data, Frame, GaveUp, Part, PathStatus, Rekey, Repair};
 use wire::hello::{DefaultTreatment, Features, Hello, Name, Prefixed, Refusal, Reply, Welcome};
 use wire::inner::FlowKey;
 use wire::join_link::{Host, HostName, HostPort, InvitationKind, InvitationSecret, JoinLink, UnixSeconds};
+use wire::neighbour::{self, Message, Number};
 use wire::request::Request;
 
 #[path = "../../../fuzz/properties/wire.rs"]
@@ -17,13 +18,14 @@ mod properties;
 
 type Property = fn(&[u8]);
 
-const ALL: [(&str, Property); 6] = [
+const ALL: [(&str, Property); 7] = [
     ("datagram", properties::datagram),
     ("frames", properties::frames),
     ("hello", properties::hello),
     ("request", properties::request),
     ("join_link", properties::join_link),
     ("inner", properties::inner),
+    ("neighbour", properties::neighbour),
 ];
 
 /// One valid message of each kind: (target, bytes).
@@ -35,7 +37,25 @@ fn samples() -> Vec<(&'static str, Vec<u8>)> {
     samples.push(("request", request().encode()));
     samples.extend(links().into_iter().map(|text| ("join_link", text.into_bytes())));
     samples.extend(packets().into_iter().map(|bytes| ("inner", bytes)));
+    samples.extend(neighbours().into_iter().map(|bytes| ("neighbour", bytes)));
     samples
+}
+
+fn neighbours() -> Vec<Vec<u8>> {
+    let number = Number { epoch: 7, number: 70_000 };
+    let hello = neighbour::Hello {
+        number,
+        link_address: "fe80::7".parse().unwrap(),
+        any0_v4: Some(Ipv4Addr::new(10, 254, 0, 1)),
+        asks: true,
+        echo: Some(neighbour::Echo { of: number, held_micros: 5 }),
+    };
+    vec![
+        Message::Hello(hello).encode(),
+        Message::Broadcast { number, packet: &[0x60; 48] }.encode(),
+        neighbour::encode_beacon([3; neighbour::NONCE_LEN], &[[4; neighbour::TAG_LEN]; 2]),
+        neighbour::encode_sealed([5; neighbour::SALT_LEN], &[6; 80]),
+    ]
 }
 
 fn request() -> Request {
@@ -172,6 +192,9 @@ fn every_sample_is_accepted_by_its_parser() {
             "hello" => Hello::parse(&bytes).is_ok() || Reply::parse(&bytes).is_ok(),
             "request" => matches!(Request::parse(&bytes), Ok(Some(_))),
             "inner" => wire::inner::parse(&bytes).is_ok(),
+            "neighbour" => {
+                neighbour::Datagram::parse(&bytes).is_ok() || matches!(Message::parse(&bytes), Ok(Some(_)))
+            }
             _ => std::str::from_utf8(&bytes).is_ok_and(|text| {
                 JoinLink::parse(text).is_ok() || HostPort::parse_with_default(text, NonZeroU16::MIN).is_ok()
             }),

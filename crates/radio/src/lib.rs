@@ -5,6 +5,8 @@
 #![forbid(unsafe_code)]
 
 mod air;
+pub mod airtime;
+pub mod pcap;
 pub mod radiotap;
 
 pub use air::{Heard, Outcome, Rate, Transmission};

@@ -1,0 +1,116 @@
+//! At which rate we send to a peer: the one that carries most, found by trying (in the manner of Minstrel).
+
+use rand::Rng;
+
+use crate::Rate;
+
+/// One frame in so many tries another rate.
+const LOOK_AROUND: u32 = 16;
+/// Weight of a new outcome in the average.
+const NEW: f32 = 1.0 / 16.0;
+/// A rate that gets less than this through is not worth its retries.
+const LEAST_SUCCESS: f32 = 0.1;
+/// Part of a frame's air time that does not depend on its rate, as the time of so many bits at 1 Mbit/s: preamble, inter-frame spaces, back-off,
+/// acknowledgement (IEEE 802.11-2020 section 17.4.4, with a frame of 1,500 bytes in mind).
+const FIXED_MICROSECONDS: f32 = 180.0;
+const FRAME_BITS: f32 = 12_000.0;
+
+#[derive(Clone, Copy, Debug)]
+struct Tried {
+    rate: Rate,
+    /// How often an attempt is acknowledged; `None` before the first.
+    success: Option<f32>,
+}
+
+/// The rates of one peer and how they fare.
+#[derive(Clone, Debug)]
+pub struct RateChoice {
+    rates: Vec<Tried>,
+    lowest: Rate,
+}
+
+impl RateChoice {
+    /// For a peer that takes these rates, in any order. Without any, the lowest of the band.
+    pub fn new(rates: &[Rate], lowest: Rate) -> Self {
+        let mut rates: Vec<Rate> = rates.to_vec();
+        rates.sort_unstable();
+        rates.dedup();
+        Self { lowest, rates: rates.into_iter().map(|rate| Tried { rate, success: None }).collect() }
+    }
+
+    /// The rate for the next frame of data.
+    pub fn next(&self, randomness: &mut impl Rng) -> Rate {
+        let best = self.best();
+        if self.rates.len() > 1 && randomness.random_ratio(1, LOOK_AROUND) {
+            // One above the best, or any below it: far above it all is lost, far below it all is slow.
+            let place = self.rates.iter().position(|tried| tried.rate == best).unwrap_or_default();
+            let highest = (place + 1).min(self.rates.len() - 1);
+            return self.rates[randomness.random_range(place.saturating_sub(1)..=highest)].rate;
+        }
+        best
+    }
+
+    /// The rate that is expected to carry most.
+    pub fn best(&self) -> Rate {
+        let known = self.rates.iter().filter_map(|tried| {
+            let success = tried.success.filter(|success| *success >= LEAST_SUCCESS)?;
+            Some((success / (FIXED_MICROSECONDS + FRAME_BITS / (f32::from(tried.rate.0) / 2.0)), tried.rate))
+        });
+        let best = known.max_by(|(a, _), (b, _)| a.total_cmp(b));
+        // Nothing known yet: a middle one, from which both ways are short.
+        let middle = || self.rates.get(self.rates.len() / 2).map_or(self.lowest, |tried| tried.rate);
+        let tried = self.rates.iter().any(|tried| tried.success.is_some());
+        best.map_or_else(|| if tried { self.lowest } else { middle() }, |(_, rate)| rate)
+    }
+
+    /// The rate for frames that must arrive: a low one that is known to get through.
+    pub fn safe(&self) -> Rate {
+        self.lowest
+    }
+
+    /// What became of a frame sent at a rate with so many attempts.
+    pub fn learn(&mut self, rate: Rate, acknowledged: bool, attempts: u8) {
+        let Some(tried) = self.rates.iter_mut().find(|tried| tried.rate == rate) else { return };
+        let failed = attempts.max(1) - u8::from(acknowledged);
+        for outcome in std::iter::repeat_n(0.0, failed.into()).chain(acknowledged.then_some(1.0)) {
+            tried.success = Some(tried.success.map_or(outcome, |success| success + (outcome - success) * NEW));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rand::SeedableRng;
+    use rand_chacha::ChaCha8Rng;
+
+    /// The rate that is used most in the second half of 4,000 frames, where an attempt at a rate succeeds with a probability.
+    fn settled(success: impl Fn(Rate) -> f64) -> Rate {
+        let mut randomness = ChaCha8Rng::seed_from_u64(1);
+        let mut choice = RateChoice::new(&Rate::OFDM, Rate(12));
+        let mut used = std::collections::BTreeMap::new();
+        for frame in 0..4_000 {
+            let rate = choice.next(&mut randomness);
+            let attempts = (1..=7).find(|_| randomness.random_bool(success(rate)));
+            choice.learn(rate, attempts.is_some(), attempts.unwrap_or(7));
+            if frame >= 2_000 {
+                *used.entry(rate).or_insert(0) += 1;
+            }
+        }
+        used.into_iter().max_by_key(|(_, times)| *times).unwrap().0
+    }
+
+    #[test]
+    fn the_fastest_useful_rate_wins() {
+        assert_eq!(settled(|_| 1.0), Rate(108));
+        assert_eq!(settled(|rate| if rate <= Rate(48) { 0.95 } else { 0.02 }), Rate(48));
+        // 54 Mbit/s at a third is slower than 36 at nearly all.
+        assert_eq!(settled(|rate| if rate <= Rate(72) { 0.95 } else { 0.33 }), Rate(72));
+    }
+
+    #[test]
+    fn where_nothing_gets_through_the_lowest_is_used() {
+        assert_eq!(settled(|_| 0.0), Rate(12));
+        assert_eq!(RateChoice::new(&[], Rate(2)).best(), Rate(2));
+    }
+}

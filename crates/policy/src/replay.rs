@@ -16,8 +16,12 @@ use crate::network::{NetworkInput, PowerSupply, Price};
 use crate::rules::{Dscp, FlowFacts, Protocol, Rules, Strictness, UserId};
 use crate::{ChoiceSettings, FlowClass, NetworkPolicy, NewFlow, Table, Treatment, Wish, assign};
 
+mod arrange;
+mod counted;
 mod difference;
 
+pub use arrange::arrange;
+pub use counted::CountedFlow;
 pub use difference::{Change, Difference, difference};
 
 /// One line of a recorded day.

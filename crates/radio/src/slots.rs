@@ -1,0 +1,346 @@
+//! Whose turn it is on the radio, and for how long (`[JUGGLER] sections 3.3 and 3.4`, `[MULTIAP] section 7`).
+//!
+//! Round robin. A cycle visits each member once; a member that was given up is visited once in a few cycles only.
+
+use std::time::Duration;
+
+use rand::Rng;
+use units::NetworkId;
+
+/// Who has a turn.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Member {
+    /// A network.
+    Network(NetworkId),
+    /// Listening for networks, on one channel after another.
+    Scan,
+}
+
+/// How long a cycle is.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Cycle {
+    /// As long as this, shared by weights: keeps round trips under the least retransmission time-out. `[MULTIAP] section 7`: 200 ms.
+    Bounded(Duration),
+    /// Each member its weight times this, however long the cycle gets. `[JUGGLER] section 3.4`: 100 ms.
+    Multiples(Duration),
+}
+
+/// Settings of the turns.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct SlotSettings {
+    /// How long a cycle is.
+    pub cycle: Cycle,
+    /// The shortest slot: an access point must be able to send something in it. `[MULTIAP] section 7`: 10 ms.
+    pub least: Duration,
+    /// How much more time a network gets that delivers more: the exponent of `[MULTIAP] eq. 6`. 0: weights alone decide.
+    pub alpha: f64,
+    /// Added to each slot, drawn evenly between nothing and this: stations that share access points do not march in step.
+    /// `[MULTIAP] section 7.1`: 10 ms.
+    pub spread: Duration,
+}
+
+impl Default for SlotSettings {
+    fn default() -> Self {
+        Self {
+            cycle: Cycle::Bounded(Duration::from_millis(200)),
+            least: Duration::from_millis(10),
+            alpha: 2.0,
+            spread: Duration::ZERO,
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Turn {
+    member: Member,
+    weight: u16,
+    /// Longest time away that does not overflow what keeps frames for us meanwhile.
+    most_absence: Option<Duration>,
+    bytes: u64,
+    time: Duration,
+    /// Bytes a second while present, of the latest period in which there was a turn.
+    delivers: Option<f64>,
+    /// Periods in a row in which it delivered little.
+    poor_periods: u8,
+    given_up: bool,
+}
+
+/// The turns of one radio.
+#[derive(Clone, Debug)]
+pub struct Slots {
+    settings: SlotSettings,
+    turns: Vec<Turn>,
+    /// Place of the member whose turn it is.
+    at: usize,
+    cycles: u32,
+}
+
+/// A turn.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Slot {
+    /// Whose.
+    pub member: Member,
+    /// How long.
+    pub length: Duration,
+}
+
+impl Slots {
+    /// Nobody's turn yet.
+    pub fn new(settings: SlotSettings) -> Self {
+        Self { settings, turns: Vec::new(), at: 0, cycles: 0 }
+    }
+
+    /// Changes the settings; they hold from the next slot on.
+    pub fn set_settings(&mut self, settings: SlotSettings) {
+        self.settings = settings;
+    }
+
+    /// Adds a member at the end of the cycle, or changes its weight. A weight of 0 is taken as 1.
+    pub fn set_weight(&mut self, member: Member, weight: u16) {
+        let weight = weight.max(1);
+        if let Some(turn) = self.turns.iter_mut().find(|turn| turn.member == member) {
+            turn.weight = weight;
+            return;
+        }
+        self.turns.push(Turn {
+            member,
+            weight,
+            most_absence: None,
+            bytes: 0,
+            time: Duration::ZERO,
+            delivers: None,
+            poor_periods: 0,
+            given_up: false,
+        });
+    }
+
+    /// Takes a member out; what was its turn goes to the next.
+    pub fn remove(&mut self, member: Member) {
+        let Some(at) = self.turns.iter().position(|turn| turn.member == member) else { return };
+        self.turns.remove(at);
+        if at <= self.at {
+            // The next turn is that of the one after it.
+            self.at = self.at.checked_sub(1).unwrap_or(self.turns.len().saturating_sub(1));
+        }
+    }
+
+    /// Members and their weights, in order of their turns.
+    pub fn weights(&self) -> impl Iterator<Item = (Member, u16)> {
+        self.turns.iter().map(|turn| (turn.member, turn.weight))
+    }
+
+    /// How long a member's frames may wait elsewhere; `None`: as long as it takes.
+    pub fn set_most_absence(&mut self, member: Member, most: Option<Duration>) {
+        if let Some(turn) = self.turns.iter_mut().find(|turn| turn.member == member) {
+            turn.most_absence = most;
+        }
+    }
+
+    /// What a member delivered in a turn that took so long.
+    pub fn delivered(&mut self, member: Member, bytes: u64, time: Duration) {
+        if let Some(turn) = self.turns.iter_mut().find(|turn| turn.member == member) {
+            turn.bytes += bytes;
+            turn.time += time;
+        }
+    }
+
+    /// Whether a member was given up for the time being: it is visited seldom.
+    pub fn is_given_up(&self, member: Member) -> bool {
+        self.turns.iter().any(|turn| turn.member == member && turn.given_up)
+    }
+
+    /// The next turn; `None` without members.
+    pub fn advance(&mut self, randomness: &mut impl Rng) -> Option<Slot> {
+        for _ in 0..self.turns.len() {
+            self.at = (self.at + 1) % self.turns.len();
+            if self.at == 0 {
+                self.cycles = self.cycles.wrapping_add(1);
+                if self.cycles.is_multiple_of(PERIOD_CYCLES) {
+                    self.end_period();
+                }
+            }
+            let skipped = self.turns[self.at].given_up && !self.cycles.is_multiple_of(GIVEN_UP_CYCLES);
+            if !skipped {
+                break;
+            }
+        }
+        let member = self.turns.get(self.at)?.member;
+        let spread = match self.settings.spread {
+            Duration::ZERO => Duration::ZERO,
+            most => most.mul_f64(randomness.random_range(0.0..1.0)),
+        };
+        Some(Slot { member, length: self.length(member)? + spread })
+    }
+
+    /// How long a member's slot is now, without what chance adds. `None` for one that has no turn.
+    pub fn length(&self, member: Member) -> Option<Duration> {
+        let turn = self.turns.iter().find(|turn| turn.member == member)?;
+        let active = || self.turns.iter().filter(|other| !other.given_up || other.member == member);
+        let length = match self.settings.cycle {
+            Cycle::Multiples(unit) => unit * turn.weight.into(),
+            Cycle::Bounded(cycle) => {
+                let shares: f64 = active().map(|turn| self.share(turn)).sum();
+                // What the least slots take from the cycle, the others share.
+                let ideal = |turn: &Turn| cycle.mul_f64(self.share(turn) / shares);
+                let short = active().filter(|turn| ideal(turn) < self.settings.least);
+                let (count, taken) = short.fold((0, 0.0), |(n, sum), turn| (n + 1, sum + self.share(turn)));
+                if ideal(turn) < self.settings.least {
+                    self.settings.least
+                } else {
+                    let rest = cycle.saturating_sub(self.settings.least * count);
+                    rest.mul_f64(self.share(turn) / (shares - taken).max(f64::MIN_POSITIVE))
+                }
+            }
+        };
+        // The others together stay away from each member no longer than its frames can wait.
+        let absences = active().filter(|other| other.member != member).filter_map(|other| other.most_absence);
+        let others = u32::try_from(active().count().saturating_sub(1)).unwrap_or(u32::MAX).max(1);
+        let bound = absences.min().map(|absence| absence / others);
+        Some(bound.map_or(length, |bound| length.min(bound)).max(self.settings.least))
+    }
+
+    /// A member's part of the cycle, before the least slot: its weight, times `[MULTIAP] eq. 6` where it is known what it delivers. The
+    /// unit is arbitrary.
+    fn share(&self, turn: &Turn) -> f64 {
+        let weight = f64::from(turn.weight);
+        if self.settings.alpha == 0.0 || turn.member == Member::Scan {
+            return weight;
+        }
+        let rates = self.turns.iter().filter(|turn| turn.member != Member::Scan).filter_map(|turn| turn.delivers);
+        let best = rates.fold(0.0, f64::max);
+        let delivers = turn.delivers.unwrap_or(best);
+        if best == 0.0 { weight } else { weight * (delivers / best).powf(self.settings.alpha) }
+    }
+
+    /// Judges what came in the last few cycles.
+    fn end_period(&mut self) {
+        for turn in &mut self.turns {
+            if !turn.time.is_zero() {
+                turn.delivers = Some(turn.bytes as f64 / turn.time.as_secs_f64());
+            }
+            (turn.bytes, turn.time) = (0, Duration::ZERO);
+        }
+        if self.settings.alpha == 0.0 {
+            self.turns.iter_mut().for_each(|turn| turn.given_up = false);
+            return;
+        }
+        let best = self.turns.iter().filter_map(|turn| turn.delivers).fold(0.0, f64::max);
+        for turn in self.turns.iter_mut().filter(|turn| turn.member != Member::Scan) {
+            let part = turn.delivers.map_or(1.0, |delivers| if best == 0.0 { 1.0 } else { delivers / best });
+            turn.poor_periods = if part < POOR_PART { turn.poor_periods.saturating_add(1) } else { 0 };
+            if turn.given_up {
+                turn.given_up = part < GOOD_PART;
+            } else {
+                turn.given_up = turn.poor_periods >= POOR_PERIODS;
+            }
+        }
+    }
+}
+
+/// Cycles after which shares are computed anew: about a second.
+const PERIOD_CYCLES: u32 = 5;
+/// A member that was given up is visited in one of so many cycles.
+const GIVEN_UP_CYCLES: u32 = 4;
+/// A member that delivers less than this part of the best ...
+const POOR_PART: f64 = 0.1;
+/// ... so many periods in a row is given up ...
+const POOR_PERIODS: u8 = 3;
+/// ... until it delivers this part.
+const GOOD_PART: f64 = 0.3;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rand::SeedableRng;
+    use rand_chacha::ChaCha8Rng;
+
+    const A: Member = Member::Network(NetworkId(1));
+    const B: Member = Member::Network(NetworkId(2));
+
+    fn slots(settings: SlotSettings, weights: &[(Member, u16)]) -> Slots {
+        let mut slots = Slots::new(settings);
+        weights.iter().for_each(|(member, weight)| slots.set_weight(*member, *weight));
+        slots
+    }
+
+    /// Turns as they come, while each member delivers a fixed rate in bytes a second.
+    fn run(slots: &mut Slots, turns: usize, delivers: impl Fn(Member) -> f64) -> Vec<(Member, u64)> {
+        let mut randomness = ChaCha8Rng::seed_from_u64(5);
+        (0..turns)
+            .map(|_| {
+                let slot = slots.advance(&mut randomness).unwrap();
+                let bytes = delivers(slot.member) * slot.length.as_secs_f64();
+                slots.delivered(slot.member, bytes as u64, slot.length);
+                (slot.member, slot.length.as_millis() as u64)
+            })
+            .collect()
+    }
+
+    #[test]
+    fn weights_are_multiples_as_in_juggler() {
+        let settings =
+            SlotSettings { cycle: Cycle::Multiples(Duration::from_millis(100)), alpha: 0.0, ..Default::default() };
+        let mut slots = slots(settings, &[(A, 9), (B, 1)]);
+        assert_eq!(run(&mut slots, 4, |_| 0.0), [(B, 100), (A, 900), (B, 100), (A, 900)]);
+    }
+
+    #[test]
+    fn a_bounded_cycle_is_shared_and_leaves_nobody_out() {
+        let mut slots = slots(SlotSettings::default(), &[(A, 90), (B, 1), (Member::Scan, 9)]);
+        let turns = run(&mut slots, 3, |_| 1.0);
+        assert_eq!(turns.iter().map(|(_, length)| length).sum::<u64>(), 199, "{turns:?}");
+        assert_eq!(turns[0], (B, 10));
+        assert_eq!(turns[1], (Member::Scan, 17));
+    }
+
+    #[test]
+    fn equation_6_gives_the_better_network_more() {
+        let mut equal = slots(SlotSettings { alpha: 0.0, ..Default::default() }, &[(A, 1), (B, 1)]);
+        let mut adapting = slots(SlotSettings::default(), &[(A, 1), (B, 1)]);
+        let delivers = |member| if member == A { 2e6 } else { 1e6 };
+        assert_eq!(run(&mut equal, 40, delivers)[38..], [(B, 100), (A, 100)]);
+        // By hand: 200 ms * 2^2 / (2^2 + 1^2) = 160 ms.
+        assert_eq!(run(&mut adapting, 40, delivers)[38..], [(B, 40), (A, 160)]);
+    }
+
+    #[test]
+    fn a_poor_network_is_visited_seldom_and_comes_back() {
+        let mut slots = slots(SlotSettings::default(), &[(A, 1), (B, 1)]);
+        let poor = run(&mut slots, 100, |member| if member == A { 2e6 } else { 1e4 });
+        assert!(slots.is_given_up(B));
+        let visits = poor[60..].iter().filter(|(member, _)| *member == B).count();
+        assert!((5..=10).contains(&visits), "{visits} of 40");
+        run(&mut slots, 60, |_| 2e6);
+        assert!(!slots.is_given_up(B));
+        assert_eq!(slots.length(B), Some(Duration::from_millis(100)));
+    }
+
+    #[test]
+    fn nobody_is_away_longer_than_its_frames_can_wait() {
+        let mut slots = slots(SlotSettings::default(), &[(A, 1), (B, 1)]);
+        slots.set_most_absence(A, Some(Duration::from_millis(35)));
+        assert_eq!(run(&mut slots, 2, |_| 1.0), [(B, 35), (A, 100)]);
+    }
+
+    #[test]
+    fn chance_spreads_slots() {
+        let settings = SlotSettings { spread: Duration::from_millis(10), ..Default::default() };
+        let turns = run(&mut slots(settings, &[(A, 1), (B, 1)]), 50, |_| 1.0);
+        assert!(turns.iter().all(|(_, length)| (100..=110).contains(length)));
+        assert!(turns.iter().any(|(_, length)| *length > 107) && turns.iter().any(|(_, length)| *length < 103));
+    }
+
+    #[test]
+    fn members_come_and_go() {
+        let mut randomness = ChaCha8Rng::seed_from_u64(1);
+        let mut slots = slots(SlotSettings::default(), &[(A, 1)]);
+        assert_eq!(slots.advance(&mut randomness).map(|slot| slot.member), Some(A));
+        slots.set_weight(B, 1);
+        slots.remove(A);
+        assert_eq!(slots.advance(&mut randomness).map(|slot| slot.member), Some(B));
+        slots.remove(B);
+        assert_eq!(slots.advance(&mut randomness), None);
+        slots.set_weight(Member::Scan, 1);
+        assert_eq!(slots.advance(&mut randomness).map(|slot| slot.member), Some(Member::Scan));
+    }
+}

@@ -15,6 +15,10 @@ use units::{NetworkId, Timestamp};
 
 use crate::{Priority, RttEstimator};
 
+mod ways;
+
+pub use ways::Ways;
+
 /// Neighbours on all networks.
 ///
 /// Bounded: a new neighbour takes the place of the one that was silent for longest.
@@ -53,6 +57,21 @@ pub struct NeighbourLink {
     pub last_seen: Timestamp,
     /// Round-trip time to there over it; `None` before the first sample.
     pub rtt: Option<Duration>,
+}
+
+/// A network that may be taken to a neighbour.
+#[derive(Clone, Copy, Debug)]
+struct Candidate {
+    priority: Priority,
+    link: NeighbourLink,
+}
+
+impl Candidate {
+    /// The least is the best.
+    fn rank(&self) -> impl Ord + use<> {
+        let rtt = self.link.rtt.unwrap_or(Duration::MAX);
+        (self.priority, rtt, std::cmp::Reverse(self.link.last_seen), self.link.network)
+    }
 }
 
 #[derive(Clone, Debug, Default)]
@@ -100,28 +119,33 @@ impl Neighbours {
     /// The network to take to `neighbour`: of those in `usable`, with their priorities, and heard of lately, the one with the least
     /// priority number, then with the least round-trip time (most of `1/RTT`), then heard last.
     ///
-    /// `None` if the neighbour is not known on any of them.
+    /// `None` if the neighbour is not known on any of them. [`Ways`] adds hysteresis.
     pub fn route_to(
         &self,
         now: Timestamp,
         neighbour: IpAddr,
         usable: &[(NetworkId, Priority)],
     ) -> Option<NetworkId> {
-        let links = || {
-            let alive = self.links(now, neighbour);
-            alive.filter_map(|link| {
-                let (_, priority) = usable.iter().find(|(network, _)| *network == link.network)?;
-                Some((*priority, link))
-            })
-        };
-        let freshest = links().map(|(_, link)| link.last_seen).max()?;
-        links()
-            .filter(|(_, link)| freshest.since(link.last_seen) <= self.settings.maxdiff)
-            .min_by_key(|(priority, link)| {
-                let rtt = link.rtt.unwrap_or(Duration::MAX);
-                (*priority, rtt, std::cmp::Reverse(link.last_seen), link.network)
-            })
-            .map(|(_, link)| link.network)
+        let fresh = self.fresh(now, neighbour, usable, self.settings.maxdiff);
+        fresh.iter().min_by_key(|way| way.rank()).map(|way| way.link.network)
+    }
+
+    /// The networks in `usable` over which `neighbour` was heard at most `maxdiff` before it was heard last over any of them.
+    fn fresh(
+        &self,
+        now: Timestamp,
+        neighbour: IpAddr,
+        usable: &[(NetworkId, Priority)],
+        maxdiff: Duration,
+    ) -> Vec<Candidate> {
+        let alive = self.links(now, neighbour).filter_map(|link| {
+            let (_, priority) = usable.iter().find(|(network, _)| *network == link.network)?;
+            Some(Candidate { priority: *priority, link })
+        });
+        let mut candidates: Vec<Candidate> = alive.collect();
+        let freshest = candidates.iter().map(|way| way.link.last_seen).max().unwrap_or_default();
+        candidates.retain(|way| freshest.since(way.link.last_seen) <= maxdiff);
+        candidates
     }
 
     /// What is known of `neighbour` on each network, expired entries left out.

@@ -40,6 +40,20 @@ pub enum WirelessMode {
     Other(u32),
 }
 
+impl WirelessMode {
+    /// By the kernel's number (`enum nl80211_iftype`).
+    pub(crate) fn of_number(number: u32) -> Self {
+        match number {
+            1 => Self::AdHoc,
+            2 => Self::Station,
+            3 => Self::AccessPoint,
+            6 => Self::Monitor,
+            7 => Self::Mesh,
+            other => Self::Other(other),
+        }
+    }
+}
+
 /// A wireless interface.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct WirelessInterface {
@@ -135,16 +149,7 @@ fn parse_interface(attributes: &[u8]) -> Option<WirelessInterface> {
             ATTRIBUTE_INDEX => index = message::number(value, 0),
             ATTRIBUTE_NAME => name = message::text(value),
             ATTRIBUTE_RADIO => radio = message::number(value, 0),
-            ATTRIBUTE_MODE => {
-                mode = match message::number(value, 0)? {
-                    1 => WirelessMode::AdHoc,
-                    2 => WirelessMode::Station,
-                    3 => WirelessMode::AccessPoint,
-                    6 => WirelessMode::Monitor,
-                    7 => WirelessMode::Mesh,
-                    other => WirelessMode::Other(other),
-                }
-            }
+            ATTRIBUTE_MODE => mode = WirelessMode::of_number(message::number(value, 0)?),
             _ => {}
         }
     }

@@ -9,7 +9,7 @@ mod wireless;
 pub use prefix::{IpPrefix, PrefixError};
 pub use rate::{BitRate, Bytes};
 pub use time::Timestamp;
-pub use wireless::{Frequency, MacAddress, Ssid};
+pub use wireless::{Frequency, MacAddress, MacAddressError, Ssid};
 
 use std::fmt;
 

@@ -1,6 +1,9 @@
 //! Names of the wireless world that several crates share.
 
 use std::fmt;
+use std::str::FromStr;
+
+use thiserror::Error;
 
 /// A network's name: up to 32 bytes, mostly but not always text.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -52,6 +55,26 @@ impl fmt::Display for MacAddress {
     }
 }
 
+/// The text is no hardware address.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+#[error("a hardware address is six bytes in hexadecimal with colons between them, such as 02:00:00:00:01:00")]
+pub struct MacAddressError;
+
+impl FromStr for MacAddress {
+    type Err = MacAddressError;
+
+    fn from_str(text: &str) -> Result<Self, MacAddressError> {
+        let mut bytes = [0; 6];
+        let mut parts = text.split(':');
+        for byte in &mut bytes {
+            let part = parts.next().ok_or(MacAddressError)?;
+            let is_hexadecimal = part.len() == 2 && part.bytes().all(|digit| digit.is_ascii_hexdigit());
+            *byte = u8::from_str_radix(part, 16).ok().filter(|_| is_hexadecimal).ok_or(MacAddressError)?;
+        }
+        if parts.next().is_none() { Ok(Self(bytes)) } else { Err(MacAddressError) }
+    }
+}
+
 /// A channel's centre frequency, in MHz.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Frequency(pub u32);
@@ -68,5 +91,27 @@ impl Frequency {
             _ => return None,
         };
         u16::try_from(channel).ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hardware_addresses_are_read_as_they_are_written() {
+        let address = MacAddress([2, 0, 0xab, 0xcd, 1, 0xff]);
+        assert_eq!(address.to_string().parse(), Ok(address));
+        assert_eq!("02:00:AB:CD:01:FF".parse(), Ok(address));
+        for text in [
+            "",
+            "02:00:ab:cd:01",
+            "02:00:ab:cd:01:ff:00",
+            "02:00:ab:cd:01:+f",
+            "2:0:ab:cd:1:ff",
+            "02-00-ab-cd-01-ff",
+        ] {
+            assert_eq!(text.parse::<MacAddress>(), Err(MacAddressError), "{text}");
+        }
     }
 }

@@ -1,8 +1,9 @@
-//! What the desktop's network programs know: NetworkManager (metered or not) and ModemManager (signal of modems).
+//! What the desktop's network programs know: NetworkManager (metered or not, whose interfaces) and ModemManager (signal of modems).
 //!
 //! Both are asked through their own command line programs, `nmcli` and `mmcli`, with a time limit and a limit of
 //! output. Where a program or its service is missing, the error says which: nothing else depends on them.
 
+mod managed;
 mod metered;
 mod modem;
 
@@ -12,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use thiserror::Error;
 
+pub use managed::{is_managed, set_managed};
 pub use metered::{Metered, metered};
 pub use modem::{Modem, modems};
 

@@ -6,12 +6,16 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use thiserror::Error;
+use units::MacAddress;
 
 use super::Undo;
 use crate::cgroup::{CgroupError, CgroupPath, Hierarchy};
+use crate::desktop::{self, DesktopError};
 use crate::dns;
 use crate::netlink::{NetlinkError, Route, Rule};
 use crate::nft::{self, NftError};
+use crate::radio::Radios;
+use crate::wireless::WirelessError;
 
 /// One change to the machine, described completely.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -65,6 +69,25 @@ pub enum Change {
         /// Its path.
         path: CgroupPath,
     },
+    /// NetworkManager lets an interface go, where it runs and has it.
+    Unmanaged {
+        /// The interface.
+        interface: String,
+    },
+    /// An interface that is on is switched off.
+    LinkOff {
+        /// The interface.
+        interface: String,
+    },
+    /// A monitor interface that acknowledges frames, switched on.
+    Monitor {
+        /// Its radio's name, such as `phy0`.
+        radio: String,
+        /// Its own name.
+        interface: String,
+        /// To which address.
+        address: MacAddress,
+    },
 }
 
 /// Why a change was not made or not taken back.
@@ -92,6 +115,15 @@ pub enum ChangeError {
     /// Control groups cannot be used so.
     #[error(transparent)]
     Cgroup(#[from] CgroupError),
+    /// NetworkManager refused.
+    #[error(transparent)]
+    Desktop(#[from] DesktopError),
+    /// The kernel's wireless part refused.
+    #[error(transparent)]
+    Wireless(#[from] WirelessError),
+    /// There is no such radio.
+    #[error("there is no radio \"{0}\": was it unplugged?")]
+    NoRadio(String),
 }
 
 impl ChangeError {
@@ -124,6 +156,21 @@ impl Change {
                 Undo::ResolvConf { path: path.clone(), before: dns::Original::read(path)? }
             }
             Self::Cgroup { path } => Undo::Cgroup { path: path.as_str().to_owned() },
+            Self::Unmanaged { interface } => {
+                // Without NetworkManager there is nothing to change.
+                if !desktop::is_managed(interface).unwrap_or(false) {
+                    return Ok(None);
+                }
+                Undo::Unmanaged { interface: interface.clone() }
+            }
+            Self::LinkOff { interface } => {
+                let link = super::open_netlink()?.link(interface)?;
+                if !link.is_some_and(|link| link.up) {
+                    return Ok(None);
+                }
+                Undo::LinkOff { interface: interface.clone() }
+            }
+            Self::Monitor { interface, .. } => Undo::Monitor { interface: interface.clone() },
         }))
     }
 
@@ -142,6 +189,15 @@ impl Change {
             Self::Resolved { interface, servers } => dns::set_resolved(interface, servers),
             Self::ResolvConf { path, content } => dns::write_resolv_conf(path, content),
             Self::Cgroup { path } => Ok(Hierarchy::find()?.make(path)?),
+            Self::Unmanaged { interface } => Ok(desktop::set_managed(interface, false)?),
+            Self::LinkOff { interface } => super::set_link_up(interface, false),
+            Self::Monitor { radio, interface, address } => {
+                let mut radios = Radios::open()?;
+                let found = radios.list()?.into_iter().find(|known| known.name == *radio);
+                let number = found.ok_or_else(|| ChangeError::NoRadio(radio.clone()))?.number;
+                radios.add_monitor(number, interface, *address)?;
+                Ok(())
+            }
         }
     }
 }
@@ -165,6 +221,11 @@ impl fmt::Display for Change {
             }
             Self::ResolvConf { path, .. } => write!(formatter, "file {}", path.display()),
             Self::Cgroup { path } => write!(formatter, "control group {path}"),
+            Self::Unmanaged { interface } => write!(formatter, "{interface} without NetworkManager"),
+            Self::LinkOff { interface } => write!(formatter, "interface {interface} off"),
+            Self::Monitor { radio, interface, address } => {
+                write!(formatter, "monitor interface {interface} of {radio} as {address}")
+            }
         }
     }
 }

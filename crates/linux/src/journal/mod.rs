@@ -221,4 +221,13 @@ fn open_netlink() -> Result<Netlink, ChangeError> {
     Ok(Netlink::open().map_err(crate::netlink::NetlinkError::from)?)
 }
 
+/// Switches an interface on or off. One that is gone, with its card, is as it should be.
+fn set_link_up(interface: &str, up: bool) -> Result<(), ChangeError> {
+    let mut netlink = open_netlink()?;
+    match netlink.link(interface)? {
+        Some(link) => Ok(netlink.set_link_up(link.index, up)?),
+        None => Ok(()),
+    }
+}
+
 const FILE: &str = "undo.json";

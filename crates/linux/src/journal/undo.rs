@@ -9,9 +9,12 @@ use serde::{Deserialize, Serialize};
 
 use super::ChangeError;
 use crate::cgroup::{CgroupPath, Hierarchy};
+use crate::desktop;
 use crate::dns::{self, Original};
 use crate::netlink::{NetlinkError, Route, Rule};
 use crate::nft;
+use crate::radio::Radios;
+use crate::wireless::{Wireless, WirelessError, WirelessMode};
 
 /// One entry of the journal.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -62,6 +65,21 @@ pub enum Undo {
         /// Its path.
         path: String,
     },
+    /// Let NetworkManager look after an interface again.
+    Unmanaged {
+        /// The interface.
+        interface: String,
+    },
+    /// Switch an interface on again.
+    LinkOff {
+        /// The interface.
+        interface: String,
+    },
+    /// Remove a monitor interface of our own.
+    Monitor {
+        /// Its name.
+        interface: String,
+    },
 }
 
 impl Undo {
@@ -82,6 +100,13 @@ impl Undo {
             Self::Resolved { interface } => dns::revert_resolved(interface),
             Self::ResolvConf { path, before } => before.put_back(path),
             Self::Cgroup { path } => Ok(Hierarchy::find()?.dissolve(&CgroupPath::new(path)?)?),
+            Self::Unmanaged { interface } => match super::open_netlink()?.link(interface)? {
+                // The card was unplugged.
+                None => Ok(()),
+                Some(_) => Ok(desktop::set_managed(interface, true)?),
+            },
+            Self::LinkOff { interface } => super::set_link_up(interface, true),
+            Self::Monitor { interface } => remove_monitor(interface),
         }
     }
 }
@@ -93,6 +118,17 @@ fn empty_table(number: u32) -> Result<(), ChangeError> {
         .iter()
         .filter(|route| route.table == number)
         .try_for_each(|route| unless_missing(netlink.delete_route(route)))
+}
+
+/// Removes it if it is there and is a monitor interface.
+fn remove_monitor(interface: &str) -> Result<(), ChangeError> {
+    let known = match Wireless::open() {
+        // The driver was unloaded, and the interface with it.
+        Err(WirelessError::None) => return Ok(()),
+        other => other?.interfaces()?,
+    };
+    let own = known.iter().find(|one| one.name == interface && one.mode == WirelessMode::Monitor);
+    own.map_or(Ok(()), |own| unless_missing(Radios::open()?.remove_interface(own.index)))
 }
 
 fn unless_missing(result: Result<(), NetlinkError>) -> Result<(), ChangeError> {
@@ -116,6 +152,9 @@ impl fmt::Display for Undo {
             Self::Resolved { interface } => write!(formatter, "forget the name servers of {interface}"),
             Self::ResolvConf { path, .. } => write!(formatter, "restore {}", path.display()),
             Self::Cgroup { path } => write!(formatter, "remove control group {path}"),
+            Self::Unmanaged { interface } => write!(formatter, "give {interface} back to NetworkManager"),
+            Self::LinkOff { interface } => write!(formatter, "switch {interface} on"),
+            Self::Monitor { interface } => write!(formatter, "remove monitor interface {interface}"),
         }
     }
 }

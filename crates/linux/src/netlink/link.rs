@@ -2,6 +2,8 @@
 
 use std::os::fd::{AsRawFd, BorrowedFd};
 
+use units::MacAddress;
+
 use super::message::{self, Message, Request};
 use super::{ACK, CREATE, DUMP, Netlink, NetlinkError};
 
@@ -24,8 +26,10 @@ pub struct Link {
     pub mtu: u32,
     /// What made it (`veth`, `bridge`, `tun`, `wireguard`); `None` for hardware.
     pub kind: Option<String>,
-    /// The ARP hardware type: 1 Ethernet, 65534 none (TUN), 519 raw IP (modems).
+    /// The ARP hardware type: 1 Ethernet, 65534 none (TUN), 519 raw IP (modems), 803 802.11 with radiotap.
     pub hardware_type: u16,
+    /// Its hardware address, if it has one of 6 bytes.
+    pub address: Option<MacAddress>,
 }
 
 impl Netlink {
@@ -51,6 +55,13 @@ impl Netlink {
         let mut request = Request::new(libc::RTM_NEWLINK, ACK, &body(index, 0, 0));
         request.number(libc::IFLA_MTU, mtu);
         self.change(&format!("set the MTU of link {index} to {mtu}"), request)
+    }
+
+    /// Sets the link's hardware address; most links must be off.
+    pub fn set_link_address(&mut self, index: u32, address: MacAddress) -> Result<(), NetlinkError> {
+        let mut request = Request::new(libc::RTM_NEWLINK, ACK, &body(index, 0, 0));
+        request.attribute(libc::IFLA_ADDRESS, &address.0);
+        self.change(&format!("set the hardware address of link {index} to {address}"), request)
     }
 
     /// Sets how many packets wait in the link's transmit queue.
@@ -127,10 +138,12 @@ fn parse(message: Message<'_>) -> Option<Link> {
         mtu: 0,
         kind: None,
         hardware_type: message::short(message.body, 2)?,
+        address: None,
     };
     for (kind, value) in message::attributes(message.body.get(16..)?) {
         match kind {
             libc::IFLA_IFNAME => link.name = message::text(value),
+            libc::IFLA_ADDRESS => link.address = value.try_into().ok().map(MacAddress),
             libc::IFLA_MTU => link.mtu = message::number(value, 0)?,
             libc::IFLA_MASTER => link.enslaved = true,
             libc::IFLA_LINKINFO => {

@@ -82,19 +82,8 @@ impl Tun {
     ///
     /// Needs CAP_NET_ADMIN. `name` may hold `%d` for the first free number.
     pub fn create(name: &str, mtu: u32, addresses: &[IpPrefix]) -> Result<Self, TunError> {
-        let valid = (1..libc::IFNAMSIZ).contains(&name.len())
-            && !name.contains(|character: char| character == '/' || character.is_whitespace());
-        if !valid {
-            return Err(TunError::Name(name.to_owned()));
-        }
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC)
-            .open("/dev/net/tun")
-            .map_err(TunError::Device)?;
-        let fail = |error| TunError::Interface { name: name.to_owned(), error };
-        let name = attach(&file, name).map_err(fail)?;
+        let (file, name) = open_device(name, libc::IFF_TUN | libc::IFF_NO_PI | libc::IFF_VNET_HDR)?;
+        let fail = |error| TunError::Interface { name: name.clone(), error };
         let udp = set_offloads(&file).map_err(fail)?;
 
         let mut netlink = Netlink::open().map_err(NetlinkError::from)?;
@@ -156,14 +145,14 @@ impl Tun {
     }
 }
 
-/// Gives the interface with number `index` this MTU (bytes) and exactly these addresses beside link-local ones.
+/// Gives the interface with number `index` this MTU (bytes) and exactly these addresses beside link-local and auxiliary ones.
 ///
 /// For a lease that comes, or changes, while the interface is in use.
 pub fn configure(index: u32, mtu: u32, addresses: &[IpPrefix]) -> Result<(), NetlinkError> {
     let mut netlink = Netlink::open()?;
     netlink.set_link_mtu(index, mtu)?;
     let known = netlink.addresses()?;
-    let known = known.iter().filter(|known| known.index == index && !known.link_local);
+    let known = known.iter().filter(|known| known.index == index && !known.link_local && !known.deprecated);
     for stale in known.filter(|known| !addresses.contains(&known.address)) {
         netlink.delete_address(index, stale.address)?;
     }
@@ -185,14 +174,32 @@ impl AsRawFd for Tun {
     }
 }
 
+/// Opens the device as an interface of the kind that `flags` say; returns it with the name that it got.
+pub(crate) fn open_device(name: &str, flags: libc::c_int) -> Result<(File, String), TunError> {
+    let valid = (1..libc::IFNAMSIZ).contains(&name.len())
+        && !name.contains(|character: char| character == '/' || character.is_whitespace());
+    if !valid {
+        return Err(TunError::Name(name.to_owned()));
+    }
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC)
+        .open("/dev/net/tun")
+        .map_err(TunError::Device)?;
+    let fail = |error| TunError::Interface { name: name.to_owned(), error };
+    let name = attach(&file, name, flags).map_err(fail)?;
+    Ok((file, name))
+}
+
 /// Makes the descriptor an interface; returns the name it got.
-fn attach(file: &File, name: &str) -> io::Result<String> {
+fn attach(file: &File, name: &str, flags: libc::c_int) -> io::Result<String> {
     // SAFETY: all-zero bytes are a valid ifreq.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
     for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
         *to = from as libc::c_char;
     }
-    request.ifr_ifru.ifru_flags = (libc::IFF_TUN | libc::IFF_NO_PI | libc::IFF_VNET_HDR) as libc::c_short;
+    request.ifr_ifru.ifru_flags = flags as libc::c_short;
     // SAFETY: the pointer is to a live ifreq, which is what TUNSETIFF takes.
     check(unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF, &raw mut request) })?;
     let name = request.ifr_name.iter().take_while(|byte| **byte != 0).map(|byte| *byte as u8 as char);

@@ -1,0 +1,102 @@
+//! The packet socket on a monitor interface.
+#![expect(unsafe_code, reason = "packet sockets are not in the standard library")]
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+use crate::system_call::{check, check_size, set_integer_option};
+
+/// Frames of one monitor interface, each with its radiotap header.
+pub(super) struct MonitorSocket {
+    socket: OwnedFd,
+    buffers: Box<[u8]>,
+}
+
+impl MonitorSocket {
+    /// Opens the socket on the interface with number `index` of the current namespace. Needs CAP_NET_RAW.
+    pub(super) fn open(index: u32) -> io::Result<Self> {
+        let kind = libc::SOCK_RAW | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
+        // SAFETY: plain system call. Protocol 0 receives nothing until bind says from where.
+        let raw = check(unsafe { libc::socket(libc::AF_PACKET, kind, 0) })?;
+        // SAFETY: the descriptor was just opened and nobody else owns it.
+        let socket = unsafe { OwnedFd::from_raw_fd(raw) };
+        // What became of our frames is received like the frames of others; this is about the copies before they are sent.
+        set_integer_option(socket.as_fd(), libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, 1)?;
+        set_integer_option(socket.as_fd(), libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, RECEIVE_BUFFER).or_else(
+            |_| set_integer_option(socket.as_fd(), libc::SOL_SOCKET, libc::SO_RCVBUF, RECEIVE_BUFFER),
+        )?;
+        // SAFETY: all-zero bytes are a valid sockaddr_ll.
+        let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
+        address.sll_family = libc::AF_PACKET as u16;
+        address.sll_protocol = (libc::ETH_P_ALL as u16).to_be();
+        address.sll_ifindex = index as i32;
+        // SAFETY: the pointer is to a live sockaddr_ll and the length is its size.
+        check(unsafe {
+            libc::bind(
+                socket.as_raw_fd(),
+                (&raw const address).cast(),
+                size_of::<libc::sockaddr_ll>() as libc::socklen_t,
+            )
+        })?;
+        Ok(Self { socket, buffers: vec![0; BATCH * LONGEST].into_boxed_slice() })
+    }
+
+    /// Receives once and gives each whole frame to `sink`; returns how many there were, cut ones included.
+    pub(super) fn receive(&mut self, mut sink: impl FnMut(&[u8])) -> io::Result<usize> {
+        let mut slices: [libc::iovec; BATCH] = std::array::from_fn(|at| libc::iovec {
+            iov_base: self.buffers[at * LONGEST..].as_mut_ptr().cast(),
+            iov_len: LONGEST,
+        });
+        let mut headers: [libc::mmsghdr; BATCH] = slices.each_mut().map(|slice| {
+            // SAFETY: all-zero bytes are a valid mmsghdr.
+            let mut header: libc::mmsghdr = unsafe { std::mem::zeroed() };
+            header.msg_hdr.msg_iov = slice;
+            header.msg_hdr.msg_iovlen = 1;
+            header
+        });
+        // SAFETY: each header points to one iovec, each iovec to its own part of the live buffer.
+        let count = check(unsafe {
+            libc::recvmmsg(
+                self.socket.as_raw_fd(),
+                headers.as_mut_ptr(),
+                BATCH as libc::c_uint,
+                libc::MSG_DONTWAIT,
+                std::ptr::null_mut(),
+            )
+        })? as usize;
+        for (header, buffer) in headers[..count].iter().zip(self.buffers.chunks(LONGEST)) {
+            let whole = header.msg_hdr.msg_flags & libc::MSG_TRUNC == 0;
+            if let Some(bytes) = buffer.get(..header.msg_len as usize).filter(|_| whole) {
+                sink(bytes);
+            }
+        }
+        Ok(count)
+    }
+
+    /// Sends `header` and `frame` as one.
+    pub(super) fn send(&mut self, header: &[u8], frame: &[u8]) -> io::Result<()> {
+        let slices = [header, frame]
+            .map(|part| libc::iovec { iov_base: part.as_ptr().cast_mut().cast(), iov_len: part.len() });
+        // SAFETY: all-zero bytes are a valid msghdr.
+        let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+        message.msg_iov = slices.as_ptr().cast_mut();
+        message.msg_iovlen = slices.len();
+        // SAFETY: the message points to two live iovecs, those to bytes that sendmsg only reads.
+        check_size(unsafe { libc::sendmsg(self.socket.as_raw_fd(), &raw const message, libc::MSG_DONTWAIT) })
+            .map(drop)
+    }
+}
+
+impl AsFd for MonitorSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+/// Most frames in one system call.
+const BATCH: usize = 16;
+/// Longest frame with its header that is received, in bytes. Frames to us have at most 2,346; longer ones, of stations with
+/// 802.11n, are none of our business.
+const LONGEST: usize = 4_096;
+/// Some hundred milliseconds of a busy channel.
+const RECEIVE_BUFFER: libc::c_int = 8 << 20;

@@ -4,7 +4,7 @@
 //! itself. What arrives is cut back into datagrams here.
 
 use std::io::{self, IoSliceMut};
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 
 use quinn_udp::{EcnCodepoint, RecvMeta, Transmit, UdpSocketState};
@@ -116,6 +116,23 @@ impl UdpPath {
             .and_then(|address| address.as_socket().ok_or(io::ErrorKind::InvalidInput.into()))
             .map_err(fail("read the local address"))?;
         Ok(Self { socket, state, local })
+    }
+
+    /// Takes datagrams to `group` on interface number `index`; those that are sent to it are not heard here.
+    ///
+    /// # Errors
+    /// If the interface has no multicast, or the socket is not an IPv6 one.
+    pub fn join_group(&self, group: Ipv6Addr, index: u32) -> io::Result<()> {
+        self.socket.join_multicast_v6(&group, index)?;
+        self.socket.set_multicast_loop_v6(false)
+    }
+
+    /// Lets datagrams to the broadcast address out.
+    ///
+    /// # Errors
+    /// If the kernel refuses.
+    pub fn allow_broadcast(&self) -> io::Result<()> {
+        self.socket.set_broadcast(true)
     }
 
     /// The address and port it is bound to.

@@ -139,6 +139,7 @@ pub fn reweighting_is_quick() {
                     otherwise: Outcome::Leave(0),
                     table: 43_857,
                     near: Vec::new(),
+                    neighbourly: Vec::new(),
                     rules: Vec::new(),
                 };
                 let start = Instant::now();

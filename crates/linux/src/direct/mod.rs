@@ -182,6 +182,9 @@ pub struct Direct {
     pub table: u32,
     /// Destinations that have routes of their own and are never led out.
     pub near: Vec<IpPrefix>,
+    /// Further addresses of the TUN interface, which neighbours on links know: flows to and from them are left to the routes,
+    /// and broadcasts stay on the interface.
+    pub neighbourly: Vec<IpAddr>,
     /// The networks.
     pub exits: Vec<Exit>,
     /// Ways to deal out flows; rules and `otherwise` point here.

@@ -43,12 +43,14 @@ impl Direct {
         let marked = self.map(|number| format!("{:#x} : goto leave_{number}", mark_of(number)));
         let entered = self.map_names(|name, number| format!("\"{name}\" : goto came_{number}"));
         let (older_v4, older_v6) = (self.older(true), self.older(false));
+        let (spared_out, spared_in) = self.spared();
         let networks = self.map_names(|name, _| format!("\"{name}\""));
         text += &format!(
             r#"  chain output {{
     type route hook output priority mangle; policy accept;
     oifname "lo" accept
-    ct state established meta mark & {NETWORK_MASK:#x} != 0 accept
+    ip6 daddr {{ fe80::/10, ff02::/16 }} accept
+{spared_out}    ct state established meta mark & {NETWORK_MASK:#x} != 0 accept
     meta mark & {NETWORK_MASK:#x} vmap {{ {marked} }}
     ct direction reply ct mark & {NETWORK_MASK:#x} vmap {{ {marked} }}
     oifname != "{any0}" accept
@@ -59,7 +61,8 @@ impl Direct {
   chain prerouting {{
     type filter hook prerouting priority mangle; policy accept;
     iifname {{ "lo", "{any0}" }} accept
-    ct state new ct mark & {NETWORK_MASK:#x} == 0 iifname vmap {{ {entered} }}
+    ip6 daddr {{ fe80::/10, ff02::/16 }} accept
+{spared_in}    ct state new ct mark & {NETWORK_MASK:#x} == 0 iifname vmap {{ {entered} }}
     iifname {{ {networks} }} accept
     fib daddr oifname != "{any0}" accept
     ct mark & {NETWORK_MASK:#x} vmap {{ {marked} }}
@@ -106,6 +109,21 @@ impl Direct {
         let owners: Vec<_> =
             owners.iter().map(|(own, number)| format!("{own} : goto leave_{number}")).collect();
         format!("    ct state != new {header} saddr vmap {{ {} }}\n", owners.join(", "))
+    }
+
+    /// What leaves flows of neighbours alone, for the output and the prerouting hook. They keep no network when links change.
+    fn spared(&self) -> (String, String) {
+        let (mut out, mut into) = (String::new(), String::new());
+        for own in &self.neighbourly {
+            let header = if own.is_ipv4() { "ip" } else { "ip6" };
+            out += &format!("    oifname != \"{}\" {header} saddr {own} accept\n", self.interface);
+            into += &format!("    {header} daddr {own} accept\n");
+        }
+        if !self.neighbourly.is_empty() {
+            out += &format!("    oifname \"{}\" fib daddr type broadcast accept\n", self.interface);
+            out += "    ip daddr 255.255.255.255 accept\n";
+        }
+        (out, into)
     }
 
     fn map(&self, element: impl Fn(u8) -> String) -> String {

@@ -101,6 +101,7 @@ fn direct(bed: &Bed) -> Direct {
         addresses: vec!["10.99.0.1".parse().unwrap(), "fd99::1".parse().unwrap()],
         table: 7_800,
         near: Vec::new(),
+        neighbourly: Vec::new(),
         exits: vec![exit(0), exit(1)],
         choices: vec![Choice { v4: vec![1, 2], v6: vec![1, 2] }],
         rules: Vec::new(),
@@ -314,6 +315,7 @@ fn hostile_values_are_refused() {
         addresses: Vec::new(),
         table: 1,
         near: Vec::new(),
+        neighbourly: Vec::new(),
         exits: vec![Exit {
             number: 1,
             interface: "eth0".to_owned(),

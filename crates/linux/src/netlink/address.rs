@@ -1,6 +1,6 @@
 //! Addresses of interfaces.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
 use super::message::{self, Message, Request};
 use super::{ACK, CREATE_OR_REPLACE, DUMP, Netlink, NetlinkError};
@@ -17,6 +17,8 @@ pub struct InterfaceAddress {
     pub usable: bool,
     /// Valid only on this link (`fe80::/10`, `169.254.0.0/16`) or only on this host.
     pub link_local: bool,
+    /// Not to be chosen as a source unless asked for.
+    pub deprecated: bool,
 }
 
 impl Netlink {
@@ -33,6 +35,33 @@ impl Netlink {
             &body(family(address.address()), address.length(), index, libc::IFA_F_NODAD as u8),
         );
         request.address(libc::IFA_LOCAL, address.address()).address(libc::IFA_ADDRESS, address.address());
+        self.change(&format!("add address {address} to link {index}"), request)
+    }
+
+    /// Gives the interface an address that no socket gets unless a route or the program says so: an IPv6 address is deprecated
+    /// from the start, an IPv4 one has the scope of the link, and may have the broadcast address `broadcast`.
+    pub fn add_auxiliary_address(
+        &mut self,
+        index: u32,
+        address: IpPrefix,
+        broadcast: Option<Ipv4Addr>,
+    ) -> Result<(), NetlinkError> {
+        let own = address.address();
+        let mut body = body(family(own), address.length(), index, libc::IFA_F_NODAD as u8);
+        if own.is_ipv4() {
+            body[3] = libc::RT_SCOPE_LINK;
+        }
+        let mut request = Request::new(libc::RTM_NEWADDR, CREATE_OR_REPLACE, &body);
+        request.address(libc::IFA_LOCAL, own).address(libc::IFA_ADDRESS, own);
+        if let Some(broadcast) = broadcast {
+            request.address(libc::IFA_BROADCAST, broadcast.into());
+        }
+        if own.is_ipv6() {
+            // `struct ifa_cacheinfo`: preferred for no time, valid for ever.
+            let mut lifetimes = [0; 16];
+            lifetimes[4..8].copy_from_slice(&u32::MAX.to_ne_bytes());
+            request.attribute(libc::IFA_CACHEINFO, &lifetimes);
+        }
         self.change(&format!("add address {address} to link {index}"), request)
     }
 
@@ -82,6 +111,7 @@ fn parse(message: Message<'_>) -> Option<InterfaceAddress> {
         index,
         address,
         usable: flags & (libc::IFA_F_TENTATIVE | libc::IFA_F_DADFAILED) == 0,
+        deprecated: flags & libc::IFA_F_DEPRECATED != 0,
         link_local: scope != libc::RT_SCOPE_UNIVERSE || is_link_local(address.address()),
     })
 }

@@ -29,7 +29,7 @@ pub struct Route {
     pub destination: IpPrefix,
     /// What happens to them.
     pub kind: RouteKind,
-    /// The next hop; `None` when the destination is on the link itself.
+    /// The next hop; `None` when the destination is on the link itself. That of an IPv4 route may be an IPv6 address.
     pub gateway: Option<IpAddr>,
     /// Number of the interface they leave by.
     pub interface: Option<u32>,
@@ -138,8 +138,20 @@ fn request(kind: u16, flags: u16, route: &Route) -> Request {
     if destination.length() > 0 {
         request.address(libc::RTA_DST, destination.address());
     }
-    if let Some(gateway) = route.gateway {
-        request.address(libc::RTA_GATEWAY, gateway);
+    match route.gateway {
+        Some(gateway) if gateway.is_ipv4() == destination.is_ipv4() => {
+            request.address(libc::RTA_GATEWAY, gateway);
+        }
+        // A next hop of the other family (`struct rtvia`, Linux 5.2).
+        Some(gateway) => {
+            let mut via = u16::from(family(gateway)).to_ne_bytes().to_vec();
+            match gateway {
+                IpAddr::V4(address) => via.extend(address.octets()),
+                IpAddr::V6(address) => via.extend(address.octets()),
+            }
+            request.attribute(libc::RTA_VIA, &via);
+        }
+        None => {}
     }
     if let Some(interface) = route.interface {
         request.number(libc::RTA_OIF, interface);
@@ -187,6 +199,7 @@ fn parse(message: Message<'_>) -> Option<Vec<Route>> {
         match kind {
             libc::RTA_DST => route.destination = IpPrefix::new(message::address(value)?, length).ok()?,
             libc::RTA_GATEWAY => route.gateway = message::address(value),
+            libc::RTA_VIA => route.gateway = value.get(2..).and_then(message::address),
             libc::RTA_OIF => route.interface = message::number(value, 0),
             libc::RTA_TABLE => route.table = message::number(value, 0)?,
             libc::RTA_PRIORITY => route.metric = message::number(value, 0),

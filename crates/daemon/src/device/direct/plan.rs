@@ -64,7 +64,8 @@ pub fn direct(
     };
     let (interface, table) = (config.interface.clone(), config.table);
     let (addresses, near) = (addresses.to_vec(), near.to_vec());
-    Direct { interface, addresses, table, near, exits, choices, rules, otherwise }
+    let neighbourly = Vec::new();
+    Direct { interface, addresses, table, near, neighbourly, exits, choices, rules, otherwise }
 }
 
 fn exit(network: &Network, number: u8) -> Option<Exit> {

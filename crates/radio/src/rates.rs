@@ -2,7 +2,10 @@
 
 use rand::Rng;
 
+use units::Bytes;
+
 use crate::Rate;
+use crate::airtime::Flavour;
 
 /// One frame in so many tries another rate.
 const LOOK_AROUND: u32 = 16;
@@ -10,10 +13,8 @@ const LOOK_AROUND: u32 = 16;
 const NEW: f32 = 1.0 / 16.0;
 /// A rate that gets less than this through is not worth its retries.
 const LEAST_SUCCESS: f32 = 0.1;
-/// Part of a frame's air time that does not depend on its rate, as the time of so many bits at 1 Mbit/s: preamble, inter-frame spaces, back-off,
-/// acknowledgement (IEEE 802.11-2020 section 17.4.4, with a frame of 1,500 bytes in mind).
-const FIXED_MICROSECONDS: f32 = 180.0;
-const FRAME_BITS: f32 = 12_000.0;
+/// For frames of this length the rate is chosen.
+const FRAME: Bytes = Bytes(1_500);
 
 #[derive(Clone, Copy, Debug)]
 struct Tried {
@@ -25,17 +26,18 @@ struct Tried {
 /// The rates of one peer and how they fare.
 #[derive(Clone, Debug)]
 pub struct RateChoice {
+    flavour: Flavour,
     rates: Vec<Tried>,
     lowest: Rate,
 }
 
 impl RateChoice {
     /// For a peer that takes these rates, in any order. Without any, the lowest of the band.
-    pub fn new(rates: &[Rate], lowest: Rate) -> Self {
+    pub fn new(flavour: Flavour, rates: &[Rate], lowest: Rate) -> Self {
         let mut rates: Vec<Rate> = rates.to_vec();
         rates.sort_unstable();
         rates.dedup();
-        Self { lowest, rates: rates.into_iter().map(|rate| Tried { rate, success: None }).collect() }
+        Self { flavour, lowest, rates: rates.into_iter().map(|rate| Tried { rate, success: None }).collect() }
     }
 
     /// The rate for the next frame of data.
@@ -54,7 +56,7 @@ impl RateChoice {
     pub fn best(&self) -> Rate {
         let known = self.rates.iter().filter_map(|tried| {
             let success = tried.success.filter(|success| *success >= LEAST_SUCCESS)?;
-            Some((success / (FIXED_MICROSECONDS + FRAME_BITS / (f32::from(tried.rate.0) / 2.0)), tried.rate))
+            Some((success / self.flavour.exchange_time(tried.rate, FRAME).as_secs_f32(), tried.rate))
         });
         let best = known.max_by(|(a, _), (b, _)| a.total_cmp(b));
         // Nothing known yet: a middle one, from which both ways are short.
@@ -87,7 +89,7 @@ mod tests {
     /// The rate that is used most in the second half of 4,000 frames, where an attempt at a rate succeeds with a probability.
     fn settled(success: impl Fn(Rate) -> f64) -> Rate {
         let mut randomness = ChaCha8Rng::seed_from_u64(1);
-        let mut choice = RateChoice::new(&Rate::OFDM, Rate(12));
+        let mut choice = RateChoice::new(Flavour::G, &Rate::OFDM, Rate(12));
         let mut used = std::collections::BTreeMap::new();
         for frame in 0..4_000 {
             let rate = choice.next(&mut randomness);
@@ -111,6 +113,6 @@ mod tests {
     #[test]
     fn where_nothing_gets_through_the_lowest_is_used() {
         assert_eq!(settled(|_| 0.0), Rate(12));
-        assert_eq!(RateChoice::new(&[], Rate(2)).best(), Rate(2));
+        assert_eq!(RateChoice::new(Flavour::G, &[], Rate(2)).best(), Rate(2));
     }
 }

@@ -33,6 +33,7 @@ tshark|tshark|the Wireshark dissector's test
 iptables-legacy|iptables|firewalls of the older kind
 systemd-analyze|systemd|the systemd units' test
 dbus-daemon|dbus-daemon|the bus of the systemd-resolved test
+aria2c|aria2|the BitTorrent client of JUGGLER/fig6-bittorrent-wired
 "
 bench_needs="$test_needs
 wg|wireguard-tools|sets the rival up

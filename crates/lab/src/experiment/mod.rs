@@ -5,6 +5,7 @@ mod bond_trials;
 mod direct_laboratory;
 mod failover;
 mod fairness;
+mod juggler_bittorrent;
 mod juggler_striping;
 mod record;
 mod registry;

@@ -12,6 +12,8 @@ mod quic;
 mod record;
 mod request;
 mod tcp;
+mod torrent;
+mod tracker;
 
 use std::fs;
 use std::io::{self, Write};
@@ -27,6 +29,7 @@ pub use ping::PingReport;
 pub use record::{FlowReport, Gap, Report};
 pub(crate) use record::{MAX_GAPS, SHORTEST_GAP};
 pub use request::{Congestion, Request, Transport};
+pub use torrent::TorrentArguments;
 
 /// `anabranch-lab traffic ...`
 #[derive(Clone, Debug, clap::Subcommand)]
@@ -98,6 +101,13 @@ pub enum TrafficCommand {
         /// Begin again after this many milliseconds.
         #[arg(long)]
         period_ms: Option<u64>,
+    },
+    /// Make a file and its torrent.
+    Torrent(TorrentArguments),
+    /// Tell BitTorrent clients of each other, until ended.
+    Tracker {
+        /// Address and port to wait on.
+        listen: SocketAddr,
     },
     /// Relay frames between two interfaces as over a link, until ended.
     Link(LinkArguments),
@@ -177,6 +187,8 @@ pub fn run(command: TrafficCommand) -> Result<()> {
             };
             write_report(json.as_ref(), &knocking.run()?)
         }
+        TrafficCommand::Torrent(arguments) => torrent::make(&arguments),
+        TrafficCommand::Tracker { listen } => tracker::track(listen),
         TrafficCommand::Link(arguments) => link::relay(arguments),
         TrafficCommand::WholeFrames { interface } => linux::packet_socket::disable_offloads(&interface)
             .with_context(|| format!("switching the offloads of {interface} off")),

@@ -190,7 +190,12 @@ fn read_report(stream: &mut TcpStream) -> Result<Vec<u8>> {
 fn set_congestion(stream: &TcpStream, congestion: Congestion) -> Result<()> {
     let name = congestion.name();
     let set = socket2::SockRef::from(stream).set_tcp_congestion(name.as_bytes());
-    set.with_context(|| format!("congestion control {name} (kernel module tcp_{name})"))
+    set.with_context(|| {
+        format!(
+            "congestion control {name}: load it with modprobe tcp_{name}; an ordinary user also needs it in \
+             net.ipv4.tcp_allowed_congestion_control"
+        )
+    })
 }
 
 fn protocol(transport: Transport) -> Option<Protocol> {
@@ -222,7 +227,8 @@ mod tests {
         FetchArguments {
             server,
             transport: Transport::Tcp,
-            congestion: Congestion::Cubic,
+            // The one that every user may choose everywhere.
+            congestion: Congestion::Reno,
             flows: 1,
             seconds: 5.0,
             bytes: None,

@@ -132,6 +132,15 @@ impl Answers {
         serde_json::from_slice(text).with_context(|| format!("reading {name} of the guest"))
     }
 
+    /// Reads a text.
+    ///
+    /// # Errors
+    /// If the guest left none of this name.
+    pub fn text(&self, name: &str) -> anyhow::Result<String> {
+        let text = self.files.get(name).with_context(|| format!("the guest left no {name}"))?;
+        Ok(String::from_utf8_lossy(text).into_owned())
+    }
+
     /// Whether new connections got their network by BPF, not by nftables; `None` without direct mode.
     pub fn has_fast_path(&self) -> Option<bool> {
         let said = String::from_utf8_lossy(self.files.get("device.log")?);

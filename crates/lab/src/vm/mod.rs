@@ -9,6 +9,7 @@
 //! machine. Keep it partly idle, below about 100 Mbit/s of tunnelled traffic, and use release builds.
 
 mod archive;
+pub mod cards;
 pub mod direct;
 mod initramfs;
 mod kernel;

@@ -49,6 +49,11 @@ exec env container=anabranch-test "$@"
 
 SYSTEMD_ARGUMENTS = ["--unit=check.target", "--log-target=null", "--show-status=no"]
 
+# A shell command in the slice of a user who has logged in, as that user.
+AS_USER = """#!/bin/sh
+exec systemd-run --quiet --scope --slice=user-65534.slice setpriv --reuid=65534 --regid=65534 --clear-groups "$@"
+"""
+
 # Instead of the machine's: nothing of a usual start is needed, and most of it is not wanted.
 EMPTY = """[Unit]
 DefaultDependencies=no
@@ -107,6 +112,34 @@ echo "$link" | $anabranch join -
 systemctl start anabranch
 answers anabranch
 $anabranch status
+
+: a program of a user, held to a network, is in a scope of systemd in the slice of that user
+ip link add wan0 type veth peer name far0
+ip address add 192.0.2.2/24 dev wan0
+ip link set far0 up
+ip link set wan0 up
+ip route add default via 192.0.2.1 dev wan0
+systemctl stop anabranch
+printf '[device]\\ngateway = "none"\\n' >/var/lib/anabranch/config.toml
+systemctl start anabranch
+for try in $(seq 50); do $anabranch status | grep -q wan0 && break; sleep 0.2; done
+for try in $(seq 20); do
+    sh /run/report/as_user $anabranch --state /tmp run --network wan0 -- sh -c 'cat /proc/self/cgroup; id -u' >/run/report/where && break
+    sleep 0.5
+done
+cat /run/report/where
+grep -q '^0::/user.slice/user-65534.slice/anabranch-run-[0-9]*-[0-9]*.scope$' /run/report/where
+grep -qx 65534 /run/report/where
+sh /run/report/as_user $anabranch --state /tmp run --network wan0 -- sleep 60 &
+for try in $(seq 100); do systemctl list-units --plain 'anabranch-run-*.scope' | grep -q running && break; sleep 0.1; done
+scope=$(systemctl list-units --plain --no-legend 'anabranch-run-*.scope' | cut -d' ' -f1)
+for try in $(seq 100); do nft list ruleset | grep "socket cgroupv2 level 3" && break; sleep 0.1; done
+nft list ruleset | grep "socket cgroupv2 level 3"
+systemctl kill "$scope"
+for try in $(seq 100); do systemctl list-units --plain 'anabranch-run-*.scope' | grep -q running || break; sleep 0.1; done
+for try in $(seq 100); do nft list ruleset | grep -q "socket cgroupv2 level 3" || break; sleep 0.1; done
+if nft list ruleset | grep "socket cgroupv2 level 3"; then exit 1; fi
+
 systemctl stop anabranch
 test "$(systemctl show -p Result --value anabranch)" = success
 gone any0
@@ -173,6 +206,7 @@ def boot(work):
         (work / "units" / name).write_text(text)
     report = work / "report"
     (report / "check.sh").write_text(f"trap 'touch /run/report/ended' EXIT\n{STEPS}")
+    (report / "as_user").write_text(AS_USER)
     (report / "said").touch()
     command = namespaces("sh", "-c", BOOT, "sh", work, str(SYSTEMD), *SYSTEMD_ARGUMENTS)
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -207,7 +241,7 @@ def main():
         print(said)
         print("units: the last step above failed")
         return 1
-    print("units: under systemd they start, are started again when killed, and leave nothing behind")
+    print("units: under systemd they start, are started again when killed, hold programs in scopes, and leave nothing behind")
     return 0
 
 

@@ -16,6 +16,7 @@ mod messages;
 mod nat64;
 mod networks;
 mod open_sockets;
+mod pace;
 mod question;
 mod report;
 mod targets;
@@ -270,6 +271,7 @@ fn work(
     std::thread::Builder::new()
         .name("choices".to_owned())
         .spawn(move || direct.run(&choice_receiver, &choice_waker))?;
+        pace: Default::default(),
 
     let upstream = names.map(|sockets| -> std::io::Result<_> {
         let upstream = name_proxy::Upstream::default();

@@ -30,6 +30,7 @@ pub mod radio;
 pub mod routing;
 pub mod signals;
 mod system_call;
+pub mod systemd;
 pub mod tap;
 pub mod tcp_carrier;
 pub mod traffic_tap;

@@ -13,8 +13,10 @@ use linux::cgroup::{CgroupPath, Hierarchy};
 use policy::rules::{DomainPattern, Dscp, FlowFacts, Matcher, Protocol, UserId};
 
 use super::direct::{self, HeldFlows, NewRule, Picture, Question, Sampler};
-use super::messages::{Command, Mailbox};
-use crate::control::{Backend, BackendError, EventLog, Requester};
+use super::messages::Command;
+use super::pace::Pace;
+use crate::control::{Backend, BackendError, EventLog, Requester, take_down};
+use crate::mailbox::Mailbox;
 use crate::supervision::{Answer, Request, Root};
 
 /// Hands requests to the loop, and `down` to root.
@@ -25,6 +27,8 @@ pub struct DeviceBackend {
     pub choices: Mailbox<direct::Message>,
     /// What flows carried when last looked at.
     pub sampler: Mutex<Sampler>,
+    /// How often users have had programs held to networks.
+    pub pace: Mutex<Pace>,
     /// The process that kept root.
     pub root: Arc<Root>,
     /// What happened.
@@ -133,6 +137,12 @@ impl Backend for DeviceBackend {
             dscp: Dscp::default(),
             class: None,
         };
+        let mut pace = self.pace.lock().unwrap_or_else(PoisonError::into_inner);
+        if !pace.admits(linux::clock::now(), by.user) {
+            let text = "you have started many programs this way within seconds; try again in a second";
+            return Err(BackendError::Unavailable(text.to_owned()));
+        }
+        drop(pace);
         Ok(direct::explain(&picture, &facts))
     }
 

@@ -1,8 +1,11 @@
 //! Root's part of `anabranch run` and `anabranch flows`: control groups, and which program has which socket.
 
-use linux::cgroup::Hierarchy;
+use std::collections::BTreeSet;
+
+use linux::cgroup::{CgroupPath, Hierarchy};
 use linux::journal::{Change, Journal, Undo};
 use linux::programs::ProgramIndex;
+use linux::systemd::{self, Scope};
 
 use crate::supervision::{Answer, MAXIMUM_INODES, SocketProgram};
 
@@ -10,41 +13,84 @@ use crate::supervision::{Answer, MAXIMUM_INODES, SocketProgram};
 #[derive(Default)]
 pub struct Groups {
     made: u64,
+    /// Those of ours that may still have processes.
+    living: BTreeSet<CgroupPath>,
     programs: ProgramIndex,
 }
 
 impl Groups {
-    /// Puts a process into a control group of its own, below the one that it is in: all limits and all accounting of its
-    /// session go on to hold for it.
+    /// Puts a process into a control group of its own: a scope of systemd in the slice in which it is, or where systemd does not
+    /// run, a group below the one that it is in, so that all limits go on to hold for it.
+    ///
+    /// A service of the system keeps its processes: one that is not root's stays below it.
     pub fn run(&mut self, journal: &mut Journal, process: u32, user: u32) -> Answer {
         if user_of(process) != Some(user) {
             return failed(format!("process {process} is not one of user {user}"));
         }
-        self.put(journal, process).unwrap_or_else(failed)
+        self.put(journal, process, user).unwrap_or_else(failed)
     }
 
-    fn put(&mut self, journal: &mut Journal, process: u32) -> Result<Answer, String> {
+    fn put(&mut self, journal: &mut Journal, process: u32, user: u32) -> Result<Answer, String> {
         let hierarchy = Hierarchy::find().map_err(|error| error.to_string())?;
         let above = hierarchy.path_of(process).map_err(|error| error.to_string())?;
+        if self.living.len() >= MOST_GROUPS {
+            self.living.retain(|path| hierarchy.is_populated(path));
+        }
+        if self.living.len() >= MOST_GROUPS {
+            return Err(format!("{MOST_GROUPS} programs are held to networks already"));
+        }
         let name = format!("{PREFIX}{}-{}", std::process::id(), self.made);
-        let path = above.child(&name).map_err(|error| error.to_string())?;
-        if hierarchy.nft_match(&path).is_none() {
+        let below = above.child(&name).map_err(|error| error.to_string())?;
+        if hierarchy.nft_match(&below).is_none() {
             let mount = hierarchy.mount_point().display();
             return Err(format!(
                 "nftables finds control groups below /sys/fs/cgroup only, and here they are in {mount}"
             ));
         }
         self.made += 1;
-        journal.apply(&[Change::Cgroup { path: path.clone() }]).map_err(|error| error.to_string())?;
-        if let Err(error) = hierarchy.move_process(process, &path) {
-            self.end(journal, path.as_str());
-            return Err(error.to_string());
-        }
+        let path = if systemd::runs_here() && (user == 0 || above.as_str().starts_with(SESSIONS)) {
+            let scope = Scope {
+                name: &format!("{name}.scope"),
+                slice: systemd::slice_of(&above),
+                description: "anabranch run",
+                process,
+            };
+            scope.start(&hierarchy).map_err(|error| error.to_string())?
+        } else {
+            self.put_below(journal, &hierarchy, process, &below)?;
+            below
+        };
+        self.living.insert(path.clone());
         Ok(Answer::Group { cgroup: path.as_str().to_owned() })
     }
 
-    /// Removes a control group of ours; what still runs in it goes to the one above.
+    fn put_below(
+        &mut self,
+        journal: &mut Journal,
+        hierarchy: &Hierarchy,
+        process: u32,
+        path: &CgroupPath,
+    ) -> Result<(), String> {
+        let hint = |error: String| {
+            if !systemd::runs_here() {
+                return error;
+            }
+            format!(
+                "{error}; a service of systemd stays in its own group: write program = \"cgroup:{}\" into a rule",
+                path.parent().unwrap_or_else(CgroupPath::root)
+            )
+        };
+        journal.apply(&[Change::Cgroup { path: path.clone() }]).map_err(|error| hint(error.to_string()))?;
+        if let Err(error) = hierarchy.move_process(process, path) {
+            self.end(journal, path.as_str());
+            return Err(hint(error.to_string()));
+        }
+        Ok(())
+    }
+
+    /// Removes a control group of ours; what still runs in it goes to the one above. A scope ends by itself.
     pub fn end(&mut self, journal: &mut Journal, cgroup: &str) -> Answer {
+        self.living.retain(|path| path.as_str() != cgroup);
         // Only what the journal has is removed.
         match journal.take_back(&Undo::Cgroup { path: cgroup.to_owned() }) {
             Ok(()) => Answer::Done,
@@ -80,6 +126,10 @@ fn failed(reason: String) -> Answer {
     Answer::Failed { reason }
 }
 
-const PREFIX: &str = "anabranch-";
+const PREFIX: &str = "anabranch-run-";
+/// Where the sessions of users lie in systemd's tree.
+const SESSIONS: &str = "/user.slice/";
+/// Most groups with processes: more than the rules that there can be for them.
+const MOST_GROUPS: usize = 256;
 /// In bytes; longer paths are left out so that an answer has a bound.
 const LONGEST_SHOWN: usize = 256;

@@ -271,7 +271,6 @@ fn work(
     std::thread::Builder::new()
         .name("choices".to_owned())
         .spawn(move || direct.run(&choice_receiver, &choice_waker))?;
-        pace: Default::default(),
 
     let upstream = names.map(|sockets| -> std::io::Result<_> {
         let upstream = name_proxy::Upstream::default();
@@ -284,6 +283,7 @@ fn work(
         commands: commands.clone(),
         choices: choices.clone(),
         sampler: Default::default(),
+        pace: Default::default(),
         root: root.clone(),
         events: events.clone(),
     };

@@ -13,10 +13,9 @@ use linux::cgroup::{CgroupPath, Hierarchy};
 use policy::rules::{DomainPattern, Dscp, FlowFacts, Matcher, Protocol, UserId};
 
 use super::direct::{self, HeldFlows, NewRule, Picture, Question, Sampler};
-use super::messages::Command;
+use super::messages::{Command, Mailbox};
 use super::pace::Pace;
-use crate::control::{Backend, BackendError, EventLog, Requester, take_down};
-use crate::mailbox::Mailbox;
+use crate::control::{Backend, BackendError, EventLog, Requester};
 use crate::supervision::{Answer, Request, Root};
 
 /// Hands requests to the loop, and `down` to root.
@@ -137,12 +136,6 @@ impl Backend for DeviceBackend {
             dscp: Dscp::default(),
             class: None,
         };
-        let mut pace = self.pace.lock().unwrap_or_else(PoisonError::into_inner);
-        if !pace.admits(linux::clock::now(), by.user) {
-            let text = "you have started many programs this way within seconds; try again in a second";
-            return Err(BackendError::Unavailable(text.to_owned()));
-        }
-        drop(pace);
         Ok(direct::explain(&picture, &facts))
     }
 
@@ -152,6 +145,12 @@ impl Backend for DeviceBackend {
             let text = "the calling process cannot be seen from the daemon: run it in the same container";
             BackendError::BadRequest(text.to_owned())
         })?;
+        let mut pace = self.pace.lock().unwrap_or_else(PoisonError::into_inner);
+        if !pace.admits(linux::clock::now(), by.user) {
+            let text = "you have started many programs this way within seconds; try again in a second";
+            return Err(BackendError::Unavailable(text.to_owned()));
+        }
+        drop(pace);
         let cannot = |error: String| {
             BackendError::Unavailable(format!(
                 "programs cannot be told apart here, so this one cannot be held to a network: {error}"

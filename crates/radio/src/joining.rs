@@ -15,10 +15,14 @@ pub enum Unjoinable {
     #[error("it is open, but a passphrase is configured for this name; another network may pretend to be it")]
     OpenInstead,
     /// Keys that this radio does not agree on.
-    #[error("it wants WPA3 or a login (802.1X, OWE), which need a card that holds several networks by itself; see `anabranch radio probe`")]
+    #[error(
+        "it wants WPA3 or a login (802.1X, OWE), which need a card that holds several networks by itself; see `anabranch radio probe`"
+    )]
     KeyManagement,
     /// Ciphers that are out of use.
-    #[error("it is protected by a cipher that is out of use (TKIP or WEP) or unknown; let its access point offer WPA2 with AES only")]
+    #[error(
+        "it is protected by a cipher that is out of use (TKIP or WEP) or unknown; let its access point offer WPA2 with AES only"
+    )]
     Cipher,
 }
 
@@ -80,7 +84,10 @@ mod tests {
         let plain = chosen(&[Psk], false).unwrap().unwrap();
         assert_eq!((plain.key_management.as_slice(), plain.protection_required), ([Psk].as_slice(), false));
         let mixed = chosen(&[Sae, Psk, PskSha256], true).unwrap().unwrap();
-        assert_eq!((mixed.key_management.as_slice(), mixed.protection_required), ([PskSha256].as_slice(), true));
+        assert_eq!(
+            (mixed.key_management.as_slice(), mixed.protection_required),
+            ([PskSha256].as_slice(), true)
+        );
         assert_eq!(chosen(&[Sae], true), Err(Unjoinable::KeyManagement));
         assert_eq!(chosen(&[Enterprise], true), Err(Unjoinable::KeyManagement));
     }

@@ -6,7 +6,21 @@
 
 mod air;
 pub mod airtime;
+mod beacons;
+pub mod frame;
+mod joining;
+mod link;
+mod network;
 pub mod pcap;
 pub mod radiotap;
+mod rates;
+mod reception;
+pub mod scan;
+pub mod security;
+pub mod slots;
+mod station;
 
 pub use air::{Heard, Outcome, Rate, Transmission};
+pub use joining::Unjoinable;
+pub use network::{Lost, MOST_WAITING, NetworkCounters, NetworkSettings, Waking};
+pub use station::{Event, NetworkStatus, PermittedChannel, Station, StationSettings, Switch};

@@ -6,7 +6,7 @@ use crate::frame::data::{EAPOL_TYPE, Packet, aggregated};
 use crate::frame::{Header, Kind, RobustSecurity};
 use crate::rates::RateChoice;
 use crate::reception::{Duplicates, Pieces};
-use crate::security::{KeyError, Supplicant, bip, ccmp};
+use crate::security::{KeyError, Progress, Supplicant, bip, ccmp};
 
 /// What a frame from the access point brought.
 #[derive(Debug)]
@@ -18,19 +18,11 @@ pub(crate) enum Brought {
     /// The body of a management frame, with whatever protection taken off and checked.
     Management(Vec<u8>),
     /// A management frame that should be protected and is not.
-    Unprotected(Vec<u8>),
+    Unprotected,
     /// Nothing: a repeat, a piece, an empty frame.
     Nothing,
     /// A frame that was dropped since it does not fit the keys.
     Dropped,
-}
-
-/// What became of a key frame.
-pub(crate) struct KeyStep {
-    /// The frame to answer with, to be sent by the keys that were in use before.
-    pub reply: Vec<u8>,
-    /// The pair's key is in use from now on.
-    pub finished: bool,
 }
 
 /// A station's association with an access point.
@@ -90,11 +82,6 @@ impl Link {
         self.security.as_ref().is_some_and(|keys| !keys.supplicant.is_finished() && keys.answered >= 2)
     }
 
-    /// Whether forged management frames can be told from right ones.
-    pub fn is_management_protected(&self) -> bool {
-        self.security.as_ref().is_some_and(|keys| keys.management_protected)
-    }
-
     /// The frame that carries a packet; `None` if it cannot be sent now.
     pub fn seal(&mut self, packet: &Packet<'_>, sequence: u16, power_save: bool) -> Option<Vec<u8>> {
         let mut header = Header::new(Kind::Data, self.bssid, self.own, packet.destination);
@@ -147,7 +134,8 @@ impl Link {
         let Some(body) = self.pieces.join(header, body, sealed) else { return Brought::Nothing };
         if aggregate {
             let packets = aggregated(&body).filter(|packet| packet.ethernet_type != EAPOL_TYPE);
-            let ours = packets.filter(|packet| packet.destination == self.own || packet.destination.is_group());
+            let ours =
+                packets.filter(|packet| packet.destination == self.own || packet.destination.is_group());
             return Brought::Packets(ours.map(|packet| packet.to_ethernet()).collect());
         }
         let Ok(packet) = Packet::from_body(header.source(), header.destination(), &body) else {
@@ -164,19 +152,20 @@ impl Link {
         Brought::Packets(vec![packet.to_ethernet()])
     }
 
-    /// Takes a frame of a key handshake. `nonce`: a fresh random number.
-    pub fn handle_keys(&mut self, payload: &[u8], nonce: [u8; 32]) -> Option<Result<KeyStep, KeyError>> {
+    /// Takes a frame of a key handshake; `None` in an open network. `nonce`: a fresh random number. The answer is to be sent before
+    /// [`Self::install`] is called: by the keys that were in use until then.
+    pub fn handle_keys(&mut self, payload: &[u8], nonce: [u8; 32]) -> Option<Result<Progress, KeyError>> {
         let keys = self.security.as_mut()?;
-        let progress = match keys.supplicant.handle(payload, nonce) {
-            Ok(progress) => progress,
-            Err(error) => return Some(Err(error)),
-        };
-        let reply = progress.reply;
-        if progress.group.is_none() && progress.pair.is_none() && progress.integrity.is_none() {
+        let progress = keys.supplicant.handle(payload, nonce);
+        if progress.as_ref().is_ok_and(Progress::is_first_answer) {
             keys.answered = keys.answered.saturating_add(1);
-            return Some(Ok(KeyStep { reply, finished: false }));
         }
-        let finished = progress.pair.is_some();
+        Some(progress)
+    }
+
+    /// Puts keys to use that were agreed on. One that is in use already stays as it is.
+    pub fn install(&mut self, progress: Progress) {
+        let Some(keys) = &mut self.security else { return };
         if let Some(key) = progress.pair {
             keys.pair = Some(ccmp::Key::new(&key, 0, 0));
             keys.confirmed = false;
@@ -189,10 +178,10 @@ impl Link {
                 *place = Some(ccmp::Key::new(&group.key, group.number, group.received));
             }
         }
-        if let Some(key) = progress.integrity.filter(|key| !keys.integrity.as_ref().is_some_and(|old| old.is(&key.key))) {
+        let known = |key: &[u8; 16]| keys.integrity.as_ref().is_some_and(|old| old.is(key));
+        if let Some(key) = progress.integrity.filter(|key| !known(&key.key)) {
             keys.integrity = Some(bip::Key::new(&key.key, key.number, key.received));
         }
-        Some(Ok(KeyStep { reply, finished }))
     }
 
     /// The body of a data frame in the clear, with its packet number if it was encrypted.
@@ -219,16 +208,21 @@ impl Link {
     fn receive_management(&mut self, header: &Header, body: &[u8]) -> Brought {
         let robust =
             matches!(header.control.kind, Kind::Deauthentication | Kind::Disassociation | Kind::Action);
-        let Some(keys) = self.security.as_mut().filter(|keys| robust && keys.management_protected && keys.pair.is_some())
+        let Some(keys) =
+            self.security.as_mut().filter(|keys| robust && keys.management_protected && keys.pair.is_some())
         else {
-            return if header.control.protected { Brought::Dropped } else { Brought::Management(body.to_vec()) };
+            return if header.control.protected {
+                Brought::Dropped
+            } else {
+                Brought::Management(body.to_vec())
+            };
         };
         if header.receiver.is_group() {
             let signed = keys.integrity.as_mut().is_some_and(|key| key.verify(header, body));
-            return if signed { Brought::Management(body.to_vec()) } else { Brought::Unprotected(body.to_vec()) };
+            return if signed { Brought::Management(body.to_vec()) } else { Brought::Unprotected };
         }
         if !header.control.protected {
-            return Brought::Unprotected(body.to_vec());
+            return Brought::Unprotected;
         }
         let opened = keys.pair.as_mut().map(|key| key.open(header, body));
         match opened {
@@ -239,7 +233,12 @@ impl Link {
 }
 
 /// A frame from its header and body. `pair`: the key, where the network is protected; without one only frames of the handshake pass.
-fn seal(mut header: Header, body: &[u8], pair: Option<Option<&mut ccmp::Key>>, is_keys: bool) -> Option<Vec<u8>> {
+fn seal(
+    mut header: Header,
+    body: &[u8],
+    pair: Option<Option<&mut ccmp::Key>>,
+    is_keys: bool,
+) -> Option<Vec<u8>> {
     let mut frame = Vec::with_capacity(24 + 16 + body.len());
     match pair {
         Some(Some(key)) => {

@@ -65,17 +65,13 @@ impl RateChoice {
         best.map_or_else(|| if tried { self.lowest } else { middle() }, |(_, rate)| rate)
     }
 
-    /// The rate for frames that must arrive: a low one that is known to get through.
-    pub fn safe(&self) -> Rate {
-        self.lowest
-    }
-
     /// What became of a frame sent at a rate with so many attempts.
     pub fn learn(&mut self, rate: Rate, acknowledged: bool, attempts: u8) {
         let Some(tried) = self.rates.iter_mut().find(|tried| tried.rate == rate) else { return };
         let failed = attempts.max(1) - u8::from(acknowledged);
         for outcome in std::iter::repeat_n(0.0, failed.into()).chain(acknowledged.then_some(1.0)) {
-            tried.success = Some(tried.success.map_or(outcome, |success| success + (outcome - success) * NEW));
+            tried.success =
+                Some(tried.success.map_or(outcome, |success| success + (outcome - success) * NEW));
         }
     }
 }

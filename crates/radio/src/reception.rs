@@ -126,7 +126,8 @@ mod tests {
         assert_eq!(pieces.join(&piece(2, 1, true), vec![2], Some(11)), None);
         assert_eq!(pieces.join(&piece(2, 2, false), vec![3], Some(12)), Some(vec![1, 2, 3]));
         // Another packet's piece, a gap in the packet numbers, an open piece after an encrypted one, a missing first piece.
-        let wrong = [(piece(4, 1, false), Some(11)), (piece(3, 1, false), Some(12)), (piece(3, 1, false), None)];
+        let wrong =
+            [(piece(4, 1, false), Some(11)), (piece(3, 1, false), Some(12)), (piece(3, 1, false), None)];
         for (second, sealed) in wrong {
             assert_eq!(pieces.join(&piece(3, 0, true), vec![1], Some(10)), None);
             assert_eq!(pieces.join(&second, vec![2], sealed), None);

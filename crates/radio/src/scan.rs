@@ -82,7 +82,13 @@ impl SeenNetworks {
     /// Takes a beacon or an answer to a probe. Gives what is remembered now, and whether it is new.
     ///
     /// A frame that was heard on a neighbouring channel is not taken, if it names its own.
-    pub fn take(&mut self, now: Timestamp, bssid: MacAddress, beacon: &Beacon<'_>, heard: &Heard<'_>) -> Option<(&Seen, bool)> {
+    pub fn take(
+        &mut self,
+        now: Timestamp,
+        bssid: MacAddress,
+        beacon: &Beacon<'_>,
+        heard: &Heard<'_>,
+    ) -> Option<(&Seen, bool)> {
         let own_channel = heard.frequency.channel();
         let named = beacon.elements.channel().map(u16::from);
         if bssid.is_group() || named.is_some_and(|channel| Some(channel) != own_channel) {

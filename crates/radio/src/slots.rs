@@ -206,7 +206,8 @@ impl Slots {
         if self.settings.alpha == 0.0 || turn.member == Member::Scan {
             return weight;
         }
-        let rates = self.turns.iter().filter(|turn| turn.member != Member::Scan).filter_map(|turn| turn.delivers);
+        let rates =
+            self.turns.iter().filter(|turn| turn.member != Member::Scan).filter_map(|turn| turn.delivers);
         let best = rates.fold(0.0, f64::max);
         let delivers = turn.delivers.unwrap_or(best);
         if best == 0.0 { weight } else { weight * (delivers / best).powf(self.settings.alpha) }
@@ -278,8 +279,11 @@ mod tests {
 
     #[test]
     fn weights_are_multiples_as_in_juggler() {
-        let settings =
-            SlotSettings { cycle: Cycle::Multiples(Duration::from_millis(100)), alpha: 0.0, ..Default::default() };
+        let settings = SlotSettings {
+            cycle: Cycle::Multiples(Duration::from_millis(100)),
+            alpha: 0.0,
+            ..Default::default()
+        };
         let mut slots = slots(settings, &[(A, 9), (B, 1)]);
         assert_eq!(run(&mut slots, 4, |_| 0.0), [(B, 100), (A, 900), (B, 100), (A, 900)]);
     }
@@ -327,7 +331,9 @@ mod tests {
         let settings = SlotSettings { spread: Duration::from_millis(10), ..Default::default() };
         let turns = run(&mut slots(settings, &[(A, 1), (B, 1)]), 50, |_| 1.0);
         assert!(turns.iter().all(|(_, length)| (100..=110).contains(length)));
-        assert!(turns.iter().any(|(_, length)| *length > 107) && turns.iter().any(|(_, length)| *length < 103));
+        assert!(
+            turns.iter().any(|(_, length)| *length > 107) && turns.iter().any(|(_, length)| *length < 103)
+        );
     }
 
     #[test]

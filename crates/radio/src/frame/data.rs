@@ -35,7 +35,11 @@ impl<'a> Packet<'a> {
     ///
     /// # Errors
     /// Too few bytes; an LLC header that is not SNAP.
-    pub fn from_body(source: MacAddress, destination: MacAddress, body: &'a [u8]) -> Result<Self, FrameError> {
+    pub fn from_body(
+        source: MacAddress,
+        destination: MacAddress,
+        body: &'a [u8],
+    ) -> Result<Self, FrameError> {
         let mut reader = Reader(body);
         let llc: [u8; 6] = reader.array()?;
         if llc != SNAP && llc != BRIDGE_TUNNEL {

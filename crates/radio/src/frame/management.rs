@@ -175,7 +175,9 @@ pub fn write_association_request(
 ///
 /// # Errors
 /// Too few bytes, or a number that the standard does not allow.
-pub fn parse_association_response(body: &[u8]) -> Result<Result<u16, (Refusal, Option<Duration>)>, FrameError> {
+pub fn parse_association_response(
+    body: &[u8],
+) -> Result<Result<u16, (Refusal, Option<Duration>)>, FrameError> {
     let mut reader = Reader(body);
     reader.little_16()?;
     let status = reader.little_16()?;

@@ -95,7 +95,10 @@ impl Key {
         let start = frame.len();
         frame.extend_from_slice(body);
         let (nonce, data) = (nonce(header, number), additional_data(header));
-        let tag = self.cipher.encrypt_in_place_detached(&nonce.into(), data.as_slice(), &mut frame[start..]).ok()?;
+        let tag = self
+            .cipher
+            .encrypt_in_place_detached(&nonce.into(), data.as_slice(), &mut frame[start..])
+            .ok()?;
         frame.extend_from_slice(&tag);
         Some(())
     }

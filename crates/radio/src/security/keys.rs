@@ -53,7 +53,8 @@ impl Passphrase {
             64 => {
                 let mut key = Zeroizing::new([0; 32]);
                 for (byte, digits) in key.iter_mut().zip(text.as_bytes().chunks_exact(2)) {
-                    let value = |digit: u8| char::from(digit).to_digit(16).ok_or(PassphraseError::Hexadecimal);
+                    let value =
+                        |digit: u8| char::from(digit).to_digit(16).ok_or(PassphraseError::Hexadecimal);
                     *byte = (value(digits[0])? << 4 | value(digits[1])?) as u8;
                 }
                 Ok(Self(Secret::Key(key)))

@@ -81,6 +81,13 @@ pub struct Progress {
     pub integrity: Option<IntegrityKey>,
 }
 
+impl Progress {
+    /// Whether it only answers the first message: nothing is agreed on yet.
+    pub fn is_first_answer(&self) -> bool {
+        self.pair.is_none() && self.group.is_none() && self.integrity.is_none()
+    }
+}
+
 /// A station's handshake with one access point.
 pub struct Supplicant {
     shared: SharedKey,
@@ -132,7 +139,10 @@ impl Supplicant {
         let (frame, signed) = KeyFrame::parse(payload)?;
         let information = frame.information;
         let expected = if self.management == KeyManagement::PskSha256 { 0..=3 } else { 2..=2 };
-        if !expected.contains(&information.version) || !information.acknowledge || information.error_or_request {
+        if !expected.contains(&information.version)
+            || !information.acknowledge
+            || information.error_or_request
+        {
             return Err(KeyError::Unexpected);
         }
         if self.replay_counter.is_some_and(|counter| frame.replay_counter <= counter) {

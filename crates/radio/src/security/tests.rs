@@ -1,7 +1,8 @@
 use super::ccmp::{Key, OpenError};
 use super::keys::{PairKeys, Parties};
 use super::*;
-use crate::frame::{Header, Kind, KeyManagement};
+use crate::frame::eapol::{KeyFrame, KeyInformation, with_mic};
+use crate::frame::{Cipher, Header, KeyManagement, Kind, RSN_ELEMENT, RobustSecurity, write_element};
 use units::MacAddress;
 
 fn hex<const N: usize>(text: &str) -> [u8; N] {
@@ -75,4 +76,158 @@ fn what_is_sealed_is_opened_and_what_may_change_may_change() {
         sender.seal(&Header { third: addresses[2], ..header }, b"hello", &mut Vec::new()).unwrap();
         assert!(receiver.open(&header, &body).is_err());
     }
+}
+
+/// The access point's side, as far as these tests need it.
+struct Authenticator {
+    keys: Option<PairKeys>,
+    counter: u64,
+    security: RobustSecurity,
+}
+
+const ACCESS_POINT: MacAddress = MacAddress([2, 0, 0, 0, 0, 1]);
+const STATION: MacAddress = MacAddress([2, 0, 0, 0, 0, 2]);
+const NONCE: [u8; 32] = [0x11; 32];
+
+impl Authenticator {
+    fn management(&self) -> KeyManagement {
+        self.security.key_management[0]
+    }
+
+    fn frame(&mut self, information: KeyInformation, data: &[u8]) -> Vec<u8> {
+        self.counter += 1;
+        let frame = KeyFrame {
+            information: KeyInformation { version: 2, acknowledge: true, ..information },
+            replay_counter: self.counter,
+            nonce: NONCE,
+            receive_counter: [9, 0, 0, 0, 0, 0, 0, 0],
+            mic: [0; 16],
+            data,
+        };
+        let bytes = frame.to_bytes();
+        match &self.keys {
+            Some(keys) if information.signed => with_mic(&bytes, keys.sign(&bytes, self.management())),
+            _ => bytes,
+        }
+    }
+
+    fn first(&mut self) -> Vec<u8> {
+        self.frame(KeyInformation { pairwise: true, ..Default::default() }, &[])
+    }
+
+    /// Takes message 2 and gives message 3.
+    fn third(&mut self, shared: &SharedKey, second: &[u8], group: [u8; 16]) -> Vec<u8> {
+        let (frame, signed) = KeyFrame::parse(second).unwrap();
+        let parties = Parties {
+            access_point: ACCESS_POINT,
+            station: STATION,
+            access_point_nonce: NONCE,
+            station_nonce: frame.nonce,
+        };
+        let keys = PairKeys::derive(shared, &parties, self.management());
+        assert_eq!(keys.sign(&with_mic(signed, [0; 16]), self.management()), frame.mic);
+        self.keys = Some(keys);
+        let mut data = Vec::new();
+        write_element(&mut data, RSN_ELEMENT, &self.security.to_bytes());
+        self.message(true, data, group)
+    }
+
+    fn message(&mut self, pairwise: bool, mut data: Vec<u8>, group: [u8; 16]) -> Vec<u8> {
+        write_element(&mut data, 0xdd, &[[0x00, 0x0f, 0xac, 1, 1, 0].as_slice(), &group].concat());
+        data.push(0xdd);
+        data.resize(data.len().next_multiple_of(8), 0);
+        let mut wrapped = vec![0; data.len() + 8];
+        aes_kw::KekAes128::from(*self.keys.as_ref().unwrap().encryption).wrap(&data, &mut wrapped).unwrap();
+        let information = KeyInformation {
+            pairwise,
+            install: pairwise,
+            signed: true,
+            secure: true,
+            encrypted: true,
+            ..Default::default()
+        };
+        self.frame(information, &wrapped)
+    }
+}
+
+fn network(management: KeyManagement) -> RobustSecurity {
+    RobustSecurity {
+        group: Cipher::Ccmp,
+        pairwise: vec![Cipher::Ccmp],
+        key_management: vec![management],
+        protection_offered: false,
+        protection_required: false,
+        group_management: Cipher::Bip,
+    }
+}
+
+fn parties(passphrase: &str, management: KeyManagement) -> (Authenticator, Supplicant, SharedKey) {
+    let shared = Passphrase::new(passphrase).unwrap().shared_key(b"home");
+    let security = network(management);
+    let supplicant =
+        Supplicant::new(shared.clone(), ACCESS_POINT, STATION, security.clone(), security.clone());
+    (Authenticator { keys: None, counter: 0, security }, supplicant, shared)
+}
+
+#[test]
+fn a_handshake_agrees_on_keys_and_a_repeat_installs_nothing() {
+    for management in [KeyManagement::Psk, KeyManagement::PskSha256] {
+        let (mut access_point, mut station, shared) = parties("a good passphrase", management);
+        let second = station.handle(&access_point.first(), [1; 32]).unwrap();
+        assert!(second.is_first_answer());
+        // The first message once more: the same random number, or both sides' keys would differ.
+        let again = station.handle(&access_point.first(), [2; 32]).unwrap();
+        assert_eq!(KeyFrame::parse(&again.reply).unwrap().0.nonce, [1; 32]);
+        let third = access_point.third(&shared, &again.reply, [7; 16]);
+        let installed = station.handle(&third, [3; 32]).ok().unwrap();
+        assert_eq!(installed.pair.as_deref(), Some(&*access_point.keys.as_ref().unwrap().temporal));
+        let group = installed.group.unwrap();
+        assert_eq!((*group.key, group.number, group.received), ([7; 16], 1, 9));
+        assert!(station.is_finished());
+        assert_eq!(station.handle(&third, [3; 32]).err(), Some(KeyError::Replayed));
+        let repeated = access_point.third(&shared, &again.reply, [7; 16]);
+        let answer = station.handle(&repeated, [3; 32]).ok().unwrap();
+        assert!(answer.pair.is_none(), "a key in use is not installed again");
+        // New group keys.
+        let group = access_point.message(false, Vec::new(), [8; 16]);
+        let answer = station.handle(&group, [3; 32]).ok().unwrap();
+        assert_eq!(*answer.group.unwrap().key, [8; 16]);
+    }
+}
+
+#[test]
+fn forged_and_misplaced_key_frames_change_nothing() {
+    let (mut access_point, mut station, shared) = parties("a good passphrase", KeyManagement::Psk);
+    let second = station.handle(&access_point.first(), [1; 32]).unwrap();
+    let mut third = access_point.third(&shared, &second.reply, [7; 16]);
+    let last = third.len() - 1;
+    third[last] ^= 1;
+    assert_eq!(station.handle(&third, [3; 32]).err(), Some(KeyError::Forged));
+    third[last] ^= 1;
+    for length in 0..third.len() {
+        assert!(station.handle(&third[..length], [3; 32]).is_err());
+    }
+    let group = access_point.message(false, Vec::new(), [8; 16]);
+    assert_eq!(station.handle(&group, [3; 32]).err(), Some(KeyError::Unexpected), "before message 3");
+    access_point.security.pairwise.push(Cipher::Tkip);
+    let downgraded = access_point.third(&shared, &second.reply, [7; 16]);
+    assert_eq!(station.handle(&downgraded, [3; 32]).err(), Some(KeyError::Downgraded));
+    assert!(!station.is_finished());
+    assert!(station.handle(&third, [3; 32]).is_ok(), "the right one still passes");
+}
+
+#[test]
+fn another_passphrase_is_noticed_by_the_access_point() {
+    let (mut access_point, mut station, _) = parties("the wrong passphrase", KeyManagement::Psk);
+    let second = station.handle(&access_point.first(), [1; 32]).unwrap();
+    let (frame, signed) = KeyFrame::parse(&second.reply).unwrap();
+    let right = Passphrase::new("a good passphrase").unwrap().shared_key(b"home");
+    let parties = Parties {
+        access_point: ACCESS_POINT,
+        station: STATION,
+        access_point_nonce: NONCE,
+        station_nonce: frame.nonce,
+    };
+    let keys = PairKeys::derive(&right, &parties, KeyManagement::Psk);
+    assert_ne!(keys.sign(&with_mic(signed, [0; 16]), KeyManagement::Psk), frame.mic);
 }

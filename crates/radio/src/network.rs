@@ -1,0 +1,405 @@
+//! One network of the radio: how it is joined, kept, and left.
+//!
+//! ```text
+//!              an access point was seen        answered          answered           keys agreed on
+//!   Searching --------------------> Authenticating --> Associating --> Linked, closed --> Linked, open
+//!      ^                                 |                 |               |                  |
+//!      +----- refused, silent, sent away, gone: the access point is avoided for a while ------+
+//! ```
+//! (IEEE 802.11-2020 sections 11.3 and 12.6)
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use units::{Frequency, MacAddress, NetworkId, Ssid, Timestamp};
+
+use crate::Rate;
+use crate::beacons::BeaconClock;
+use crate::joining::{Unjoinable, choose};
+use crate::link::Link;
+use crate::scan::{Seen, SeenNetworks};
+use crate::security::{Passphrase, SharedKey};
+
+/// Packets that wait for a network's turn; what comes when it is full is refused.
+pub const MOST_WAITING: usize = 256;
+/// An answer to authentication or association comes within this, or the request is repeated.
+pub(crate) const ANSWER_TIME: Duration = Duration::from_millis(30);
+/// Requests without an answer, while we are there, before an access point is avoided.
+pub(crate) const MOST_REQUESTS: u8 = 6;
+/// Keys are agreed on within this time on the channel, or the association is given up.
+pub(crate) const KEY_TIME: Duration = Duration::from_millis(2_500);
+/// For how long an access point is avoided after its first failure; doubles with each further one ...
+const AVOIDED_FIRST: Duration = Duration::from_millis(500);
+/// ... up to this.
+const AVOIDED_MOST: Duration = Duration::from_secs(60);
+/// The same for one that sent us away though all was well.
+const AVOIDED_SENT_AWAY: Duration = Duration::from_secs(1);
+/// Access points that are avoided at once.
+const MOST_AVOIDED: usize = 16;
+
+/// What is configured of a network.
+#[derive(Clone, Debug)]
+pub struct NetworkSettings {
+    /// Its name.
+    pub ssid: Ssid,
+    /// Its secret, if it has one.
+    pub passphrase: Option<Passphrase>,
+    /// Only this access point.
+    pub bssid: Option<MacAddress>,
+    /// Access points of this name that are never used.
+    pub avoided: Vec<MacAddress>,
+    /// It does not tell its name unasked.
+    pub hidden: bool,
+    /// Its share of the radio, relative to the others'.
+    pub weight: u16,
+    /// How we take what was kept for us.
+    pub waking: Waking,
+}
+
+/// How frames that an access point kept are taken (`[JUGGLER] section 3.3`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Waking {
+    /// Say that we are awake; all comes at once.
+    Announce,
+    /// Stay asleep in its eyes, and ask for one frame after the other.
+    Poll,
+    /// Try both, and keep to the faster one.
+    Measured,
+}
+
+/// Why a network that was up is not any more, or did not come up.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum Lost {
+    /// It sent us away.
+    #[error("the access point sent us away (reason {0})")]
+    SentAway(u16),
+    /// It refused us.
+    #[error("the access point refused: {0}")]
+    Refused(crate::frame::management::Refusal),
+    /// It does not answer.
+    #[error("the access point does not answer")]
+    Silent,
+    /// Its beacons are not heard any more.
+    #[error("the access point is not heard any more")]
+    Gone,
+    /// It takes our passphrase for wrong.
+    #[error("wrong passphrase: the access point asked again and again for proof of it")]
+    WrongPassphrase,
+    /// It says different things of its protection.
+    #[error("the access point says different things of how it is protected; it may be forged")]
+    Forged,
+    /// It moves to another channel.
+    #[error("the access point moves to another channel")]
+    Moved,
+    /// It is not one that this radio joins.
+    #[error(transparent)]
+    Unjoinable(#[from] Unjoinable),
+}
+
+/// An access point that was chosen.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Target {
+    pub bssid: MacAddress,
+    pub frequency: Frequency,
+    pub rates: Vec<Rate>,
+    pub basic: Vec<Rate>,
+    pub interval: Duration,
+    pub protection: crate::scan::Protection,
+}
+
+impl Target {
+    /// The rate for what must arrive.
+    pub fn safe_rate(&self) -> Rate {
+        self.basic.first().or(self.rates.first()).copied().unwrap_or(lowest_rate(self.frequency))
+    }
+}
+
+/// The lowest rate of a band.
+pub(crate) fn lowest_rate(frequency: Frequency) -> Rate {
+    if frequency.0 < 3_000 { Rate(2) } else { Rate(12) }
+}
+
+/// A request of ours to which an answer is due.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Asked {
+    pub times: u8,
+    pub again: Timestamp,
+}
+
+impl Asked {
+    pub fn not_yet() -> Self {
+        Self { times: 0, again: Timestamp::ZERO }
+    }
+}
+
+pub(crate) enum State {
+    Searching,
+    Authenticating(Target, Asked),
+    Associating(Target, Asked),
+    Linked(Box<Linked>),
+}
+
+/// An association and how it goes.
+pub(crate) struct Linked {
+    pub target: Target,
+    pub link: Link,
+    pub beacons: BeaconClock,
+    /// When it was made, then when its keys were agreed on.
+    pub since: Timestamp,
+    /// The access point takes us for awake.
+    pub awake: bool,
+    /// Wake-ups and partings in a row that it did not confirm.
+    pub unconfirmed: u8,
+    /// It was said to be open.
+    pub announced: bool,
+    /// Something unsigned said that the association is over; we ask.
+    pub doubt: Option<Asked>,
+    pub drain: Drain,
+}
+
+/// What is taken of the kept frames in one visit.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Drain {
+    pub polling: bool,
+    /// A poll that was not answered yet.
+    pub polled: Option<Timestamp>,
+    pub next_poll: Option<Timestamp>,
+    pub arrived: Timestamp,
+    pub left: Option<Timestamp>,
+    pub frames: u32,
+    /// All was taken.
+    pub finished: bool,
+}
+
+impl Default for Drain {
+    fn default() -> Self {
+        let (polled, next_poll, arrived, left) = (None, None, Timestamp::ZERO, None);
+        Self { polling: false, polled, next_poll, arrived, left, frames: 0, finished: false }
+    }
+}
+
+/// Counts of a network since it was added.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct NetworkCounters {
+    /// Packets handed to the interface.
+    pub received_packets: u64,
+    /// Bytes of them, Ethernet headers included.
+    pub received_bytes: u64,
+    /// Packets sent.
+    pub sent_packets: u64,
+    /// Bytes of them, Ethernet headers included.
+    pub sent_bytes: u64,
+    /// Frames that were never acknowledged, with all their attempts.
+    pub failed_frames: u64,
+    /// Packets refused, since too many waited or nothing could be sent.
+    pub refused_packets: u64,
+    /// Frames dropped that did not fit the keys.
+    pub dropped_frames: u64,
+    /// Visits after which the access point did not confirm that it knows that we sleep.
+    pub unconfirmed_partings: u64,
+    /// Visits that found as many frames kept as access points keep: more may have been lost.
+    pub full_buffers: u64,
+    /// Times that it went up.
+    pub ups: u64,
+    /// Beacons with group traffic to come that were heard and that were missed, since away.
+    pub heard_dtims: u64,
+    /// See `heard_dtims`.
+    pub missed_dtims: u64,
+}
+
+/// A network of the radio.
+pub(crate) struct Network {
+    pub id: NetworkId,
+    pub settings: NetworkSettings,
+    pub state: State,
+    /// Packets for its turn, as Ethernet frames.
+    pub waiting: VecDeque<Vec<u8>>,
+    pub counters: NetworkCounters,
+    /// Bytes in the present slot, both ways.
+    pub slot_bytes: u64,
+    pub waking: WakingChoice,
+    /// The key is slow to derive and does not change.
+    shared: Option<SharedKey>,
+    avoided: Vec<Avoided>,
+    /// The last reason that was told, so that it is not told again and again.
+    told: Option<Lost>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Avoided {
+    bssid: MacAddress,
+    until: Timestamp,
+    next: Duration,
+}
+
+impl Network {
+    pub fn new(id: NetworkId, settings: NetworkSettings) -> Self {
+        let shared = settings.passphrase.as_ref().map(|secret| secret.shared_key(settings.ssid.as_bytes()));
+        Self {
+            id,
+            waking: WakingChoice::new(settings.waking),
+            settings,
+            state: State::Searching,
+            waiting: VecDeque::new(),
+            counters: NetworkCounters::default(),
+            slot_bytes: 0,
+            shared,
+            avoided: Vec::new(),
+            told: None,
+        }
+    }
+
+    pub fn shared_key(&self) -> Option<SharedKey> {
+        self.shared.clone()
+    }
+
+    /// The channel on which it is, or would be joined.
+    pub fn frequency(&self) -> Option<Frequency> {
+        self.target().map(|target| target.frequency)
+    }
+
+    pub fn target(&self) -> Option<&Target> {
+        match &self.state {
+            State::Searching => None,
+            State::Authenticating(target, _) | State::Associating(target, _) => Some(target),
+            State::Linked(linked) => Some(&linked.target),
+        }
+    }
+
+    pub fn linked(&self) -> Option<&Linked> {
+        if let State::Linked(linked) = &self.state { Some(linked) } else { None }
+    }
+
+    pub fn linked_mut(&mut self) -> Option<&mut Linked> {
+        if let State::Linked(linked) = &mut self.state { Some(linked) } else { None }
+    }
+
+    /// Whether packets can pass.
+    pub fn is_open(&self) -> bool {
+        self.linked().is_some_and(|linked| linked.link.is_open())
+    }
+
+    /// Whether an exchange is under way that should not be interrupted.
+    pub fn is_joining(&self) -> bool {
+        match &self.state {
+            State::Searching => false,
+            State::Authenticating(_, asked) | State::Associating(_, asked) => asked.times > 0,
+            State::Linked(linked) => !linked.link.is_open(),
+        }
+    }
+
+    /// Takes the best of what was seen, if it has no access point: the strongest that is not avoided. The error is that of the strongest one of
+    /// this name, if none can be joined.
+    pub fn choose(&mut self, now: Timestamp, seen: &SeenNetworks) -> Result<bool, Unjoinable> {
+        if !matches!(self.state, State::Searching) {
+            return Ok(false);
+        }
+        let mut found: Vec<&Seen> = seen.iter().filter(|seen| self.is_candidate(now, seen)).collect();
+        found.sort_by(|a, b| b.signal_dbm.unwrap_or(-100.0).total_cmp(&a.signal_dbm.unwrap_or(-100.0)));
+        let mut first_error = None;
+        for seen in found {
+            match choose(&seen.protection, self.settings.passphrase.is_some()) {
+                Ok(_) => {
+                    let target = Target {
+                        bssid: seen.bssid,
+                        frequency: seen.frequency,
+                        rates: seen.rates.clone(),
+                        basic: seen.basic.clone(),
+                        interval: seen.interval,
+                        protection: seen.protection.clone(),
+                    };
+                    self.state = State::Authenticating(target, Asked::not_yet());
+                    return Ok(true);
+                }
+                Err(error) => first_error = first_error.or(Some(error)),
+            }
+        }
+        first_error.map_or(Ok(false), Err)
+    }
+
+    fn is_candidate(&self, now: Timestamp, seen: &Seen) -> bool {
+        let avoided = self.avoided.iter().any(|avoided| avoided.bssid == seen.bssid && now < avoided.until);
+        seen.ssid.as_ref() == Some(&self.settings.ssid)
+            && !seen.ad_hoc
+            && !avoided
+            && !self.settings.avoided.contains(&seen.bssid)
+            && self.settings.bssid.is_none_or(|bssid| bssid == seen.bssid)
+    }
+
+    /// Ends whatever there is with the access point, which is avoided for a while. `sent_away`: by a frame that said so. Gives whether packets could pass until now.
+    pub fn fail(&mut self, now: Timestamp, sent_away: bool) -> bool {
+        let was_open = self.is_open();
+        if let State::Linked(linked) = &self.state {
+            self.counters.heard_dtims += linked.beacons.heard_dtims;
+            self.counters.missed_dtims += linked.beacons.missed_dtims;
+        }
+        if let Some(bssid) = self.target().map(|target| target.bssid) {
+            let before = self.avoided.iter().position(|avoided| avoided.bssid == bssid);
+            let next = before.map_or(AVOIDED_FIRST, |at| self.avoided.remove(at).next);
+            if self.avoided.len() == MOST_AVOIDED {
+                self.avoided.remove(0);
+            }
+            // Anyone can forge a parting where management frames are not protected: come back soon.
+            let most = if sent_away && was_open { AVOIDED_SENT_AWAY } else { AVOIDED_MOST };
+            let next = next.min(most);
+            self.avoided.push(Avoided { bssid, until: now + next, next: (next * 2).min(most) });
+        }
+        self.state = State::Searching;
+        self.waiting.clear();
+        was_open
+    }
+
+    /// It is up, and has been for long enough to forget its failures.
+    pub fn is_steady(&mut self) {
+        self.avoided.clear();
+        self.told = None;
+    }
+
+    /// When an access point is not avoided any more.
+    pub fn next_attempt(&self, now: Timestamp) -> Option<Timestamp> {
+        let later = self.avoided.iter().map(|avoided| avoided.until).filter(|until| now < *until);
+        later.min().filter(|_| matches!(self.state, State::Searching))
+    }
+
+    /// Whether a reason is not yet known to the owner.
+    pub fn is_news(&mut self, reason: Lost) -> bool {
+        self.told.replace(reason) != Some(reason)
+    }
+}
+
+/// Which way of waking serves an access point better, found by trying both.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WakingChoice {
+    setting: Waking,
+    /// Time for each frame and visits with frames, by announcing and by polling.
+    measured: [(Duration, u32); 2],
+}
+
+/// Visits by which each way is measured.
+const TRIAL_VISITS: u32 = 4;
+
+impl WakingChoice {
+    fn new(setting: Waking) -> Self {
+        Self { setting, measured: [(Duration::ZERO, 0); 2] }
+    }
+
+    /// Whether the next visit goes by polling.
+    pub fn is_polling(&self) -> bool {
+        let [announce, poll] = self.measured;
+        match self.setting {
+            Waking::Announce => false,
+            Waking::Poll => true,
+            Waking::Measured if announce.1 < TRIAL_VISITS => false,
+            Waking::Measured if poll.1 < TRIAL_VISITS => true,
+            Waking::Measured => poll.0 * announce.1 < announce.0 * poll.1,
+        }
+    }
+
+    /// A visit took its kept frames in a time.
+    pub fn learn(&mut self, polling: bool, frames: u32, time: Duration) {
+        let place = &mut self.measured[usize::from(polling)];
+        if frames >= 2 && place.1 < TRIAL_VISITS {
+            *place = (place.0 + time / frames, place.1 + 1);
+        }
+    }
+}

@@ -1,0 +1,324 @@
+//! The station: many networks, one radio. Pure: frames and times in, frames and wishes out.
+//!
+//! ```text
+//!            slot over               all asleep             the card is there
+//!   Present -----------> Leaving ------------------> Tuning -----------------> Present
+//!      ^ next slot on the same channel |
+//!      +-------------------------------+
+//! ```
+//! While the card is on a channel all networks of that channel are awake; only what leaves the channel goes to sleep first.
+//!
+//! After any call that takes `now`, drain [`Station::poll_tune`], [`Station::poll_transmit`], [`Station::poll_packet`] and
+//! [`Station::poll_event`] until each returns `None`, then wait for input or [`Station::poll_timeout`].
+
+mod join;
+mod receive;
+#[cfg(test)]
+mod tests;
+mod transmit;
+mod turns;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use rand::rngs::StdRng;
+use units::{Frequency, MacAddress, NetworkId, Timestamp};
+
+use crate::network::{Lost, Network, NetworkCounters, NetworkSettings};
+use crate::scan::{Seen, SeenNetworks};
+use crate::slots::{Member, SlotSettings, Slots};
+use transmit::{InFlight, Outgoing};
+use turns::Phase;
+
+/// A channel of the card.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PermittedChannel {
+    /// Its centre.
+    pub frequency: Frequency,
+    /// Whether we may send there before we have heard anybody (neither no-IR nor radar).
+    pub active: bool,
+}
+
+/// What the radio's owner decides.
+#[derive(Clone, Debug)]
+pub struct StationSettings {
+    /// The address that the card acknowledges.
+    pub address: MacAddress,
+    /// Channels that may be used, in the order in which they are scanned.
+    pub channels: Vec<PermittedChannel>,
+    /// How turns are taken.
+    pub slots: SlotSettings,
+    /// Weight of listening for further networks; 0: only while one is sought.
+    pub scan_weight: u16,
+}
+
+/// What the owner should know.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Event {
+    /// Packets can pass.
+    Up {
+        /// The network.
+        network: NetworkId,
+        /// Its access point.
+        bssid: MacAddress,
+        /// Its channel.
+        frequency: Frequency,
+    },
+    /// Packets cannot pass any more.
+    Down {
+        /// The network.
+        network: NetworkId,
+        /// Why.
+        reason: Lost,
+    },
+    /// A network does not come up; told once for each reason in a row.
+    Trouble {
+        /// The network.
+        network: NetworkId,
+        /// Why.
+        reason: Lost,
+    },
+}
+
+/// One change of channel, by the caller's clock.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Switch {
+    /// The slot was over.
+    pub begun: Timestamp,
+    /// Every access point there knew that we sleep, or was given up on.
+    pub asleep: Timestamp,
+    /// The card was on the new channel.
+    pub tuned: Timestamp,
+}
+
+/// How a network is.
+#[derive(Clone, PartialEq, Debug)]
+pub struct NetworkStatus {
+    /// Which.
+    pub network: NetworkId,
+    /// Whether packets can pass.
+    pub up: bool,
+    /// Its access point, joined or being joined.
+    pub bssid: Option<MacAddress>,
+    /// Its channel.
+    pub frequency: Option<Frequency>,
+    /// Signal of its beacons, in dBm.
+    pub signal_dbm: Option<f32>,
+    /// Its part of the radio: how long its slot is now.
+    pub slot: Option<Duration>,
+    /// It delivers so little that it is visited seldom.
+    pub given_up: bool,
+    /// Packets that wait for its turn.
+    pub waiting: usize,
+    /// Its counts.
+    pub counters: NetworkCounters,
+}
+
+/// A station that is in many networks with one radio.
+pub struct Station {
+    settings: StationSettings,
+    randomness: StdRng,
+    networks: BTreeMap<NetworkId, Network>,
+    slots: Slots,
+    seen: SeenNetworks,
+    phase: Phase,
+    /// Where the card is.
+    frequency: Option<Frequency>,
+    next_scan: usize,
+    next_data: u32,
+    sequence: u16,
+    urgent: VecDeque<Outgoing>,
+    in_flight: VecDeque<InFlight>,
+    packets: VecDeque<(NetworkId, Vec<u8>)>,
+    events: VecDeque<Event>,
+    tune: Option<Frequency>,
+    switching: Option<Switch>,
+    switches: VecDeque<Switch>,
+}
+
+/// Changes of channel that are kept for [`Station::poll_switch`].
+const MOST_SWITCHES: usize = 64;
+/// Events that are kept; the oldest go first.
+const MOST_EVENTS: usize = 256;
+/// Received packets that are kept; what comes when they are full is dropped.
+const MOST_PACKETS: usize = 1_024;
+
+impl Station {
+    /// Begins without networks. `randomness` must be unpredictable: nonces are drawn from it.
+    pub fn new(settings: StationSettings, randomness: StdRng) -> Self {
+        let slots = Slots::new(settings.slots);
+        let mut station = Self {
+            settings,
+            randomness,
+            networks: BTreeMap::new(),
+            slots,
+            seen: SeenNetworks::default(),
+            phase: Phase::Resting,
+            frequency: None,
+            next_scan: 0,
+            next_data: 0,
+            sequence: 0,
+            urgent: VecDeque::new(),
+            in_flight: VecDeque::new(),
+            packets: VecDeque::new(),
+            events: VecDeque::new(),
+            tune: None,
+            switching: None,
+            switches: VecDeque::new(),
+        };
+        station.refresh_scan();
+        station
+    }
+
+    /// The address under which it is in all its networks.
+    pub fn address(&self) -> MacAddress {
+        self.settings.address
+    }
+
+    /// Adds a network, or replaces one of the same number.
+    pub fn add_network(&mut self, now: Timestamp, id: NetworkId, settings: NetworkSettings) {
+        self.remove_network(now, id);
+        self.slots.set_weight(Member::Network(id), settings.weight);
+        self.networks.insert(id, Network::new(id, settings));
+        self.choose_targets(now);
+        self.refresh_scan();
+        self.wake(now);
+    }
+
+    /// Leaves a network.
+    pub fn remove_network(&mut self, now: Timestamp, id: NetworkId) {
+        if !self.networks.contains_key(&id) {
+            return;
+        }
+        self.say_goodbye(id);
+        self.networks.remove(&id);
+        self.slots.remove(Member::Network(id));
+        self.refresh_scan();
+        self.wake(now);
+    }
+
+    /// Changes a network's share of the radio.
+    pub fn set_weight(&mut self, id: NetworkId, weight: u16) {
+        if let Some(network) = self.networks.get_mut(&id) {
+            network.settings.weight = weight;
+            self.slots.set_weight(Member::Network(id), weight);
+        }
+    }
+
+    /// Changes how turns are taken, and the weight of scanning; from the next slot on.
+    pub fn set_slots(&mut self, slots: SlotSettings, scan_weight: u16) {
+        self.settings.slots = slots;
+        self.settings.scan_weight = scan_weight;
+        self.slots.set_settings(slots);
+        self.refresh_scan();
+    }
+
+    /// The card is on a channel, as [`Self::poll_tune`] wished.
+    pub fn handle_tuned(&mut self, now: Timestamp, frequency: Frequency) {
+        self.arrive(now, frequency);
+    }
+
+    /// A packet for a network, as an Ethernet frame from its interface. Gives whether it was taken: not when too many wait or the network is down.
+    pub fn handle_packet(&mut self, now: Timestamp, id: NetworkId, packet: &[u8]) -> bool {
+        let Some(network) = self.networks.get_mut(&id) else { return false };
+        if !network.is_open() || network.waiting.len() >= crate::network::MOST_WAITING {
+            network.counters.refused_packets += 1;
+            return false;
+        }
+        network.waiting.push_back(packet.to_vec());
+        self.note_activity(now, id);
+        true
+    }
+
+    /// The time of [`Self::poll_timeout`] has come.
+    pub fn handle_timeout(&mut self, now: Timestamp) {
+        self.forget_outcomes(now);
+        self.choose_targets(now);
+        self.drive_joins(now);
+        self.drive_polls(now);
+        self.drive_turns(now);
+    }
+
+    /// A channel that the card should be on. Until [`Self::handle_tuned`] nothing is sent.
+    pub fn poll_tune(&mut self) -> Option<Frequency> {
+        self.tune.take()
+    }
+
+    /// A packet for a network's interface, as an Ethernet frame.
+    pub fn poll_packet(&mut self) -> Option<(NetworkId, Vec<u8>)> {
+        self.packets.pop_front()
+    }
+
+    /// What the owner should know.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    /// Changes of channel since the last call; the oldest are dropped beyond 64.
+    pub fn poll_switch(&mut self) -> Option<Switch> {
+        self.switches.pop_front()
+    }
+
+    /// When to call [`Self::handle_timeout`].
+    pub fn poll_timeout(&self, now: Timestamp) -> Option<Timestamp> {
+        let joins = self.networks.values().filter_map(|network| self.join_timeout(now, network));
+        let turns = self.turn_timeout(now);
+        let outcomes = self.in_flight.front().map(|frame| frame.sent + transmit::OUTCOME_TIME);
+        joins.chain(turns).chain(outcomes).min()
+    }
+
+    /// What was heard in the air lately.
+    pub fn seen(&self) -> impl Iterator<Item = &Seen> {
+        self.seen.iter()
+    }
+
+    /// How the networks are.
+    pub fn networks(&self) -> impl Iterator<Item = NetworkStatus> {
+        self.networks.values().map(|network| {
+            let target = network.target();
+            let member = Member::Network(network.id);
+            let mut counters = network.counters;
+            if let Some(linked) = network.linked() {
+                counters.heard_dtims += linked.beacons.heard_dtims;
+                counters.missed_dtims += linked.beacons.missed_dtims;
+            }
+            NetworkStatus {
+                network: network.id,
+                up: network.is_open(),
+                bssid: target.map(|target| target.bssid),
+                frequency: network.frequency(),
+                signal_dbm: target.and_then(|target| self.seen.get(target.bssid)?.signal_dbm),
+                slot: self.slots.length(member),
+                given_up: self.slots.is_given_up(member),
+                waiting: network.waiting.len(),
+                counters,
+            }
+        })
+    }
+
+    fn tell(&mut self, event: Event) {
+        if self.events.len() == MOST_EVENTS {
+            self.events.pop_front();
+        }
+        self.events.push_back(event);
+    }
+
+    /// Networks on the channel where the card is.
+    fn here(&self) -> impl Iterator<Item = &Network> {
+        let frequency = self.frequency;
+        self.networks.values().filter(move |network| frequency.is_some() && network.frequency() == frequency)
+    }
+
+    /// The same, to be changed.
+    fn here_mut(&mut self) -> impl Iterator<Item = &mut Network> {
+        let frequency = self.frequency;
+        self.networks
+            .values_mut()
+            .filter(move |network| frequency.is_some() && network.frequency() == frequency)
+    }
+
+    fn next_sequence(&mut self) -> u16 {
+        self.sequence = (self.sequence + 1) & 0xfff;
+        self.sequence
+    }
+}

@@ -1,0 +1,296 @@
+//! What is sent, in which order, and what became of it.
+
+use std::time::Duration;
+
+use units::{MacAddress, NetworkId, Timestamp};
+
+use super::Station;
+use crate::frame::data::{EAPOL_TYPE, Packet};
+use crate::frame::{Header, Kind, management, power_save_poll};
+use crate::network::{MOST_WAITING, lowest_rate};
+use crate::{Outcome, Rate, Transmission};
+
+/// Frames that the card holds at once: enough to keep it busy, few enough that leaving is quick.
+const MOST_IN_FLIGHT: usize = 8;
+/// After so long an outcome does not come any more.
+pub(super) const OUTCOME_TIME: Duration = Duration::from_millis(200);
+/// A poll is answered within this, or never.
+const POLL_TIME: Duration = Duration::from_millis(20);
+/// While asleep in the access point's eyes, we ask again after this.
+const POLL_AGAIN: Duration = Duration::from_millis(5);
+const ATTEMPTS: u8 = 7;
+
+/// Why a frame is sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Purpose {
+    Data { network: NetworkId, rate: Rate },
+    Null { network: NetworkId, sleeping: bool },
+    Poll { network: NetworkId },
+    Other,
+}
+
+/// A frame that goes before data.
+#[derive(Debug)]
+pub(super) struct Outgoing {
+    pub transmission: Transmission,
+    pub purpose: Purpose,
+}
+
+/// A frame whose outcome is awaited.
+#[derive(Debug)]
+pub(super) struct InFlight {
+    receiver: MacAddress,
+    sequence: Option<u16>,
+    purpose: Purpose,
+    pub sent: Timestamp,
+}
+
+impl Station {
+    /// The next frame to send on the channel where the card is.
+    pub fn poll_transmit(&mut self, now: Timestamp) -> Option<Transmission> {
+        if !self.is_sending() || self.in_flight.len() >= MOST_IN_FLIGHT {
+            return None;
+        }
+        if let Some(outgoing) = self.urgent.pop_front() {
+            return Some(self.dispatch(now, outgoing));
+        }
+        if !self.is_present() {
+            return None;
+        }
+        // Networks on this channel take turns, packet by packet.
+        let open: Vec<NetworkId> = self
+            .here()
+            .filter(|network| network.is_open() && !network.waiting.is_empty())
+            .map(|network| network.id)
+            .collect();
+        for place in 0..open.len() {
+            let id = open[(place + self.next_data as usize) % open.len()];
+            if let Some(outgoing) = self.next_data_frame(id) {
+                self.next_data = self.next_data.wrapping_add(1);
+                self.note_activity(now, id);
+                return Some(self.dispatch(now, outgoing));
+            }
+        }
+        None
+    }
+
+    /// What became of a frame, by the card's account.
+    pub fn handle_outcome(&mut self, now: Timestamp, outcome: &Outcome<'_>) {
+        let Some((receiver, sequence)) = identity(outcome.frame) else { return };
+        let same = |sent: &InFlight| sent.receiver == receiver && sent.sequence == sequence;
+        let Some(at) = self.in_flight.iter().position(same) else { return };
+        let Some(sent) = self.in_flight.remove(at) else { return };
+        self.conclude(now, sent.purpose, Some(outcome.acknowledged), outcome.attempts.unwrap_or(1));
+    }
+
+    /// Frames whose outcome the card never told count as failed.
+    pub(super) fn forget_outcomes(&mut self, now: Timestamp) {
+        while self.in_flight.front().is_some_and(|sent| now.since(sent.sent) >= OUTCOME_TIME) {
+            if let Some(sent) = self.in_flight.pop_front() {
+                self.conclude(now, sent.purpose, None, 1);
+            }
+        }
+    }
+
+    fn conclude(&mut self, now: Timestamp, purpose: Purpose, acknowledged: Option<bool>, attempts: u8) {
+        let success = acknowledged.unwrap_or(false);
+        match purpose {
+            Purpose::Data { network, rate } => {
+                let Some(network) = self.networks.get_mut(&network) else { return };
+                network.counters.failed_frames += u64::from(!success);
+                if let (Some(linked), Some(_)) = (network.linked_mut(), acknowledged) {
+                    linked.link.rates.learn(rate, success, attempts);
+                }
+            }
+            Purpose::Null { network, sleeping } => self.confirm(now, network, sleeping, success),
+            Purpose::Poll { network } => {
+                // A poll that was not heard will not be answered.
+                let linked = self.networks.get_mut(&network).and_then(|network| network.linked_mut());
+                if let Some(linked) = linked.filter(|_| !success) {
+                    linked.drain.polled = None;
+                }
+                self.leave_if_asleep(now);
+            }
+            Purpose::Other => {}
+        }
+    }
+
+    fn dispatch(&mut self, now: Timestamp, outgoing: Outgoing) -> Transmission {
+        let Outgoing { transmission, purpose } = outgoing;
+        if let Some((receiver, sequence)) =
+            identity(&transmission.frame).filter(|(receiver, _)| !receiver.is_group())
+        {
+            self.in_flight.push_back(InFlight { receiver, sequence, purpose, sent: now });
+        }
+        transmission
+    }
+
+    fn next_data_frame(&mut self, id: NetworkId) -> Option<Outgoing> {
+        let sequence = self.next_sequence();
+        let network = self.networks.get_mut(&id)?;
+        let bytes = network.waiting.pop_front()?;
+        let polling = network.linked().is_some_and(|linked| linked.drain.polling);
+        let crate::network::State::Linked(linked) = &mut network.state else { return None };
+        let frame = Packet::from_ethernet(&bytes)
+            .ok()
+            .and_then(|packet| linked.link.seal(&packet, sequence, polling));
+        let Some(frame) = frame else {
+            network.counters.refused_packets += 1;
+            return None;
+        };
+        let rate = linked.link.rates.next(&mut self.randomness);
+        network.counters.sent_packets += 1;
+        network.counters.sent_bytes += bytes.len() as u64;
+        network.slot_bytes += bytes.len() as u64;
+        let transmission = Transmission { frame, rate, attempts: ATTEMPTS };
+        Some(Outgoing { transmission, purpose: Purpose::Data { network: id, rate } })
+    }
+
+    /// Tells an access point that we sleep, or that we are awake.
+    pub(super) fn send_null(&mut self, id: NetworkId, sleeping: bool) {
+        let sequence = self.next_sequence();
+        let Some(linked) = self.networks.get_mut(&id).and_then(|network| network.linked_mut()) else {
+            return;
+        };
+        if !sleeping {
+            // From now on it may believe so, confirmed or not.
+            linked.awake = true;
+        }
+        let (frame, rate) = (linked.link.null(sequence, sleeping), linked.target.safe_rate());
+        let transmission = Transmission { frame, rate, attempts: ATTEMPTS };
+        self.urgent.push_back(Outgoing { transmission, purpose: Self::null_purpose(id, sleeping) });
+    }
+
+    /// Asks for one kept frame.
+    pub(super) fn send_poll(&mut self, now: Timestamp, id: NetworkId) {
+        let own = self.settings.address;
+        let Some(linked) = self.networks.get_mut(&id).and_then(|network| network.linked_mut()) else {
+            return;
+        };
+        linked.drain.polled = Some(now);
+        let frame = power_save_poll(linked.link.association, linked.link.bssid, own);
+        let transmission = Transmission { frame, rate: linked.target.safe_rate(), attempts: ATTEMPTS };
+        self.urgent.push_back(Outgoing { transmission, purpose: Purpose::Poll { network: id } });
+    }
+
+    /// Polls that were not answered, and those that are due again.
+    pub(super) fn drive_polls(&mut self, now: Timestamp) {
+        let mut due = Vec::new();
+        let present = self.is_present();
+        for network in self.here_mut() {
+            let id = network.id;
+            let Some(linked) = network.linked_mut().filter(|linked| linked.drain.polling) else { continue };
+            let waited = linked.drain.polled.map(|polled| now.since(polled));
+            if waited.is_some_and(|waited| waited >= POLL_TIME) {
+                linked.drain.polled = None;
+            }
+            if linked.drain.polled.is_none() && linked.drain.next_poll.is_none_or(|next| now >= next) {
+                linked.drain.next_poll = Some(now + POLL_AGAIN);
+                due.push(id);
+            }
+        }
+        if present {
+            due.into_iter().for_each(|id| self.send_poll(now, id));
+        }
+    }
+
+    /// A frame of a key handshake, or another packet of our own making.
+    pub(super) fn send_keys(&mut self, id: NetworkId, payload: &[u8]) {
+        let sequence = self.next_sequence();
+        let source = self.settings.address;
+        let Some(linked) = self.networks.get_mut(&id).and_then(|network| network.linked_mut()) else {
+            return;
+        };
+        let destination = linked.link.bssid;
+        let packet = Packet { destination, source, ethernet_type: EAPOL_TYPE, payload };
+        let Some(frame) = linked.link.seal(&packet, sequence, false) else { return };
+        let transmission = Transmission { frame, rate: linked.target.safe_rate(), attempts: ATTEMPTS };
+        self.urgent.push_back(Outgoing { transmission, purpose: Purpose::Other });
+    }
+
+    /// A management frame within an association.
+    pub(super) fn send_management(&mut self, id: NetworkId, kind: Kind, body: &[u8]) {
+        let sequence = self.next_sequence();
+        let Some(linked) = self.networks.get_mut(&id).and_then(|network| network.linked_mut()) else {
+            return;
+        };
+        let Some(frame) = linked.link.seal_management(kind, body, sequence) else { return };
+        let transmission = Transmission { frame, rate: linked.target.safe_rate(), attempts: ATTEMPTS };
+        self.urgent.push_back(Outgoing { transmission, purpose: Purpose::Other });
+    }
+
+    /// A management frame before there is an association.
+    pub(super) fn send_request(&mut self, id: NetworkId, kind: Kind, body: &[u8]) {
+        let sequence = self.next_sequence();
+        let own = self.settings.address;
+        let Some(target) = self.networks.get(&id).and_then(|network| network.target()) else { return };
+        let frame = management_frame(kind, target.bssid, own, target.bssid, sequence, body);
+        let transmission = Transmission { frame, rate: target.safe_rate(), attempts: ATTEMPTS };
+        self.urgent.push_back(Outgoing { transmission, purpose: Purpose::Other });
+    }
+
+    /// Leaves in good order, if the network is on this channel.
+    pub(super) fn say_goodbye(&mut self, id: NetworkId) {
+        let here =
+            self.is_sending() && self.here().any(|network| network.id == id && network.linked().is_some());
+        if here {
+            self.send_management(id, Kind::Deauthentication, &management::REASON_LEAVING.to_le_bytes());
+        }
+    }
+
+    /// Asks who is on this channel, by name for those that hide it, where that is permitted.
+    pub(super) fn send_probes(&mut self) {
+        let Some(frequency) = self.frequency else { return };
+        if !self.settings.channels.iter().any(|channel| channel.frequency == frequency && channel.active) {
+            return;
+        }
+        let hidden =
+            self.networks.values().filter(|network| network.settings.hidden && network.frequency().is_none());
+        let mut names: Vec<Vec<u8>> =
+            hidden.map(|network| network.settings.ssid.as_bytes().to_vec()).collect();
+        names.push(Vec::new());
+        let own = self.settings.address;
+        let rates = own_rates(frequency);
+        for name in names {
+            let mut body = Vec::new();
+            management::write_probe_request(&mut body, &name, &rates);
+            let sequence = self.next_sequence();
+            let all = MacAddress::BROADCAST;
+            let frame = management_frame(Kind::ProbeRequest, all, own, all, sequence, &body);
+            let transmission = Transmission { frame, rate: lowest_rate(frequency), attempts: 1 };
+            self.urgent.push_back(Outgoing { transmission, purpose: Purpose::Other });
+        }
+        debug_assert!(self.urgent.len() <= MOST_WAITING, "urgent frames are few");
+    }
+}
+
+/// The rates that we take on a channel, lowest first.
+pub(super) fn own_rates(frequency: units::Frequency) -> Vec<Rate> {
+    let slow: &[Rate] = if frequency.0 < 3_000 { &Rate::CCK } else { &[] };
+    let mut rates = [slow, &Rate::OFDM].concat();
+    rates.sort_unstable();
+    rates
+}
+
+fn management_frame(
+    kind: Kind,
+    receiver: MacAddress,
+    own: MacAddress,
+    bssid: MacAddress,
+    sequence: u16,
+    body: &[u8],
+) -> Vec<u8> {
+    let mut header = Header::new(kind, receiver, own, bssid);
+    header.sequence.number = sequence;
+    let mut frame = Vec::with_capacity(24 + body.len());
+    header.write(&mut frame);
+    frame.extend_from_slice(body);
+    frame
+}
+
+/// What a frame is recognised by when its outcome comes: its receiver, and its number if it has one.
+fn identity(frame: &[u8]) -> Option<(MacAddress, Option<u16>)> {
+    let receiver = frame.get(4..10).and_then(|address| address.try_into().ok()).map(MacAddress)?;
+    let sequence = frame.get(22..24).map(|bytes| u16::from_le_bytes([bytes[0], bytes[1]]) >> 4);
+    Some((receiver, sequence))
+}

@@ -1,0 +1,326 @@
+//! Whose turn it is, and how the radio gets from one channel to the next (`[JUGGLER] section 3.3`).
+
+use std::time::Duration;
+
+use units::{Frequency, NetworkId, Timestamp};
+
+use super::transmit::Purpose;
+use super::{MOST_SWITCHES, Station, Switch};
+use crate::network::{Drain, Lost, State};
+use crate::slots::{Member, Slot};
+
+/// Nothing happened here for so long, so another's packets may go first.
+const IDLE: Duration = Duration::from_millis(5);
+/// How long a slot may be drawn out while a network is being joined.
+const JOINING_TIME: Duration = Duration::from_millis(300);
+/// An access point has so long to confirm that it knows that we sleep.
+const PARTING_TIME: Duration = Duration::from_millis(15);
+/// A beacon with group traffic is met this much before it is due.
+const EARLY: Duration = Duration::from_millis(2);
+/// How long a channel is listened to.
+const SCAN_TIME: Duration = Duration::from_millis(30);
+/// Frames that access points keep for a sleeping station: 64 in Linux (`STA_MAX_TX_BUFFER`).
+const KEPT_FRAMES: u32 = 64;
+/// Of those so many are planned for.
+const PLANNED_FRAMES: u32 = 40;
+/// Visits in a row without confirmation after which an access point counts as gone.
+const MOST_UNCONFIRMED: u8 = 5;
+/// The longest absence that is worth a bound.
+const LONG_ABSENCE: Duration = Duration::from_secs(1);
+
+/// What the radio does.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Phase {
+    /// There is nothing to do.
+    Resting,
+    /// On a channel, in a slot.
+    Present {
+        since: Timestamp,
+        until: Timestamp,
+        /// When a frame was last sent or heard here for us.
+        active: Timestamp,
+    },
+    /// The access points here are told that we sleep.
+    Leaving { next: Slot, to: Frequency, since: Timestamp },
+    /// The card changes channel.
+    Tuning { slot: Slot },
+}
+
+impl Station {
+    /// Listening has a turn if it is wanted, or as long as a network is sought.
+    pub(super) fn refresh_scan(&mut self) {
+        let sought = self.networks.values().any(|network| matches!(network.state, State::Searching));
+        match (self.settings.scan_weight, sought || self.networks.is_empty()) {
+            (0, false) => self.slots.remove(Member::Scan),
+            (weight, _) => self.slots.set_weight(Member::Scan, weight),
+        }
+    }
+
+    /// Begins if nothing is going on.
+    pub(super) fn wake(&mut self, now: Timestamp) {
+        if matches!(self.phase, Phase::Resting) {
+            self.advance(now);
+        }
+    }
+
+    /// Ends the present slot and begins the next one.
+    fn advance(&mut self, now: Timestamp) {
+        self.account(now);
+        let Some((slot, frequency)) = self.next_slot() else {
+            self.phase = Phase::Resting;
+            return;
+        };
+        if self.frequency == Some(frequency) {
+            self.begin_slot(now, slot);
+            return;
+        }
+        self.switching = self.frequency.map(|_| Switch { begun: now, asleep: now, tuned: now });
+        let awake: Vec<NetworkId> =
+            self.here().filter(|network| stays_to_be_told(network)).map(|network| network.id).collect();
+        awake.into_iter().for_each(|id| self.send_null(id, true));
+        self.phase = Phase::Leaving { next: slot, to: frequency, since: now };
+        self.leave_if_asleep(now);
+    }
+
+    /// Tunes once every access point here knows that we sleep.
+    pub(super) fn leave_if_asleep(&mut self, now: Timestamp) {
+        let Phase::Leaving { next, to, since } = self.phase else { return };
+        let late = now.since(since) >= PARTING_TIME;
+        let told = self.here().all(|network| !stays_to_be_told(network));
+        let polled =
+            self.here().any(|network| network.linked().is_some_and(|linked| linked.drain.polled.is_some()));
+        if (!told || polled) && !late {
+            return;
+        }
+        let mut silent = Vec::new();
+        for network in self.here_mut() {
+            let id = network.id;
+            let unconfirmed = stays_to_be_told(network);
+            network.counters.unconfirmed_partings += u64::from(unconfirmed);
+            let Some(linked) = network.linked_mut() else { continue };
+            linked.unconfirmed = if unconfirmed { linked.unconfirmed.saturating_add(1) } else { 0 };
+            linked.awake = false;
+            linked.beacons.leave(now);
+            linked.drain.left = Some(now);
+            linked.drain.polled = None;
+            if linked.unconfirmed >= MOST_UNCONFIRMED {
+                silent.push(id);
+            }
+        }
+        self.urgent.clear();
+        if let Some(switch) = &mut self.switching {
+            switch.asleep = now;
+        }
+        self.frequency = None;
+        self.tune = Some(to);
+        self.phase = Phase::Tuning { slot: next };
+        silent.into_iter().for_each(|id| self.lose(now, id, Lost::Silent));
+    }
+
+    /// The card is on a channel.
+    pub(super) fn arrive(&mut self, now: Timestamp, frequency: Frequency) {
+        let Phase::Tuning { slot } = self.phase else { return };
+        self.frequency = Some(frequency);
+        if let Some(switch) = self.switching.take() {
+            if self.switches.len() == MOST_SWITCHES {
+                self.switches.pop_front();
+            }
+            self.switches.push_back(Switch { tuned: now, ..switch });
+        }
+        let mut linked = Vec::new();
+        for network in self.here_mut() {
+            let polling = network.waking.is_polling() && network.is_open();
+            if let Some(link) = network.linked_mut() {
+                link.beacons.arrive(now);
+                link.drain = Drain { polling, arrived: now, left: link.drain.left, ..Drain::default() };
+                linked.push((network.id, polling));
+            }
+        }
+        for (id, polling) in linked {
+            if polling { self.send_poll(now, id) } else { self.send_null(id, false) }
+        }
+        self.begin_slot(now, slot);
+    }
+
+    fn begin_slot(&mut self, now: Timestamp, slot: Slot) {
+        self.phase = Phase::Present { since: now, until: now + slot.length, active: now };
+        if slot.member == Member::Scan {
+            self.seen.forget_old(now);
+            self.send_probes();
+        }
+        self.drive_joins(now);
+    }
+
+    /// The next slot that has somewhere to be.
+    fn next_slot(&mut self) -> Option<(Slot, Frequency)> {
+        let members = self.slots.weights().count();
+        for _ in 0..members {
+            let slot = self.slots.advance(&mut self.randomness)?;
+            match slot.member {
+                Member::Network(id) => {
+                    if let Some(frequency) = self.networks.get(&id).and_then(|network| network.frequency()) {
+                        return Some((slot, frequency));
+                    }
+                }
+                Member::Scan => {
+                    if let Some(frequency) = self.next_scan_channel() {
+                        let alone = self.networks.values().all(|network| network.frequency().is_none());
+                        let length = if alone { SCAN_TIME } else { slot.length };
+                        return Some((Slot { length, ..slot }, frequency));
+                    }
+                }
+            }
+        }
+        None
+    }
+
+    fn next_scan_channel(&mut self) -> Option<Frequency> {
+        let channels = &self.settings.channels;
+        let channel = channels.get(self.next_scan % channels.len().max(1))?;
+        self.next_scan = (self.next_scan + 1) % channels.len();
+        Some(channel.frequency)
+    }
+
+    /// Tells the turns what came in the slot that ends, and learns from what was kept.
+    fn account(&mut self, now: Timestamp) {
+        let Phase::Present { since, .. } = self.phase else { return };
+        let time = now.since(since);
+        let mut delivered = Vec::new();
+        for network in self.here_mut() {
+            let bytes = std::mem::take(&mut network.slot_bytes);
+            delivered.push((Member::Network(network.id), bytes));
+        }
+        delivered.into_iter().for_each(|(member, bytes)| self.slots.delivered(member, bytes, time));
+    }
+
+    /// A network sent or received something here.
+    pub(super) fn note_activity(&mut self, now: Timestamp, id: NetworkId) {
+        let here = self.frequency.is_some()
+            && self.networks.get(&id).and_then(|network| network.frequency()) == self.frequency;
+        if let Phase::Present { active, .. } = &mut self.phase
+            && here
+        {
+            *active = now;
+        }
+    }
+
+    /// All frames that were kept have come: how long we may stay away, and which way of waking is faster.
+    pub(super) fn finish_drain(&mut self, now: Timestamp, id: NetworkId) {
+        let Some(network) = self.networks.get_mut(&id) else { return };
+        let State::Linked(linked) = &mut network.state else { return };
+        if std::mem::replace(&mut linked.drain.finished, true) {
+            return;
+        }
+        let drain = linked.drain;
+        network.waking.learn(drain.polling, drain.frames, now.since(drain.arrived));
+        network.counters.full_buffers += u64::from(drain.frames >= KEPT_FRAMES);
+        let Some(away) = drain.left.map(|left| drain.arrived.since(left)) else { return };
+        // As many as came while we were away may come again: then so long is long enough.
+        let most = if drain.frames == 0 { LONG_ABSENCE } else { away * PLANNED_FRAMES / drain.frames };
+        let bound = (most < LONG_ABSENCE).then_some(most);
+        self.slots.set_most_absence(Member::Network(id), bound);
+    }
+
+    pub(super) fn drive_turns(&mut self, now: Timestamp) {
+        match self.phase {
+            Phase::Resting => self.wake(now),
+            Phase::Tuning { .. } => {}
+            Phase::Leaving { .. } => self.leave_if_asleep(now),
+            Phase::Present { since, until, .. } => {
+                let joining = now.since(since) < JOINING_TIME.max(until.since(since))
+                    && self.here().any(|network| network.is_joining());
+                if now >= until && !joining || self.gives_way(now) {
+                    self.advance(now);
+                }
+            }
+        }
+    }
+
+    /// Whether the slot ends early: nothing happens here and others have packets, or a beacon with group traffic is due elsewhere.
+    fn gives_way(&self, now: Timestamp) -> bool {
+        let Phase::Present { since, until, active, .. } = self.phase else { return false };
+        if now.since(since) < self.settings.slots.least || self.here().any(|network| network.is_joining()) {
+            return false;
+        }
+        let waits = |network: &crate::network::Network| !network.waiting.is_empty();
+        let idle = now.since(active) >= IDLE && !self.here().any(waits);
+        let elsewhere = || self.networks.values().filter(|network| network.frequency() != self.frequency);
+        if idle && elsewhere().any(|network| network.is_open() && waits(network)) {
+            return true;
+        }
+        let half = now.since(since) >= until.since(since) / 2;
+        half && self.next_dtim_elsewhere(now).is_some_and(|dtim| dtim <= now + EARLY)
+    }
+
+    /// When the next network in turn, if it is on another channel, sends its group traffic.
+    fn next_dtim_elsewhere(&self, now: Timestamp) -> Option<Timestamp> {
+        let away = self.networks.values().filter(|network| network.frequency() != self.frequency);
+        away.filter_map(|network| Some(network.linked()?.beacons.next_dtim(now))).min()
+    }
+
+    pub(super) fn turn_timeout(&self, now: Timestamp) -> Option<Timestamp> {
+        match self.phase {
+            Phase::Resting | Phase::Tuning { .. } => None,
+            Phase::Leaving { since, .. } => Some(since + PARTING_TIME),
+            Phase::Present { since, until, active, .. } => {
+                let earliest = since + self.settings.slots.least;
+                let joining = self.here().any(|network| network.is_joining());
+                let end = if joining && until <= now { now + Duration::from_millis(5) } else { until };
+                let idle = self
+                    .networks
+                    .values()
+                    .any(|network| network.frequency() != self.frequency && !network.waiting.is_empty())
+                    .then(|| (active + IDLE).max(earliest))
+                    .filter(|at| *at > now);
+                let half = since + until.since(since) / 2;
+                let dtim = self.next_dtim_elsewhere(now).map(|dtim| {
+                    Timestamp::from_nanos(dtim.as_nanos().saturating_sub(EARLY.as_nanos() as u64))
+                });
+                let dtim = dtim.filter(|at| *at > now).map(|at| at.max(half).max(earliest));
+                [Some(end), idle, dtim].into_iter().flatten().min()
+            }
+        }
+    }
+
+    pub(super) fn is_sending(&self) -> bool {
+        matches!(self.phase, Phase::Present { .. } | Phase::Leaving { .. })
+    }
+
+    pub(super) fn is_present(&self) -> bool {
+        matches!(self.phase, Phase::Present { .. })
+    }
+
+    /// The access point knows, or does not know, that we are awake.
+    pub(super) fn confirm(&mut self, now: Timestamp, id: NetworkId, sleeping: bool, confirmed: bool) {
+        let here = self.here().any(|network| network.id == id);
+        let leaving = matches!(self.phase, Phase::Leaving { .. });
+        let Some(linked) = self.networks.get_mut(&id).and_then(|network| network.linked_mut()) else {
+            return;
+        };
+        if !here {
+            return;
+        }
+        match (sleeping, confirmed) {
+            (true, true) => linked.awake = false,
+            (false, true) => linked.awake = true,
+            // Once more, as long as it makes sense.
+            (true, false) if leaving => self.send_null(id, true),
+            (false, false) if !leaving => {
+                linked.awake = true;
+                self.send_null(id, false);
+            }
+            _ => {}
+        }
+        self.leave_if_asleep(now);
+    }
+
+    /// For the purposes of a frame on its way.
+    pub(super) fn null_purpose(id: NetworkId, sleeping: bool) -> Purpose {
+        Purpose::Null { network: id, sleeping }
+    }
+}
+
+/// Whether an access point may believe that we are awake.
+fn stays_to_be_told(network: &crate::network::Network) -> bool {
+    network.linked().is_some_and(|linked| linked.awake && !linked.drain.polling)
+}

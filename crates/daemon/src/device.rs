@@ -25,31 +25,28 @@ mod watcher;
 use std::sync::Arc;
 
 use bond::{Algorithm, Endpoint, EndpointConfig, PrivateKey, Scheduler, SessionConfig};
-use identity::{InvitationKind, KeyError, KeyPair, LockError, Peer, Peers, PeersError, StateDirectory};
-use linux::journal::{Journal, JournalError};
+use identity::{InvitationKind, KeyError, KeyPair, Peer, Peers, PeersError, StateDirectory};
 use linux::netlink::NetlinkError;
 use linux::poll::Poller;
-use linux::privileges::requirements::{self, Missing, Purpose};
-use linux::privileges::seccomp;
+use linux::privileges::requirements::Purpose;
 use linux::signals::EndSignals;
 use linux::tun::{Tun, TunError};
 use policy::Treatment;
 use thiserror::Error;
-use tracing::{info, warn};
+use tracing::warn;
 use wire::hello::{HelloError, Name};
 
 use crate::config::{
     Config, CongestionChoice, DEFAULT_MTU, DIRECT_MTU, DeviceConfig, KeepAlive, NO_GATEWAY, SchedulerChoice,
 };
 use crate::control::{Callers, ControlServer, EventLog};
-use crate::dataplane::{self, Carriers, FIRST_SOCKET_TOKEN, Plane};
-use crate::supervision::{self, Root, SuperviseError};
+use crate::dataplane::{self, Carriers, FIRST_SOCKET_TOKEN, PacketThread, Plane};
+use crate::mailbox::Mailbox;
+use crate::supervision::{self, Root, StartError, SuperviseError};
 
 use direct::name_proxy;
 
 pub(crate) use lookup::name_servers;
-pub(crate) use machine::restore;
-pub(crate) use messages::Mailbox;
 
 /// What a device needs to start.
 #[derive(Clone, PartialEq, Debug)]
@@ -63,9 +60,9 @@ pub struct DeviceOptions {
 /// Why a device cannot start, or had to stop.
 #[derive(Debug, Error)]
 pub enum DeviceError {
-    /// Something is missing on this machine.
-    #[error("this machine cannot be a device yet:{}", .0.iter().map(|missing| format!("\n  {missing}")).collect::<String>())]
-    Missing(Vec<Missing>),
+    /// Something is missing, another daemon runs, or a dead one's changes stay.
+    #[error(transparent)]
+    Start(#[from] StartError),
     /// Several are known and none is chosen, or the chosen one is unknown.
     #[error("which gateway? Set \"gateway\" under [device] in the configuration to one of: {}", .0.join(", "))]
     WhichGateway(Vec<String>),
@@ -82,12 +79,6 @@ pub enum DeviceError {
     /// The kernel does not tell which marks are in use.
     #[error(transparent)]
     Netlink(#[from] NetlinkError),
-    /// Another daemon is running.
-    #[error(transparent)]
-    Lock(#[from] LockError),
-    /// The undo journal.
-    #[error(transparent)]
-    Journal(#[from] JournalError),
     /// The key.
     #[error(transparent)]
     Key(#[from] KeyError),
@@ -112,16 +103,7 @@ pub fn run(options: DeviceOptions) -> Result<(), DeviceError> {
     let DeviceOptions { state, config } = options;
     let peer = gateway(&state, &config.device)?;
     let nftables = config.device.kill_switch || goes_directly(peer.as_ref(), &config.device);
-    let missing = requirements::missing(Purpose::Device { nftables });
-    if !missing.is_empty() {
-        return Err(DeviceError::Missing(missing));
-    }
-    let _lock = supervision::take_lock(&state)?;
-    let mut journal = Journal::open(state.path())?;
-    if journal.pending().next().is_some() {
-        warn!("the last run was ended the hard way: taking its changes back");
-        journal.restore()?;
-    }
+    let (_lock, journal) = supervision::begin(&state, Purpose::Device { nftables })?;
     let key = KeyPair::load_or_create(&state)?;
     let mtu = config.device.mtu.unwrap_or(DEFAULT_MTU);
     if machine::routing(&config.device, 0).is_taken()? {
@@ -247,14 +229,12 @@ fn work(
         events.clone(),
     );
     let ended = tasks.clone();
-    let loop_thread = std::thread::Builder::new().name("packets".to_owned()).spawn(move || {
-        linux::poll::be_punctual();
-        if let Err(cause) = seccomp::allow_data_plane() {
-            warn!("{cause}");
-        }
-        let outcome = device.run(&command_receiver, &command_waker).map_err(|error| error.to_string());
-        ended.post(messages::Task::LoopEnded(outcome));
-    })?;
+    let packets = PacketThread::start(
+        move || device.run(&command_receiver, &command_waker),
+        move |outcome| {
+            ended.post(messages::Task::LoopEnded(outcome));
+        },
+    )?;
 
     let answers = choices.clone();
     let reply = move |answer| answers.post(direct::Message::Observed(answer));
@@ -309,10 +289,7 @@ fn work(
     };
     let outcome = watcher.run(&signals, &task_receiver, &task_waker);
     drop(control);
-    if loop_thread.join().is_err() {
-        return Err("the packet thread panicked".into());
-    }
-    info!("stopped");
+    packets.join()?;
     Ok(outcome?)
 }
 

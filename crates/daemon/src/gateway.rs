@@ -22,14 +22,13 @@ use std::time::Duration;
 use anabranch::control::EventKind;
 use arrayvec::ArrayVec;
 use bond::{Endpoint, EndpointConfig, PrivateKey, SessionConfig};
-use identity::{KeyError, KeyPair, LockError, OpenError, Registry, RegistryError, StateDirectory};
+use identity::{KeyError, KeyPair, OpenError, Registry, RegistryError, StateDirectory};
 use linux::firewall::{self, ClosedChain};
 use linux::journal::{ApplyError, Journal, JournalError};
 use linux::nat::Nat;
 use linux::poll::{Interest, Poller, Ready, Token, Waker};
 use linux::prefix::IpPrefix;
-use linux::privileges::requirements::{self, Missing, Purpose};
-use linux::privileges::seccomp;
+use linux::privileges::requirements::Purpose;
 use linux::signals::EndSignals;
 use linux::tun::{Tun, TunError};
 use thiserror::Error;
@@ -39,9 +38,10 @@ use wire::hello::MAX_DNS_SERVERS;
 use crate::config::{Config, GatewayConfig};
 use crate::control::clients::Introduction;
 use crate::control::{Callers, ControlServer, EventLog};
-use crate::dataplane::{self, CarrierError, Carriers, FIRST_SOCKET_TOKEN, Plane};
-use crate::device::{Mailbox, host_name, name_servers, restore};
-use crate::supervision::{self, Answer, Machine, Request, Root, SuperviseError};
+use crate::dataplane::{self, CarrierError, Carriers, FIRST_SOCKET_TOKEN, PacketThread, Plane};
+use crate::device::{host_name, name_servers};
+use crate::mailbox::Mailbox;
+use crate::supervision::{self, Answer, Machine, Request, Root, StartError, SuperviseError};
 
 use admission::{ClientRegistry, StoredRegistry};
 use messages::{Command, Task};
@@ -58,12 +58,9 @@ pub struct GatewayOptions {
 /// Why a gateway cannot start, or had to stop.
 #[derive(Debug, Error)]
 pub enum GatewayError {
-    /// Something is missing on this machine.
-    #[error("this machine cannot be a gateway yet:{}", .0.iter().map(|missing| format!("\n  {missing}")).collect::<String>())]
-    Missing(Vec<Missing>),
-    /// Another daemon is running.
+    /// Something is missing, another daemon runs, or a dead one's changes stay.
     #[error(transparent)]
-    Lock(#[from] LockError),
+    Start(#[from] StartError),
     /// The undo journal.
     #[error(transparent)]
     Journal(#[from] JournalError),
@@ -98,16 +95,7 @@ pub enum GatewayError {
 /// Any [`GatewayError`].
 pub fn run(options: GatewayOptions) -> Result<(), GatewayError> {
     let GatewayOptions { state, config } = options;
-    let missing = requirements::missing(Purpose::Gateway);
-    if !missing.is_empty() {
-        return Err(GatewayError::Missing(missing));
-    }
-    let _lock = supervision::take_lock(&state)?;
-    let mut journal = Journal::open(state.path())?;
-    if journal.pending().next().is_some() {
-        warn!("the last run was ended the hard way: taking its changes back");
-        journal.restore()?;
-    }
+    let (_lock, mut journal) = supervision::begin(&state, Purpose::Gateway)?;
     let gateway = &config.gateway;
     let registry = Registry::open(&state, gateway.pool_v4, gateway.pool_v6)?;
     let key = KeyPair::load_or_create(&state)?;
@@ -197,7 +185,7 @@ struct GatewayMachine {
 impl Machine for GatewayMachine {
     fn carry_out(&mut self, request: Request) -> Answer {
         match request {
-            Request::Restore => restore(&mut self.journal),
+            Request::Restore => supervision::restore(&mut self.journal),
             _ => Answer::Failed { reason: "a gateway captures nothing".to_owned() },
         }
     }
@@ -249,14 +237,12 @@ fn work(
     status.addresses = own_addresses(&registry.registry).iter().map(|prefix| prefix.address()).collect();
     let packets = event_loop::GatewayLoop::new(plane, tasks.clone(), events.clone(), status);
     let ended = tasks.clone();
-    let loop_thread = std::thread::Builder::new().name("packets".to_owned()).spawn(move || {
-        linux::poll::be_punctual();
-        if let Err(cause) = seccomp::allow_data_plane() {
-            warn!("{cause}");
-        }
-        let outcome = packets.run(&command_receiver, &command_waker).map_err(|error| error.to_string());
-        ended.post(Task::LoopEnded(outcome));
-    })?;
+    let packets = PacketThread::start(
+        move || packets.run(&command_receiver, &command_waker),
+        move |outcome| {
+            ended.post(Task::LoopEnded(outcome));
+        },
+    )?;
 
     let backend = backend::GatewayBackend {
         commands: commands.clone(),
@@ -274,10 +260,7 @@ fn work(
     info!("the gateway listens on {}", texts(&gateway.listen));
     let outcome = watch(&mut registry, &commands, &signals, &task_receiver, &task_waker);
     drop(control);
-    if loop_thread.join().is_err() {
-        return Err("the packet thread panicked".into());
-    }
-    info!("stopped");
+    packets.join()?;
     Ok(outcome?)
 }
 

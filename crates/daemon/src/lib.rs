@@ -6,4 +6,5 @@ pub mod control;
 mod dataplane;
 pub mod device;
 pub mod gateway;
+mod mailbox;
 mod supervision;

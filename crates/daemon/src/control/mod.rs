@@ -21,5 +21,6 @@ mod tests;
 pub use backend::{Backend, BackendError};
 pub use caller::{Caller, Callers, RequestClass, Requester};
 pub use event_log::EventLog;
+pub(crate) use restore::take_down;
 pub use restore::{RestoreError, restore};
 pub use server::{ControlServer, ServeError};

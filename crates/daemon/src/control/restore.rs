@@ -1,9 +1,12 @@
-//! What `down` does when no daemon is there to do it: the undo journal of a dead one is carried out.
+//! What `down` does: root takes everything back, or the journal of a dead daemon is carried out.
 
 use anabranch::control::DownReport;
 use identity::{DaemonLock, LockError, StateDirectory};
 use linux::journal::{Journal, JournalError};
 use thiserror::Error;
+
+use super::BackendError;
+use crate::supervision::{self, Request, Root};
 
 /// Why a dead daemon's changes were not taken back.
 #[derive(Debug, Error)]
@@ -22,12 +25,18 @@ pub enum RestoreError {
 /// Any [`RestoreError`]; a change that cannot be taken back is in the report instead.
 pub fn restore(state: &StateDirectory) -> Result<DownReport, RestoreError> {
     let _lock = DaemonLock::take(state)?;
-    let mut report = DownReport::default();
-    for undone in Journal::open(state.path())?.restore()? {
-        match undone.failure {
-            None => report.undone.push(undone.what),
-            Some(failure) => report.failed.push(format!("{}: {failure}", undone.what)),
-        }
-    }
-    Ok(report)
+    Ok(supervision::undo(&mut Journal::open(state.path())?)?)
+}
+
+/// Has root take everything back while the daemon still runs, then ends it by `stop`.
+///
+/// # Errors
+/// If root does not say what was undone.
+pub(crate) fn take_down(root: &Root, stop: impl FnOnce() -> bool) -> Result<DownReport, BackendError> {
+    let report = root.ask(&Request::Restore);
+    // Also if that failed: the supervising process takes everything back once more when this one has ended.
+    stop();
+    report.map_err(|error| {
+        BackendError::Internal(format!("the daemon ends, but did not say what was undone: {error}"))
+    })
 }

@@ -11,6 +11,7 @@
 
 mod carriers;
 mod plane;
+mod thread;
 mod traffic;
 mod unreachable;
 
@@ -19,6 +20,7 @@ use wire::hello::DefaultTreatment;
 
 pub use carriers::{CarrierError, Carriers, SendOutcome};
 pub use plane::{FIRST_SOCKET_TOKEN, Owner, Plane, Verdict};
+pub use thread::PacketThread;
 pub use traffic::Meter;
 
 /// A treatment as the other end is told of it: the others need none.

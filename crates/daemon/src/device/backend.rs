@@ -1,7 +1,7 @@
 //! The device as its control server sees it.
 
 use std::net::{IpAddr, ToSocketAddrs};
-use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -13,9 +13,10 @@ use linux::cgroup::{CgroupPath, Hierarchy};
 use policy::rules::{DomainPattern, Dscp, FlowFacts, Matcher, Protocol, UserId};
 
 use super::direct::{self, HeldFlows, NewRule, Picture, Question, Sampler};
-use super::messages::{Command, Mailbox};
+use super::messages::Command;
 use super::pace::Pace;
-use crate::control::{Backend, BackendError, EventLog, Requester};
+use crate::control::{Backend, BackendError, EventLog, Requester, take_down};
+use crate::mailbox::Mailbox;
 use crate::supervision::{Answer, Request, Root};
 
 /// Hands requests to the loop, and `down` to root.
@@ -36,9 +37,7 @@ pub struct DeviceBackend {
 
 impl DeviceBackend {
     fn ask<T>(&self, command: impl FnOnce(SyncSender<T>) -> Command) -> Result<T, BackendError> {
-        let (sender, receiver) = sync_channel(1);
-        let posted = self.commands.post(command(sender));
-        if posted { receiver.recv_timeout(PATIENCE).map_err(|_| busy()) } else { Err(busy()) }
+        self.commands.ask(PATIENCE, command).ok_or_else(busy)
     }
 
     /// Direct mode as it is now.
@@ -69,9 +68,7 @@ fn ask<T>(
     choices: &Mailbox<direct::Message>,
     question: impl FnOnce(SyncSender<T>) -> Question,
 ) -> Result<T, BackendError> {
-    let (sender, receiver) = sync_channel(1);
-    let posted = choices.post(direct::Message::Ask(question(sender)));
-    if posted { receiver.recv_timeout(LONG_PATIENCE).map_err(|_| busy()) } else { Err(busy()) }
+    choices.ask(LONG_PATIENCE, |reply| direct::Message::Ask(question(reply))).ok_or_else(busy)
 }
 
 fn busy() -> BackendError {
@@ -92,12 +89,7 @@ impl Backend for DeviceBackend {
     }
 
     fn down(&self) -> Result<DownReport, BackendError> {
-        let report = self.root.ask(&Request::Restore);
-        // Also if that failed: the supervising process takes everything back once more when this one has ended.
-        self.commands.post(Command::Stop);
-        report.map_err(|error| {
-            BackendError::Internal(format!("the daemon ends, but did not say what was undone: {error}"))
-        })
+        take_down(&self.root, || self.commands.post(Command::Stop))
     }
 
     fn events(&self) -> &EventLog {

@@ -2,7 +2,6 @@
 
 use std::net::IpAddr;
 
-use anabranch::control::DownReport;
 use linux::bpf::{FastPath, Slots};
 use linux::cgroup::{CgroupPath, Hierarchy};
 use linux::direct::Direct;
@@ -13,7 +12,7 @@ use tracing::{info, warn};
 
 use super::groups::Groups;
 use crate::config::DeviceConfig;
-use crate::supervision::{Answer, Machine, Request};
+use crate::supervision::{self, Answer, Machine, Request};
 
 /// The routes and rules of a device whose interface has the number `interface_index`.
 pub fn routing(config: &DeviceConfig, interface_index: u32) -> Routing {
@@ -150,30 +149,10 @@ impl Machine for DeviceMachine {
             Request::Programs { inodes } => self.groups.programs(&inodes),
             Request::Restore => {
                 self.fast_path = None;
-                restore(&mut self.journal)
+                supervision::restore(&mut self.journal)
             }
         }
     }
 }
 
 const ACCOUNTING: &str = "/proc/sys/net/netfilter/nf_conntrack_acct";
-
-/// Undoes all that the journal holds.
-pub fn restore(journal: &mut Journal) -> Answer {
-    let mut report = DownReport::default();
-    match journal.restore() {
-        Ok(undone) => {
-            for one in undone {
-                match one.failure {
-                    None => report.undone.push(one.what),
-                    Some(error) => report.failed.push(format!("{}: {error}", one.what)),
-                }
-            }
-            Answer::Restored(report)
-        }
-        Err(error) => {
-            warn!("{error}");
-            Answer::Failed { reason: error.to_string() }
-        }
-    }
-}

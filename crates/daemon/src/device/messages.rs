@@ -1,11 +1,10 @@
 //! What the device's threads say to each other.
 
 use std::net::{IpAddr, SocketAddr};
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError};
+use std::sync::mpsc::SyncSender;
 
 use anabranch::control::{NetworkChange, NetworkReport, Status};
 use linux::monitor::Interface;
-use linux::poll::Waker;
 use linux::prefix::IpPrefix;
 use units::NetworkId;
 use wire::hello::Welcome;
@@ -63,38 +62,4 @@ pub enum Task {
     LetIn(String),
     /// The loop has ended.
     LoopEnded(Result<(), String>),
-}
-
-/// A bounded channel whose receiver waits in a poller.
-pub struct Mailbox<T> {
-    sender: SyncSender<T>,
-    waker: Waker,
-}
-
-impl<T> Clone for Mailbox<T> {
-    fn clone(&self) -> Self {
-        Self { sender: self.sender.clone(), waker: self.waker.clone() }
-    }
-}
-
-impl<T> Mailbox<T> {
-    /// A mailbox for at most `bound` messages, and its other end.
-    ///
-    /// # Errors
-    /// If the system gives no descriptor.
-    pub fn new(bound: usize) -> std::io::Result<(Self, Receiver<T>, Waker)> {
-        let (sender, receiver) = std::sync::mpsc::sync_channel(bound);
-        let waker = Waker::new()?;
-        Ok((Self { sender, waker: waker.clone() }, receiver, waker))
-    }
-
-    /// Puts a message in without waiting. False if the box is full or nobody reads it.
-    pub fn post(&self, message: T) -> bool {
-        let posted = match self.sender.try_send(message) {
-            Ok(()) => true,
-            Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => false,
-        };
-        self.waker.wake();
-        posted
-    }
 }

@@ -15,8 +15,8 @@ use tracing::{debug, warn};
 
 use super::backend::picture;
 use super::direct::Message;
-use super::messages::Mailbox;
 use crate::control::BackendError;
+use crate::mailbox::Mailbox;
 
 /// Both, bound and listening.
 pub struct OpenSockets {

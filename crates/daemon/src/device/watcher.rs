@@ -16,9 +16,10 @@ use units::NetworkId;
 use wire::join_link::{Host, HostPort};
 
 use super::direct::name_proxy::Upstream;
-use super::messages::{Command, Lease, Mailbox, Task};
+use super::messages::{Command, Lease, Task};
 use super::{direct, lookup, nat64};
 use crate::control::EventLog;
+use crate::mailbox::Mailbox;
 use crate::supervision::{Request, Root};
 
 /// What the thread works with.

@@ -1,7 +1,7 @@
 //! The gateway as its control server sees it.
 
 use std::net::{IpAddr, SocketAddr};
-use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -14,9 +14,9 @@ use linux::nat::{Nat, PortForward};
 
 use super::messages::{Command, ConnectedClient};
 use crate::control::clients::{self, Introduction};
-use crate::control::{Backend, BackendError, EventLog};
-use crate::device::Mailbox;
-use crate::supervision::{Request, Root};
+use crate::control::{Backend, BackendError, EventLog, take_down};
+use crate::mailbox::Mailbox;
+use crate::supervision::Root;
 
 /// Answers from the registry and from the loop.
 pub struct GatewayBackend {
@@ -36,12 +36,8 @@ pub struct GatewayBackend {
 
 impl GatewayBackend {
     fn ask<T>(&self, command: impl FnOnce(SyncSender<T>) -> Command) -> Result<T, BackendError> {
-        let (sender, receiver) = sync_channel(1);
         let busy = || BackendError::Unavailable("the gateway is too busy to answer; try again".to_owned());
-        if !self.commands.post(command(sender)) {
-            return Err(busy());
-        }
-        receiver.recv_timeout(PATIENCE).map_err(|_| busy())
+        self.commands.ask(PATIENCE, command).ok_or_else(busy)
     }
 
     fn registry(&self) -> MutexGuard<'_, Registry> {
@@ -82,12 +78,7 @@ impl Backend for GatewayBackend {
     }
 
     fn down(&self) -> Result<DownReport, BackendError> {
-        let report = self.root.ask(&Request::Restore);
-        // Also if that failed: the supervising process takes everything back once more when this one has ended.
-        self.commands.post(Command::Stop);
-        report.map_err(|error| {
-            BackendError::Internal(format!("the daemon ends, but did not say what was undone: {error}"))
-        })
+        take_down(&self.root, || self.commands.post(Command::Stop))
     }
 
     fn events(&self) -> &EventLog {

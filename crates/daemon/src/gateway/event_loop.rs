@@ -20,7 +20,7 @@ use super::clients::Clients;
 use super::messages::{Command, ConnectedClient, Task};
 use crate::control::EventLog;
 use crate::dataplane::{Meter, Plane, off_the_wire};
-use crate::device::Mailbox;
+use crate::mailbox::Mailbox;
 
 /// What the loop works with.
 pub struct GatewayLoop {

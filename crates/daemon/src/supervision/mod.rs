@@ -10,6 +10,9 @@
 
 mod channel;
 mod process;
+mod start;
 
 pub use channel::{Answer, MAXIMUM_INODES, Machine, Request, Root, SocketProgram, serve};
-pub use process::{SuperviseError, prepare, supervise, take_lock};
+use process::take_lock;
+pub use process::{SuperviseError, prepare, supervise};
+pub use start::{StartError, begin, restore, undo};

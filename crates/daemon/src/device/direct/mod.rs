@@ -42,10 +42,10 @@ use tracing::{debug, info, warn};
 use units::Timestamp;
 
 use super::event_loop::Wanted;
-use super::messages::Mailbox;
 use super::networks::Network;
 use crate::config::{Config, DeviceConfig};
 use crate::control::EventLog;
+use crate::mailbox::Mailbox;
 use crate::supervision::{Request, Root};
 use names::{Lesson, Names};
 use repin::Repin;

@@ -26,12 +26,13 @@ use wire::hello::{DefaultTreatment, Name};
 use wire::inner::Headers;
 
 use super::direct;
-use super::messages::{Command, Lease, Mailbox, Task};
+use super::messages::{Command, Lease, Task};
 use super::nat64::Prefix;
 use super::networks::Networks;
 use super::targets::{GatewayAddresses, Link};
 use crate::control::EventLog;
 use crate::dataplane::{Meter, Owner, Plane, Verdict};
+use crate::mailbox::Mailbox;
 use openings::Openings;
 use treatments::Treatments;
 

@@ -2,7 +2,8 @@
 //!
 //! A [`Link`] is one direction of a network. The simulator drives it with a virtual clock, the lab's
 //! link emulator drives the same code with the real one. [`World`] joins nodes by links and runs them
-//! in virtual time; [`scenario`] names the pairs of links that experiments use.
+//! in virtual time; [`scenario`] names the pairs of links that experiments use. A [`medium`] is the air that Wi-Fi
+//! stations share.
 //!
 //! ```
 //! use sim::{Link, LinkSpec};
@@ -21,6 +22,7 @@
 pub mod cellular;
 mod event_queue;
 mod link;
+pub mod medium;
 mod random;
 pub mod scenario;
 mod trace;

@@ -1,0 +1,68 @@
+//! Whose turn it is: the distributed coordination function, for stations that all sense each other.
+//!
+//! After DIFS of silence each sender counts its slots of back-off down; the first to end sends, the others keep the rest (IEEE Std
+//! 802.11-2020 section 10.3.4.3). A sender whose back-off had ended before its frame came sends at once if the channel is silent, and
+//! draws a new one if it is not (section 10.3.4.2).
+//!
+//! Here, and nowhere else, it is decided that everybody on a channel defers to everybody: hidden terminals would be a relation between
+//! stations asked here. Back-offs that end together collide, as on a real channel.
+
+use radio::airtime::Flavour;
+use units::{Frequency, Timestamp};
+
+use super::StationId;
+use super::station::Station;
+use crate::SeededRandom;
+
+/// Who sends next on a channel that has been silent since `silent_since`, and when; draws back-offs that are due. Several senders
+/// are those of a collision.
+pub(super) fn next_senders(
+    stations: &mut [Station],
+    frequency: Frequency,
+    silent_since: Timestamp,
+    random: &mut SeededRandom,
+) -> Option<(Timestamp, Vec<StationId>)> {
+    let flavour = Flavour::of(frequency);
+    let counting_from = silent_since + flavour.difs();
+    let mut first: Option<(Timestamp, Vec<StationId>)> = None;
+    for (index, station) in stations.iter_mut().enumerate() {
+        if !station.counts_on(frequency) {
+            continue;
+        }
+        let Some(arrived) = station.head().map(|head| head.arrived) else { continue };
+        if station.back_off.is_none() && arrived < counting_from {
+            station.back_off = Some(draw(flavour, 0, random));
+        }
+        let slots = station.back_off.unwrap_or(0);
+        let start = (counting_from + flavour.slot() * slots).max(arrived).max(station.free_since);
+        match &mut first {
+            Some((earliest, _)) if *earliest < start => {}
+            Some((earliest, senders)) if *earliest == start => senders.push(StationId(index)),
+            _ => first = Some((start, vec![StationId(index)])),
+        }
+    }
+    first
+}
+
+/// Takes the slots off all back-offs on `frequency` that passed between the beginning of silence and `start`.
+pub(super) fn count_down(
+    stations: &mut [Station],
+    frequency: Frequency,
+    silent_since: Timestamp,
+    start: Timestamp,
+) {
+    let flavour = Flavour::of(frequency);
+    let silence = start.since(silent_since + flavour.difs());
+    let passed = u32::try_from(silence.as_nanos() / flavour.slot().as_nanos()).unwrap_or(u32::MAX);
+    for station in stations.iter_mut().filter(|station| station.counts_on(frequency)) {
+        let left = station.back_off.map(|slots| slots.saturating_sub(passed));
+        // Without anything to send, a back-off that has ended is over for good.
+        station.back_off = left.filter(|slots| *slots > 0 || station.head().is_some());
+    }
+}
+
+/// A back-off after `failures` failed attempts: any number of slots in the window.
+pub(super) fn draw(flavour: Flavour, failures: u32, random: &mut SeededRandom) -> u32 {
+    let window = flavour.contention_window(failures);
+    (random.between(0.0, f64::from(window) + 1.0) as u32).min(window)
+}

@@ -1,0 +1,234 @@
+//! The medium itself: channels, and the exchanges on them.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use radio::Rate;
+use units::{Frequency, MacAddress, Timestamp};
+
+use super::contention::next_senders;
+use super::frame::{Event, Frame, Reception, Tuning};
+use super::propagation::Propagation;
+use super::station::{Station, Waiting};
+use super::{ChannelStatistics, StationId, StationStatistics};
+use crate::SeededRandom;
+
+/// Stations and the channels between them. See the [module](super) for the contract.
+#[derive(Debug)]
+pub struct Medium<P> {
+    pub(super) propagation: P,
+    pub(super) random: SeededRandom,
+    pub(super) stations: Vec<Station>,
+    pub(super) channels: BTreeMap<Frequency, Channel>,
+    pub(super) events: VecDeque<Event>,
+}
+
+/// Why a frame was not taken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum Refused {
+    /// The station's queue is full; the frame counts as dropped.
+    #[error("the station's queue is full")]
+    QueueFull,
+    /// The station listens on another channel, or on none.
+    #[error("the station is not on {} MHz", .0.0)]
+    OffChannel(Frequency),
+    /// It does not even name a receiver.
+    #[error("the frame is too short to name a receiver")]
+    TooShort,
+}
+
+/// One channel.
+#[derive(Debug, Default)]
+pub(super) struct Channel {
+    pub(super) phase: Phase,
+    pub(super) statistics: ChannelStatistics,
+}
+
+#[derive(Debug)]
+pub(super) enum Phase {
+    /// Nobody sends. Who will, and when, if anybody has something to send.
+    Silent { since: Timestamp, next: Option<(Timestamp, Vec<StationId>)> },
+    /// A frame is on the air, or several that collide.
+    Frames { exchanges: Vec<Exchange>, ends: Timestamp },
+    /// The frames have ended; an acknowledgement is on the air or awaited.
+    Answer { exchanges: Vec<Exchange>, ends: Timestamp },
+}
+
+impl Default for Phase {
+    fn default() -> Self {
+        Self::Silent { since: Timestamp::ZERO, next: None }
+    }
+}
+
+/// An attempt of a frame.
+#[derive(Debug)]
+pub(super) struct Exchange {
+    pub(super) sender: StationId,
+    pub(super) waiting: Waiting,
+    pub(super) bytes: Arc<[u8]>,
+    pub(super) rate: Rate,
+    /// The station it is for, if it has heard it.
+    pub(super) heard_by: Option<StationId>,
+}
+
+impl<P: Propagation> Medium<P> {
+    /// An empty medium; `seed` decides all chance.
+    pub fn new(propagation: P, seed: u64) -> Self {
+        Self {
+            propagation,
+            random: SeededRandom::derive(seed, "medium"),
+            stations: Vec::new(),
+            channels: BTreeMap::new(),
+            events: VecDeque::new(),
+        }
+    }
+
+    /// Adds a station whose queue holds `limit` frames, at least one.
+    pub fn add_station(&mut self, tuning: Tuning, limit: usize) -> StationId {
+        self.stations.push(Station::new(tuning, limit));
+        StationId(self.stations.len() - 1)
+    }
+
+    /// `station` acknowledges frames to `address` from now on, and nobody else does.
+    pub fn add_address(&mut self, station: StationId, address: MacAddress) {
+        for (index, other) in self.stations.iter_mut().enumerate() {
+            if index == station.0 {
+                other.addresses.insert(address);
+            } else {
+                other.addresses.remove(&address);
+            }
+        }
+    }
+
+    /// `station` does not acknowledge frames to `address` any more.
+    pub fn remove_address(&mut self, station: StationId, address: MacAddress) {
+        if let Some(station) = self.stations.get_mut(station.0) {
+            station.addresses.remove(&address);
+        }
+    }
+
+    /// The station that acknowledges frames to `address`.
+    pub fn owner_of(&self, address: MacAddress) -> Option<StationId> {
+        self.stations.iter().position(|station| station.addresses.contains(&address)).map(StationId)
+    }
+
+    /// Changes how well stations hear each other; what is on the air ends as it would have.
+    pub fn propagation_mut(&mut self) -> &mut P {
+        &mut self.propagation
+    }
+
+    /// The station changes its channel. What it had queued for others is lost, as in a card.
+    pub fn retune(&mut self, now: Timestamp, station: StationId, tuning: Tuning) {
+        let Some(state) = self.stations.get_mut(station.0) else { return };
+        state.tuning = tuning;
+        let own = match tuning {
+            Tuning::To(frequency) => Some(frequency),
+            Tuning::Off => None,
+            Tuning::Unknown => return,
+        };
+        for waiting in state.take_strangers(own) {
+            self.finish(now, station, waiting, None);
+        }
+        self.plan_all();
+    }
+
+    /// Takes a frame of `station`.
+    ///
+    /// # Errors
+    /// [`Refused`]; there is no [`Outcome`] for it then.
+    pub fn transmit(&mut self, now: Timestamp, station: StationId, frame: Frame) -> Result<(), Refused> {
+        let frequency = frame.frequency;
+        let receiver = frame.receiver().ok_or(Refused::TooShort)?;
+        let Some(state) = self.stations.get_mut(station.0) else {
+            return Err(Refused::OffChannel(frequency));
+        };
+        if state.tuning != Tuning::Unknown && state.tuning != Tuning::To(frequency) {
+            return Err(Refused::OffChannel(frequency));
+        }
+        state.statistics.offered += 1;
+        if !state.has_room() {
+            state.statistics.dropped += 1;
+            return Err(Refused::QueueFull);
+        }
+        state.append(Waiting { frame, receiver, arrived: now, failures: 0, series: None });
+        self.channels.entry(frequency).or_default();
+        self.plan(frequency);
+        Ok(())
+    }
+
+    /// A frame was offered to a station that was not there to hear it. Only between its reception and the next
+    /// [`Medium::handle_timeout`]: the acknowledgement would follow within microseconds.
+    pub fn handle_absent(&mut self, reception: &Reception) {
+        let Some(channel) = self.channels.get_mut(&reception.frequency) else { return };
+        let Phase::Answer { exchanges, .. } = &mut channel.phase else { return };
+        for exchange in exchanges {
+            if (exchange.sender, exchange.waiting.frame.id) == (reception.sender, reception.id)
+                && exchange.heard_by == Some(reception.station)
+            {
+                exchange.heard_by = None;
+            }
+        }
+    }
+
+    /// Does what was due first, up to the first moment that gives events; call again while [`Medium::poll_timeout`] is not later than `now`.
+    pub fn handle_timeout(&mut self, now: Timestamp) {
+        while self.events.is_empty() {
+            let due =
+                self.channels.iter().filter_map(|(&frequency, channel)| Some((channel.due()?, frequency)));
+            match due.min() {
+                Some((at, frequency)) if at <= now => self.step(at, frequency),
+                _ => return,
+            }
+        }
+    }
+
+    /// When to call [`Medium::handle_timeout`]; may be in the past.
+    pub fn poll_timeout(&self) -> Option<Timestamp> {
+        self.channels.values().filter_map(Channel::due).min()
+    }
+
+    /// The next thing the owner should know.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    /// What happened to a station's frames; zeros for one that is not there.
+    pub fn station_statistics(&self, station: StationId) -> StationStatistics {
+        self.stations.get(station.0).map(|station| station.statistics).unwrap_or_default()
+    }
+
+    /// How many frames of a station wait or are on the air.
+    pub fn pending(&self, station: StationId) -> usize {
+        self.stations.get(station.0).map_or(0, |station| station.waiting() + usize::from(station.busy))
+    }
+
+    /// How each channel was used.
+    pub fn channel_statistics(&self) -> impl Iterator<Item = (Frequency, ChannelStatistics)> {
+        self.channels.iter().map(|(&frequency, channel)| (frequency, channel.statistics))
+    }
+
+    /// Decides anew who sends next on a channel where nobody sends.
+    fn plan(&mut self, frequency: Frequency) {
+        if let Some(Channel { phase: Phase::Silent { since, next }, .. }) = self.channels.get_mut(&frequency)
+        {
+            *next = next_senders(&mut self.stations, frequency, *since, &mut self.random);
+        }
+    }
+
+    pub(super) fn plan_all(&mut self) {
+        for (&frequency, channel) in &mut self.channels {
+            if let Phase::Silent { since, next } = &mut channel.phase {
+                *next = next_senders(&mut self.stations, frequency, *since, &mut self.random);
+            }
+        }
+    }
+}
+
+impl Channel {
+    fn due(&self) -> Option<Timestamp> {
+        match &self.phase {
+            Phase::Silent { next, .. } => next.as_ref().map(|(at, _)| *at),
+            Phase::Frames { ends, .. } | Phase::Answer { ends, .. } => Some(*ends),
+        }
+    }
+}

@@ -1,12 +1,9 @@
 //! `anabranch what-if TRACE --policy FILE`.
 
-use std::fs::File;
-use std::io::{BufRead, BufReader, Read};
-use std::path::Path;
-
-use anyhow::{Context, bail};
+use anyhow::Context;
 use daemon::config::{Config, NO_GATEWAY};
-use policy::replay::{Difference, PolicySet, TraceRecord, difference, replay};
+use daemon::trace;
+use policy::replay::{Difference, PolicySet, difference, replay};
 use policy::rules::Rules;
 use policy::{ChoiceSettings, NetworkPreference};
 use serde_json::json;
@@ -16,41 +13,21 @@ use crate::output;
 use crate::session::Session;
 
 pub fn run(session: &Session, arguments: &WhatIf) -> anyhow::Result<()> {
-    let trace = read(&arguments.trace)?;
+    let trace = trace::read(&arguments.trace)?;
     let (before, source) = Config::load(arguments.against.as_deref(), session.path())?;
     let after = Config::read(&arguments.policy)?;
-    let replayed =
-        |config: &Config| replay(&trace, &policy_set(config)?, SEED).context("the trace cannot be replayed");
+    let replayed = |config: &Config| {
+        replay(&trace.records, &policy_set(config)?, SEED).context("the trace cannot be replayed")
+    };
     let difference = difference(&replayed(&before)?, &replayed(&after)?);
     if arguments.json {
         return output::json(&as_json(&difference));
     }
     output::remark(&format!("against {source}"));
-    output::line(difference.to_string().trim_end())
-}
-
-fn read(path: &Path) -> anyhow::Result<Vec<TraceRecord>> {
-    let file = File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
-    let mut lines = BufReader::new(file);
-    let mut records = Vec::new();
-    let mut line = Vec::new();
-    for number in 1.. {
-        line.clear();
-        let length = lines.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut line)?;
-        if length == 0 {
-            break;
-        }
-        if line.trim_ascii().is_empty() {
-            continue;
-        }
-        if records.len() >= MOST_RECORDS {
-            bail!("{} has more than {MOST_RECORDS} records; split it", path.display());
-        }
-        let record = serde_json::from_slice(&line)
-            .with_context(|| format!("{} line {number} is no record of a trace", path.display()))?;
-        records.push(record);
+    if trace.is_cut_off {
+        output::remark("the record's last line was cut off and is left out");
     }
-    Ok(records)
+    output::line(difference.to_string().trim_end())
 }
 
 fn policy_set(config: &Config) -> anyhow::Result<PolicySet> {
@@ -97,6 +74,3 @@ fn as_json(difference: &Difference) -> serde_json::Value {
 
 /// What shares leave to chance is the same in each replay.
 const SEED: u64 = 1;
-const MOST_RECORDS: usize = 2_000_000;
-/// A record of 64 networks has some 30 kB.
-const LONGEST_LINE: u64 = 1 << 20;

@@ -146,7 +146,8 @@ pub fn plan(options: &DeviceOptions) -> Result<Vec<String>, DeviceError> {
             lines.push(format!("{what}, if {} names DNS servers", peer.name));
         }
     }
-    for name in ["key", "undo.json", "daemon.lock", anabranch::control::SOCKET_NAME] {
+    let own = ["key", "undo.json", "daemon.lock", anabranch::control::SOCKET_NAME];
+    for name in own.into_iter().chain(config.record.as_deref()) {
         lines.push(format!("file {}", options.state.file(name).display()));
     }
     Ok(lines)
@@ -240,6 +241,7 @@ fn work(
     let reply = move |answer| answers.post(direct::Message::Observed(answer));
     let observations =
         direct::Observations::new(config, state.clone(), events.clone(), reports, Arc::new(reply));
+    let stage = config.device.record.as_ref().map(|_| direct::Stage::default());
     let direct = direct::DirectControl::new(
         config,
         peer.is_some(),
@@ -247,10 +249,16 @@ fn work(
         root.clone(),
         events.clone(),
         observations,
+        stage.clone(),
     );
     std::thread::Builder::new()
         .name("choices".to_owned())
         .spawn(move || direct.run(&choice_receiver, &choice_waker))?;
+    let recording = config.device.record.as_ref().zip(stage);
+    let recorder = recording.map(|(name, stage)| {
+        direct::Recorder::start(name, state.clone(), stage, root.clone(), events.clone())
+    });
+    let recorder = recorder.transpose()?;
 
     let upstream = names.map(|sockets| -> std::io::Result<_> {
         let upstream = name_proxy::Upstream::default();
@@ -289,6 +297,9 @@ fn work(
     };
     let outcome = watcher.run(&signals, &task_receiver, &task_waker);
     drop(control);
+    if let Some(recorder) = recorder {
+        recorder.finish();
+    }
     packets.join()?;
     Ok(outcome?)
 }

@@ -8,3 +8,4 @@ pub mod device;
 pub mod gateway;
 mod mailbox;
 mod supervision;
+pub mod trace;

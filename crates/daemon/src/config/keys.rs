@@ -211,6 +211,14 @@ pub(super) const DEVICE: &[Key<DeviceConfig>] = &[
         set: |config, value| value::threshold(value).map(|percent| config.cheapest_below = percent),
     },
     Key {
+        name: "record",
+        meaning: "Record networks and flows in this file of the state directory, for `anabranch what-if`: who talked to whom and how\nmuch, readable by root only. At most 128 MB with its predecessor FILE.old.",
+        accepts: "\"off\", or the name of a file that ends in .jsonl",
+        default: "\"off\"",
+        otherwise: None,
+        set: |config, value| value::record(value).map(|file| config.record = file),
+    },
+    Key {
         name: "mark",
         meaning: "Firewall mark of its own packets. Another one for a second device on this machine, or where another program\nuses this one.",
         accepts: "a whole number from 1 to 4294967295",

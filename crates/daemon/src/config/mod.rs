@@ -106,6 +106,8 @@ pub struct DeviceConfig {
     pub power_saving_below: Option<Percent>,
     /// Battery charge below which only the card that draws least is used; `None` for never.
     pub cheapest_below: Option<Percent>,
+    /// File in the state directory in which networks and flows are recorded; `None` for no record.
+    pub record: Option<String>,
     /// Firewall mark of the bond's own packets.
     pub mark: u32,
     /// Number of the routing table that leads to any0.
@@ -238,6 +240,7 @@ impl Default for DeviceConfig {
             probe: ProbeTarget::defaults(),
             power_saving_below: choice.least_energy_below,
             cheapest_below: choice.cheapest_adapter_below,
+            record: None,
             mark: Routing::DEFAULT_MARK,
             table: Routing::DEFAULT_TABLE,
         }

@@ -61,6 +61,20 @@ pub(super) fn boolean(value: &Value<'_>) -> Option<bool> {
     value.as_bool()
 }
 
+/// `"off"`, or a file's name that no file of the daemon's own can have.
+pub(super) fn record(value: &Value<'_>) -> Option<Option<String>> {
+    let name = text(value)?;
+    let stem = name.strip_suffix(".jsonl").unwrap_or_default();
+    let is_plain = stem.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte));
+    match name {
+        "off" => Some(None),
+        _ if is_plain && (1..=64).contains(&stem.len()) && !stem.starts_with('.') => {
+            Some(Some(name.to_owned()))
+        }
+        _ => None,
+    }
+}
+
 /// `true`, `"on"` and their opposites.
 pub(super) fn on_off(value: &Value<'_>) -> Option<bool> {
     match value {

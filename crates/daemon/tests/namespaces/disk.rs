@@ -13,13 +13,13 @@ use crate::bed::{Bed, SERVER_V4, eventually, within};
 use crate::scenarios::{snapshot, working_paths};
 
 /// A disk of its own for one state directory.
-struct Disk {
+pub struct Disk {
     directory: PathBuf,
 }
 
 impl Disk {
     /// Mounts it with the files that are there so far.
-    fn under(bed: &Bed, role: &str) -> Self {
+    pub fn under(bed: &Bed, role: &str) -> Self {
         let disk = Self { directory: bed.directory(role) };
         let files: Vec<_> =
             fs::read_dir(&disk.directory).unwrap().map(|entry| entry.unwrap().path()).collect();
@@ -36,7 +36,7 @@ impl Disk {
         assert!(Command::new("mount").args(arguments).arg(&self.directory).status().unwrap().success());
     }
 
-    fn fill(&self) {
+    pub fn fill(&self) {
         let mut ballast = OpenOptions::new().create(true).append(true).open(self.ballast()).unwrap();
         for size in [4_096, 1] {
             let error = loop {
@@ -48,7 +48,7 @@ impl Disk {
         }
     }
 
-    fn empty(&self) {
+    pub fn empty(&self) {
         fs::remove_file(self.ballast()).unwrap();
     }
 

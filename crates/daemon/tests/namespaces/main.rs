@@ -15,6 +15,7 @@ mod holding;
 mod hostile;
 mod names;
 mod nat64;
+mod recording;
 mod resolved;
 mod scenarios;
 mod treatments;

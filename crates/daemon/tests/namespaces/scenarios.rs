@@ -85,6 +85,14 @@ pub const ALL: &[Scenario] = &[
         "direct_a_flapping_network_leaves_nothing_behind",
         direct_metrics::a_flapping_network_leaves_nothing_behind,
     ),
+    (
+        "direct_another_policy_is_tried_on_a_recorded_day",
+        crate::recording::another_policy_is_tried_on_a_recorded_day,
+    ),
+    (
+        "direct_a_record_outlives_a_kill_and_names_a_full_disk",
+        crate::recording::a_record_outlives_a_kill_and_names_a_full_disk,
+    ),
     ("direct_idle_direct_mode_is_quiet", direct_metrics::idle_direct_mode_is_quiet),
     ("an_ipv6_only_network_carries_through_its_nat64", nat64::an_ipv6_only_network_carries_through_its_nat64),
 ];

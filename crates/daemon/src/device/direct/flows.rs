@@ -62,7 +62,7 @@ impl Sampler {
         seen.sort_by_key(|flow| (std::cmp::Reverse(rate(flow)), flow.entry.original.destination_socket()));
         let left_out = seen.len().saturating_sub(Flows::MOST);
         seen.truncate(Flows::MOST);
-        let programs = programs(&seen, root, &mut remarks);
+        let programs = programs(seen.iter().filter_map(|flow| flow.socket.as_ref()), root, &mut remarks);
         let groups = groups(&programs);
         let flows = seen.iter().map(|flow| {
             let inode = flow.socket.map(|socket| socket.inode).unwrap_or_default();
@@ -126,14 +126,14 @@ fn counts(entry: &Entry, socket: Option<&SocketInfo>) -> Option<(u64, u64)> {
 
 /// This machine's sockets, by the flows that they can have.
 #[derive(Default)]
-struct Sockets {
+pub(super) struct Sockets {
     connected: HashMap<(u8, SocketAddr, SocketAddr), SocketInfo>,
     by_port: HashMap<u16, SocketInfo>,
 }
 
 impl Sockets {
     /// None if the kernel does not list them.
-    fn read() -> Self {
+    pub(super) fn read() -> Self {
         let mut all = Self::default();
         let Ok(mut diagnostics) = SocketDiagnostics::open() else { return all };
         for (protocol, number) in [(SocketProtocol::Tcp, TCP), (SocketProtocol::Udp, UDP)] {
@@ -156,7 +156,8 @@ impl Sockets {
         all
     }
 
-    fn of(&self, entry: &Entry) -> Option<SocketInfo> {
+    /// That of a flow; `None` for forwarded ones.
+    pub(super) fn of(&self, entry: &Entry) -> Option<SocketInfo> {
         let (near, far) = (entry.original.source_socket(), entry.original.destination_socket());
         let own = self.connected.get(&(entry.protocol, near, far));
         let called = || self.connected.get(&(entry.protocol, far, near));
@@ -165,9 +166,13 @@ impl Sockets {
     }
 }
 
-/// The programs of the flows' sockets, by inode.
-fn programs(seen: &[Seen], root: &Root, remarks: &mut Vec<String>) -> BTreeMap<u32, SocketProgram> {
-    let inodes = seen.iter().filter_map(|flow| flow.socket).map(|socket| socket.inode);
+/// The programs of sockets, by inode.
+pub(super) fn programs<'a>(
+    sockets: impl Iterator<Item = &'a SocketInfo>,
+    root: &Root,
+    remarks: &mut Vec<String>,
+) -> BTreeMap<u32, SocketProgram> {
+    let inodes = sockets.map(|socket| socket.inode);
     let mut inodes: Vec<u32> = inodes.filter(|inode| *inode != 0).collect();
     inodes.sort_unstable();
     inodes.dedup();

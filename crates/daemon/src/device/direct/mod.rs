@@ -16,6 +16,7 @@ mod observations;
 mod plan;
 mod probe;
 mod reach;
+mod record;
 mod repin;
 mod reweigh;
 mod rules;
@@ -24,9 +25,9 @@ mod sampler;
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use anabranch::control::EventKind;
@@ -54,6 +55,7 @@ pub use explain::explain;
 pub use flows::Sampler;
 pub use observations::{Answer, Board, Observations};
 pub use plan::plan;
+pub use record::{Known, Recorder, Stage};
 pub use running::{HeldFlows, NewRule, Picture, Question};
 
 /// To the thread.
@@ -98,6 +100,8 @@ pub struct DirectControl {
     names: Names,
     warned: BTreeSet<String>,
     table: Table,
+    /// Where a recorder finds what is known; `None` without one.
+    stage: Option<Stage>,
     applied: Option<Direct>,
     retry_at: Option<Timestamp>,
 }
@@ -111,6 +115,7 @@ impl DirectControl {
         root: Arc<Root>,
         events: Arc<EventLog>,
         observations: Observations,
+        stage: Option<Stage>,
     ) -> Self {
         let settings = ChoiceSettings {
             split: config.device.split,
@@ -138,6 +143,7 @@ impl DirectControl {
             names: Names::default(),
             warned: BTreeSet::new(),
             table: Table::default(),
+            stage,
             applied: None,
             retry_at: None,
         }
@@ -267,6 +273,24 @@ impl DirectControl {
         }
         // Only now: what is told is what holds.
         self.observations.publish(&self.judged, &self.table);
+        if let Some(stage) = &self.stage {
+            *stage.lock().unwrap_or_else(PoisonError::into_inner) = self.known();
+        }
+    }
+
+    /// What a recorder is to know.
+    fn known(&self) -> Known {
+        let own = self.networks.iter().flat_map(|network| &network.interface.addresses);
+        let own = own.map(|subnet| subnet.address()).chain(self.addresses.iter().copied());
+        Known {
+            networks: self.judged.clone(),
+            power: self.observations.power(),
+            scene: record::Scene {
+                any0: self.addresses.clone(),
+                own: own.collect(),
+                names: self.run_time.with_names(self.names.addresses()).into_owned(),
+            },
+        }
     }
 
     fn apply(&mut self, now: Timestamp, wanted: Direct) {

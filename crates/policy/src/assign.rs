@@ -5,7 +5,7 @@
 //! | held to networks by a rule or by its user | one of those, by the lines below |
 //! | real-time | the table's preferred network |
 //! | interactive | least smoothed round-trip time, of those that bulk flows have not filled |
-//! | bulk, split by capacity | the highest `capacity / (bulk flows + 1)`: there a further flow gets most |
+//! | bulk, split by capacity | where it costs our flows least time ([`crate::shares::Loaded::cost_of_one_more`]) |
 //! | bulk, other splits | by shares |
 //!
 //! `[JUGGLER] 3.1` assigns to whichever network is on the air and names matching by class as work to do.
@@ -14,6 +14,7 @@ use std::fmt;
 
 use units::NetworkId;
 
+use crate::shares::Loaded;
 use crate::table::{Entry, Table};
 use crate::{FlowClass, PathStatus, Split};
 
@@ -58,8 +59,8 @@ pub enum Why {
     Calls,
     /// An interactive flow: least round-trip time.
     LeastRtt,
-    /// A bulk flow: most rate for a further flow.
-    MostRate,
+    /// A bulk flow: least time for it and for those of ours that are there.
+    LeastTime,
     /// By share.
     Share,
 }
@@ -122,18 +123,20 @@ fn choose(class: FlowClass, table: &Table, candidates: &[&Entry], random: u64) -
             measured.map_or_else(by_share, |entry| Some((entry.network, Why::LeastRtt)))
         }
         FlowClass::Bulk if table.split == Split::Capacity => {
-            let rate = |entry: &Entry| {
-                Some(entry.capacity.filter(|rate| rate.0 > 0)?.0 as f64 / (f64::from(entry.bulk_flows) + 1.0))
-            };
-            let rates: Option<Vec<(f64, NetworkId)>> =
-                candidates.iter().map(|entry| Some((rate(entry)?, entry.network))).collect();
-            let most = rates.and_then(|rates| {
-                rates.into_iter().max_by(|left, right| left.0.total_cmp(&right.0).then(right.1.cmp(&left.1)))
+            let costs: Option<Vec<(f64, NetworkId)>> =
+                candidates.iter().map(|entry| Some((cost_of_one_more(entry)?, entry.network))).collect();
+            let least = costs.and_then(|costs| {
+                costs.into_iter().min_by(|left, right| left.0.total_cmp(&right.0).then(left.1.cmp(&right.1)))
             });
-            most.map_or_else(by_share, |(_, network)| Some((network, Why::MostRate)))
+            least.map_or_else(by_share, |(_, network)| Some((network, Why::LeastTime)))
         }
         FlowClass::Bulk => by_share(),
     }
+}
+
+fn cost_of_one_more(entry: &Entry) -> Option<f64> {
+    let (flows, others) = (entry.bulk_flows, entry.others);
+    Loaded { capacity: entry.capacity?, flows, others }.cost_of_one_more()
 }
 
 /// One of the candidates, each with the chance of its share; all with the same chance if none has any.
@@ -159,7 +162,9 @@ impl fmt::Display for Assignment {
             (Why::Only, false) => formatter.write_str("the only network in use"),
             (Why::Calls, _) => formatter.write_str("real-time: least delay and jitter"),
             (Why::LeastRtt, _) => formatter.write_str("interactive: least round-trip time"),
-            (Why::MostRate, _) => formatter.write_str("bulk: most rate for a further flow"),
+            (Why::LeastTime, _) => {
+                formatter.write_str("bulk: least time for it and the flows that are there")
+            }
             (Why::Share, _) => formatter.write_str("by share"),
         }?;
         if self.held { formatter.write_str(", of those that it is held to") } else { Ok(()) }
@@ -222,9 +227,9 @@ mod tests {
         assert_eq!(assign(any(FlowClass::Interactive), &table, 0).unwrap().network, FAST);
     }
 
-    /// By hand: 50/1 > 10/1; 50/2, 50/3, 50/4, 50/5 >= 10/1 with the tie going to the first; then 50/5 again.
+    /// By hand: 1/50 < 1/10, 3/50 < 1/10, 5/50 = 1/10 with the tie going to the first; then 5/50, 7/50 and 9/50 < 3/10.
     #[test]
-    fn bulk_flows_spread_by_what_a_further_one_gets() {
+    fn bulk_flows_spread_by_what_a_further_one_costs() {
         let mut table = table(Split::Capacity, &inputs());
         let mut order = Vec::new();
         for _ in 0..6 {
@@ -232,7 +237,31 @@ mod tests {
             table.join(network);
             order.push(network);
         }
-        assert_eq!(order, [FAST, FAST, FAST, FAST, NEAR, FAST]);
+        assert_eq!(order, [FAST, FAST, NEAR, FAST, FAST, FAST]);
+    }
+
+    /// `[VIF] table 6`: two equal networks, one flow of other people on the first and its queue full. A single flow of any class
+    /// takes the other one; of six bulk flows two or three belong on the saturated one.
+    #[test]
+    fn a_saturated_network_is_for_many_flows_not_for_one() {
+        let mut inputs = [0, 1].map(|id| NetworkInput::new(NetworkId(id), format!("net{id}")));
+        for (input, (ms, others)) in inputs.iter_mut().zip([(60, 1.0), (2, 0.0)]) {
+            let smoothed = Duration::from_millis(ms);
+            input.metrics.rtt = Some(RttSummary { smoothed, variation: smoothed / 8 });
+            input.metrics.delivered = Some(BitRate::from_mbps(12.0));
+            input.metrics.others = others.into();
+        }
+        let mut table = table(Split::Capacity, &inputs);
+        for class in [FlowClass::RealTime, FlowClass::Interactive, FlowClass::Bulk] {
+            assert_eq!(assign(any(class), &table, 0).unwrap().network, NetworkId(1), "{class:?}");
+        }
+        let mut counts = [0, 0];
+        for _ in 0..6 {
+            let network = assign(any(FlowClass::Bulk), &table, 0).unwrap().network;
+            table.join(network);
+            counts[network.0 as usize] += 1;
+        }
+        assert_eq!(counts, [3, 3], "by hand: 1, 2, 3, 4, 5, 6 twelfths by turns");
     }
 
     #[test]

@@ -322,7 +322,10 @@ fn waiting(input: &NetworkInput, rank: Rank, best: Option<Rank>) -> (PathStatus,
 
 fn entry(input: &NetworkInput, status: PathStatus, share: Share, reason: Reason) -> Entry {
     let metrics = &input.metrics;
-    let full = metrics.delivered.is_some_and(|most| metrics.load.0 as f64 > FULL * most.0 as f64);
+    let (flows, others) = (f64::from(metrics.bulk_flows), metrics.others.number());
+    let full = metrics
+        .delivered
+        .is_some_and(|capacity| metrics.load.0 as f64 * (flows + others) > FULL * capacity.0 as f64 * flows);
     Entry {
         network: input.id,
         priority: input.preference.priority,
@@ -332,6 +335,7 @@ fn entry(input: &NetworkInput, status: PathStatus, share: Share, reason: Reason)
         rtt: metrics.rtt,
         capacity: metrics.delivered.or(metrics.nominal),
         bulk_flows: metrics.bulk_flows,
+        others: metrics.others,
         loss: metrics.loss,
         full: full && metrics.bulk_flows > 0,
     }
@@ -347,7 +351,7 @@ const VIF_BUFFER: Bytes = Bytes(64 * 1_024);
 const VCONN_EVALUATION: Duration = Duration::from_millis(250);
 /// `[VCONN] 3.3`: two evaluations in a row must agree.
 const VCONN_AGREEMENT: u8 = 2;
-/// Part of its capacity from which a network with bulk flows counts as full.
+/// Part of what its bulk flows can have beside those of others, from which a network counts as full.
 const FULL: f64 = 0.9;
 /// Networks whose coming and going is remembered; beyond, those that are gone are forgotten.
 const MOST_REMEMBERED: usize = 256;

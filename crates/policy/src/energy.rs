@@ -27,8 +27,10 @@ use units::{BitRate, Bytes};
 use crate::Share;
 
 mod cards;
+mod meter;
 
 pub use cards::{CARDS, Card};
+pub use meter::CardMeter;
 
 /// Energy in joules.
 #[derive(Clone, Copy, PartialEq, PartialOrd, Debug, Default, Serialize, Deserialize)]

@@ -10,6 +10,7 @@
 
 mod assign;
 pub mod calendar;
+mod capacity;
 mod choice;
 mod classify;
 mod data_cap;
@@ -28,6 +29,7 @@ mod table;
 mod treatment;
 
 pub use assign::{Assignment, NewFlow, NoNetwork, Why, Wish, assign};
+pub use capacity::CapacityEstimator;
 pub use choice::{ChoiceSettings, NetworkPolicy, Split};
 pub use classify::FlowMeter;
 pub use data_cap::{CapSettings, DataCap};

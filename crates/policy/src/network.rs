@@ -103,9 +103,11 @@ pub struct Metrics {
     pub rtt: Option<RttSummary>,
     /// Rate that the link itself claims: bit rate, port speed.
     pub nominal: Option<BitRate>,
-    /// Most that was delivered over the network in recent time: its capacity as far as flows could tell. Samples that the
+    /// Its capacity as far as flows could tell: what very many of them would get. Samples that the
     /// application limited (TCP tells) are to be left out: an idle network must look unknown here, not slow.
     pub delivered: Option<BitRate>,
+    /// How many bulk flows of other people share that capacity, as far as ours could tell.
+    pub others: OtherFlows,
     /// Rate that flows over it now, ours and others' as far as seen.
     pub load: BitRate,
     /// Bulk flows that use it now.
@@ -153,6 +155,32 @@ impl From<f64> for Loss {
 impl From<Loss> for f64 {
     fn from(loss: Loss) -> Self {
         loss.0
+    }
+}
+
+/// Bulk flows of other people at a network's bottleneck. Nobody counts them: it is how many flows like ours would take what ours
+/// do not get, so it need not be a whole number.
+#[derive(Clone, Copy, PartialEq, PartialOrd, Debug, Default, Serialize, Deserialize)]
+#[serde(from = "f64", into = "f64")]
+pub struct OtherFlows(f64);
+
+impl OtherFlows {
+    /// How many, nought or more.
+    pub const fn number(self) -> f64 {
+        self.0
+    }
+}
+
+impl From<f64> for OtherFlows {
+    /// Clamps to 0 to 1,000; what is not a number counts as 0.
+    fn from(number: f64) -> Self {
+        Self(if number.is_nan() { 0.0 } else { number.clamp(0.0, 1_000.0) })
+    }
+}
+
+impl From<OtherFlows> for f64 {
+    fn from(others: OtherFlows) -> Self {
+        others.0
     }
 }
 

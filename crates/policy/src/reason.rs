@@ -6,7 +6,7 @@ use std::time::Duration;
 use units::{BitRate, Bytes};
 
 use crate::energy::{Joules, Watts};
-use crate::network::{Percent, Price};
+use crate::network::{OtherFlows, Percent, Price};
 
 /// Why a network is used, or is not. `Display` says it in a few plain words.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -45,6 +45,8 @@ pub enum Reason {
         all: BitRate,
         /// Bulk flows on it.
         flows: u32,
+        /// Those of other people, as it were.
+        others: OtherFlows,
     },
     /// A backup that is used: nothing better is left.
     BackupAtLast,
@@ -145,9 +147,15 @@ impl fmt::Display for Reason {
                 write!(formatter, "1/RTT: {} against {} to {}", Ms(own), Ms(least), Ms(most))
             }
             Self::Bandwidth { own, all } => write!(formatter, "bandwidth: {own} of {all}"),
-            Self::Capacity { own, all, flows: 0 } => write!(formatter, "capacity: {own} of {all}"),
-            Self::Capacity { own, all, flows } => {
-                write!(formatter, "capacity: {own} of {all}, with {flows} bulk flows on it")
+            Self::Capacity { own, all, flows, others } => {
+                write!(formatter, "capacity: {own} of {all}")?;
+                if flows > 0 {
+                    write!(formatter, ", with {flows} bulk flows on it")?;
+                }
+                if others.number() > 0.0 {
+                    write!(formatter, ", others take as much as {} flows", others.number())?;
+                }
+                Ok(())
             }
             Self::BackupAtLast => formatter.write_str("backup: nothing else is left"),
             Self::PaidAtLast => formatter.write_str("paid by volume: nothing else is left"),

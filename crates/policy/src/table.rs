@@ -2,7 +2,7 @@
 
 use units::{BitRate, NetworkId};
 
-use crate::network::{Loss, RttSummary};
+use crate::network::{Loss, OtherFlows, RttSummary};
 use crate::{PathStatus, Priority, Reason, Share, Split, slots};
 
 /// The outcome of [`crate::NetworkPolicy::evaluate`].
@@ -35,6 +35,8 @@ pub struct Entry {
     pub capacity: Option<BitRate>,
     /// Bulk flows on it; [`Table::join`] counts further ones.
     pub bulk_flows: u32,
+    /// Bulk flows of other people that share its capacity.
+    pub others: OtherFlows,
     /// Part of packets lost.
     pub loss: Loss,
     /// Whether bulk flows fill it.

@@ -13,7 +13,7 @@ use crate::{Reason, Share, shares};
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Split {
-    /// By measured capacity and the flows that each network carries already ([`shares::by_capacity`]): this project's.
+    /// By measured capacity and the flows, ours and others', that each network carries already ([`shares::by_capacity`]): this project's.
     #[default]
     Capacity,
     /// By nearness, `[VIF] eq. 2`; by rate, `[VIF] eq. 3`, while any of the networks has no sample yet.
@@ -62,9 +62,21 @@ fn by_rate(rates: &[BitRate]) -> Vec<(Share, Reason)> {
 
 fn by_capacity(chosen: &[&NetworkInput], rates: &[BitRate]) -> Vec<(Share, Reason)> {
     let all = sum(rates);
-    let loaded: Vec<(BitRate, u32)> =
-        rates.iter().copied().zip(chosen.iter().map(|input| input.metrics.bulk_flows)).collect();
-    let reason = |(own, flows): &(BitRate, u32)| Reason::Capacity { own: *own, all, flows: *flows };
+    let loaded: Vec<shares::Loaded> = rates
+        .iter()
+        .zip(chosen)
+        .map(|(rate, input)| shares::Loaded {
+            capacity: *rate,
+            flows: input.metrics.bulk_flows,
+            others: input.metrics.others,
+        })
+        .collect();
+    let reason = |network: &shares::Loaded| Reason::Capacity {
+        own: network.capacity,
+        all,
+        flows: network.flows,
+        others: network.others,
+    };
     shares::by_capacity(&loaded).into_iter().zip(loaded.iter().map(reason)).collect()
 }
 

@@ -251,6 +251,7 @@ prop_compose! {
         delivered in proptest::option::of(0u64..u64::MAX),
         nominal in proptest::option::of(0u64..u64::MAX),
         bulk_flows: u32,
+        others: f64,
         load: u64,
         loss in -1.0f64..2.0,
         card in proptest::option::of(0usize..8),
@@ -266,6 +267,7 @@ prop_compose! {
         input.metrics.delivered = delivered.map(BitRate);
         input.metrics.nominal = nominal.map(BitRate);
         input.metrics.bulk_flows = bulk_flows;
+        input.metrics.others = others.into();
         input.metrics.load = BitRate(load);
         input.metrics.loss = loss.into();
         input.power = card.and_then(|at| crate::energy::CARDS.get(at)).map(|card| card.model);

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use policy::RttEstimator;
 use policy::network::{Loss, Metrics, RttSummary};
+use policy::{CapacityEstimator, RttEstimator};
 use units::{BitRate, Bytes, Timestamp};
 
 /// What one TCP connection did since the sample before.
@@ -42,7 +42,9 @@ impl Progress {
 #[derive(Clone, Debug, Default)]
 pub struct NetworkMeter {
     rtt: RttEstimator,
-    capacity: Peak,
+    capacity: CapacityEstimator,
+    /// What the first flows seemed to get, before one of them had lived through a whole sample.
+    glimpse: Option<BitRate>,
     load: BitRate,
     bulk_flows: u32,
     loss: f64,
@@ -65,16 +67,28 @@ impl NetworkMeter {
             self.rtt.on_sample(flow.rtt);
         }
         let bulk = || flows.iter().filter(|flow| flow.is_bulk(time));
-        self.bulk_flows = u32::try_from(bulk().filter(|flow| flow.was_bulk).count()).unwrap_or(u32::MAX);
-        // Where this end sends, the kernel tells who was limited by the path.
+        let lasting = || bulk().filter(|flow| flow.was_bulk);
+        self.bulk_flows = u32::try_from(lasting().count()).unwrap_or(u32::MAX);
+        match self.bulk_flows {
+            0 => self.capacity.on_silence(now),
+            // One that has just begun would count as a whole flow with part of a rate.
+            count if bulk().count() == lasting().count() => {
+                // Where this end sends, the kernel tells who was limited by the path. Where it receives nobody tells; a flow that
+                // is bulk twice in a row is taken for one that fills its path.
+                let is_filling = |flow: &Progress| flow.delivery_rate.is_some() || flow.received > flow.sent;
+                if lasting().all(is_filling) {
+                    let (sent, received) = lasting().fold((0, 0), |sum: (u64, u64), flow| {
+                        (sum.0.saturating_add(flow.sent.0), sum.1.saturating_add(flow.received.0))
+                    });
+                    let rate = BitRate::from_bytes_over(Bytes(sent.max(received)), time);
+                    self.capacity.on_sample(now, count, rate);
+                }
+            }
+            _ => {}
+        }
         let outward =
             bulk().filter_map(|flow| flow.delivery_rate).fold(0, |sum: u64, rate| sum.saturating_add(rate.0));
-        // Where it receives nobody tells; a flow that is bulk twice in a row is taken for one that fills its path.
-        let is_filled = bulk().any(|flow| flow.was_bulk && flow.received > flow.sent);
-        let most = outward.max(if is_filled { receiving.0 } else { 0 });
-        if most > 0 {
-            self.capacity.on_sample(now, BitRate(most));
-        }
+        self.glimpse = Some(BitRate(outward)).filter(|rate| rate.0 > 0).or(self.glimpse);
         self.take_loss(flows);
     }
 
@@ -84,8 +98,9 @@ impl NetworkMeter {
     }
 
     /// Nothing flows.
-    pub fn on_silence(&mut self) {
+    pub fn on_silence(&mut self, now: Timestamp) {
         (self.load, self.bulk_flows) = (BitRate(0), 0);
+        self.capacity.on_silence(now);
     }
 
     /// For the policy; `nominal` is what the link claims.
@@ -93,7 +108,8 @@ impl NetworkMeter {
         Metrics {
             rtt: RttSummary::of(&self.rtt),
             nominal,
-            delivered: self.capacity.get(),
+            delivered: self.capacity.capacity().or(self.glimpse),
+            others: self.capacity.others(),
             load: self.load,
             bulk_flows: self.bulk_flows,
             loss: Loss::from(self.loss),
@@ -111,28 +127,6 @@ impl NetworkMeter {
     }
 }
 
-/// The most of late. Only samples make it older: what an idle network could do is not forgotten.
-#[derive(Clone, Copy, Debug, Default)]
-struct Peak {
-    current: Option<BitRate>,
-    previous: Option<BitRate>,
-    half_started: Timestamp,
-}
-
-impl Peak {
-    fn on_sample(&mut self, now: Timestamp, rate: BitRate) {
-        if now.since(self.half_started) >= PEAK_WINDOW / 2 {
-            self.previous = self.current.take();
-            self.half_started = now;
-        }
-        self.current = self.current.max(Some(rate));
-    }
-
-    fn get(&self) -> Option<BitRate> {
-        self.current.max(self.previous)
-    }
-}
-
 /// As the classifier of flows has it: 64 kB each second.
 const BULK: BitRate = BitRate(512_000);
 /// More flows tell nothing new in one sample.
@@ -141,7 +135,6 @@ const MOST_SAMPLES: usize = 8;
 const LEAST_SEGMENTS: f64 = 10.0;
 /// Weight of a new sample of loss.
 const LOSS_GAIN: f64 = 0.125;
-const PEAK_WINDOW: Duration = Duration::from_secs(60);
 
 #[cfg(test)]
 mod tests {
@@ -171,12 +164,15 @@ mod tests {
         meter.on_sample(at(1), SECOND, &[flow(1_000_000, 0)], Bytes(1_000_000), Bytes(0));
         assert_eq!(meter.metrics(None).delivered, None);
         assert_eq!(meter.metrics(None).load, BitRate(8_000_000));
-        let limited_by_path = Progress { delivery_rate: Some(BitRate(9_000_000)), ..flow(1_000_000, 0) };
-        meter.on_sample(at(2), SECOND, &[limited_by_path], Bytes(1_000_000), Bytes(0));
-        assert_eq!(meter.metrics(None).delivered, Some(BitRate(9_000_000)));
+        let begun = Progress { delivery_rate: Some(BitRate(9_000_000)), was_bulk: false, ..flow(500_000, 0) };
+        meter.on_sample(at(2), SECOND, &[begun], Bytes(500_000), Bytes(0));
+        assert_eq!(meter.metrics(None).delivered, Some(BitRate(9_000_000)), "a glimpse");
+        let limited_by_path = Progress { was_bulk: true, ..begun };
+        meter.on_sample(at(3), SECOND, &[limited_by_path], Bytes(500_000), Bytes(0));
+        assert_eq!(meter.metrics(None).delivered, Some(BitRate(4_000_000)), "what it got in a whole second");
         let idle = Progress { delivery_rate: Some(BitRate(99_000_000)), ..flow(1_000, 0) };
-        meter.on_sample(at(3), SECOND, &[idle], Bytes(1_000), Bytes(0));
-        assert_eq!(meter.metrics(None).delivered, Some(BitRate(9_000_000)), "a few packets in a burst");
+        meter.on_sample(at(4), SECOND, &[idle], Bytes(1_000), Bytes(0));
+        assert_eq!(meter.metrics(None).delivered, Some(BitRate(4_000_000)), "a few packets in a burst");
     }
 
     #[test]
@@ -188,24 +184,25 @@ mod tests {
         meter.on_sample(at(2), SECOND, &[flow(0, 2_000_000), flow(0, 500_000)], Bytes(0), Bytes(2_500_000));
         let metrics = meter.metrics(None);
         assert_eq!((metrics.delivered, metrics.bulk_flows), (Some(BitRate(20_000_000)), 2));
-        meter.on_silence();
+        meter.on_silence(at(3));
         let metrics = meter.metrics(Some(BitRate(1)));
         assert_eq!((metrics.load, metrics.bulk_flows), (BitRate(0), 0));
         assert_eq!((metrics.delivered, metrics.nominal), (Some(BitRate(20_000_000)), Some(BitRate(1))));
     }
 
-    /// By hand: 20 Mbit/s at 40 s, 8 Mbit/s from 60 s on: the older half is let go at the second turn.
+    /// By hand: one flow gets 6 Mbit/s, three get 9: 12 Mbit/s, of which one flow of others has its part. While a fourth one
+    /// begins nothing is learned.
     #[test]
-    fn capacity_follows_what_flows_get() {
+    fn flows_of_others_are_inferred() {
         let mut meter = NetworkMeter::default();
-        let mut feed = |seconds, bytes| {
-            meter.on_sample(at(seconds), SECOND, &[flow(0, bytes)], Bytes(0), Bytes(bytes));
-            meter.metrics(None).delivered
-        };
-        assert_eq!(feed(40, 2_500_000), Some(BitRate(20_000_000)));
-        assert_eq!(feed(60, 1_000_000), Some(BitRate(20_000_000)));
-        assert_eq!(feed(71, 1_000_000), Some(BitRate(20_000_000)));
-        assert_eq!(feed(102, 1_000_000), Some(BitRate(8_000_000)));
+        meter.on_sample(at(1), SECOND, &[flow(0, 750_000)], Bytes(0), Bytes(750_000));
+        meter.on_sample(at(2), SECOND, &[flow(0, 375_000); 3], Bytes(0), Bytes(1_125_000));
+        let fourth = Progress { was_bulk: false, ..flow(0, 70_000) };
+        let all = [flow(0, 351_000), flow(0, 352_000), flow(0, 352_000), fourth];
+        meter.on_sample(at(3), SECOND, &all, Bytes(0), Bytes(1_125_000));
+        let metrics = meter.metrics(None);
+        assert!((metrics.delivered.unwrap().as_mbps() - 12.0).abs() < 1e-3, "{metrics:?}");
+        assert_eq!((metrics.others.number(), metrics.bulk_flows), (1.0, 3));
     }
 
     /// By hand: 40 ms, then a probe of 80 ms: (7 * 40 + 80) / 8 = 45 ms.

@@ -152,7 +152,7 @@ impl PassiveSampler {
             carried.push((network.id, sent, received));
         }
         if time.is_zero() || carried.iter().all(|(_, sent, received)| sent.0 + received.0 < QUIET) {
-            self.meters.values_mut().for_each(NetworkMeter::on_silence);
+            self.meters.values_mut().for_each(|meter| meter.on_silence(now));
             return Ok(false);
         }
         let progress = if now >= self.look_due { self.look(now, scene)? } else { BTreeMap::new() };

@@ -4,6 +4,8 @@
 //! `fetch` asks it for bytes (or offers them) from the device's and reports what arrived, as JSON.
 
 mod connect;
+mod exchange;
+mod counters;
 mod link;
 mod pace;
 mod pattern;
@@ -12,6 +14,7 @@ mod quic;
 mod record;
 mod request;
 mod tcp;
+mod transfers;
 mod torrent;
 mod tracker;
 
@@ -24,11 +27,14 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 
 pub use connect::{Attempt, ConnectReport};
+pub use exchange::ExchangeReport;
+pub use counters::{CountersReport, Moved};
 pub use link::LinkArguments;
 pub use ping::PingReport;
 pub use record::{FlowReport, Gap, Report};
 pub(crate) use record::{MAX_GAPS, SHORTEST_GAP};
 pub use request::{Congestion, Request, Transport};
+pub use transfers::{Transfer, TransferReport};
 pub use torrent::TorrentArguments;
 
 /// `anabranch-lab traffic ...`
@@ -69,6 +75,14 @@ pub enum TrafficCommand {
         #[arg(long)]
         json: Option<PathBuf>,
     },
+    /// Exchange small packets of one flow with an `echo`, as many as go, and report how many.
+    Exchange {
+        /// The address of an `echo`.
+        server: SocketAddr,
+        /// How long to go on.
+        #[arg(long, default_value_t = 3.0)]
+        seconds: f64,
+    },
     /// Accept connections and end them at once, until ended.
     Accept {
         /// Address and port to wait on.
@@ -90,6 +104,31 @@ pub enum TrafficCommand {
         /// Give a connection up after this long.
         #[arg(long, default_value_t = 1_000)]
         patience_ms: u64,
+        /// File for the report; standard output without it.
+        #[arg(long)]
+        json: Option<PathBuf>,
+    },
+    /// Move files at set times, each over a connection of its own, and report how long each took.
+    Transfers {
+        /// The address of a `serve`.
+        server: SocketAddr,
+        /// What to move and when, as JSON.
+        file: PathBuf,
+        /// File for the report; standard output without it.
+        #[arg(long)]
+        json: Option<PathBuf>,
+    },
+    /// Watch how many bytes interfaces move.
+    Counters {
+        /// The interfaces.
+        #[arg(required = true)]
+        interfaces: Vec<String>,
+        /// Time between two looks.
+        #[arg(long, default_value_t = 20)]
+        interval_ms: u64,
+        /// How long to go on.
+        #[arg(long, default_value_t = 10.0)]
+        seconds: f64,
         /// File for the report; standard output without it.
         #[arg(long)]
         json: Option<PathBuf>,
@@ -176,6 +215,10 @@ pub fn run(command: TrafficCommand) -> Result<()> {
             let report = ping::ping(server, interval, length, interface.as_deref())?;
             write_report(json.as_ref(), &report)
         }
+        TrafficCommand::Exchange { server, seconds } => {
+            let length = Duration::try_from_secs_f64(seconds).context("--seconds is not a time")?;
+            write_report(None, &exchange::exchange(server, length)?)
+        }
         TrafficCommand::Accept { listen } => connect::accept(listen),
         TrafficCommand::Connect { server, threads, seconds, pause_ms, patience_ms, json } => {
             let knocking = connect::Knocking {
@@ -189,6 +232,14 @@ pub fn run(command: TrafficCommand) -> Result<()> {
         }
         TrafficCommand::Torrent(arguments) => torrent::make(&arguments),
         TrafficCommand::Tracker { listen } => tracker::track(listen),
+        TrafficCommand::Transfers { server, file, json } => {
+            write_report(json.as_ref(), &transfers::run(server, &transfers::read(&file)?)?)
+        }
+        TrafficCommand::Counters { interfaces, interval_ms, seconds, json } => {
+            let length = Duration::try_from_secs_f64(seconds).context("--seconds is not a time")?;
+            let interval = Duration::from_millis(interval_ms.max(1));
+            write_report(json.as_ref(), &counters::watch(&interfaces, interval, length)?)
+        }
         TrafficCommand::Link(arguments) => link::relay(arguments),
         TrafficCommand::WholeFrames { interface } => linux::packet_socket::disable_offloads(&interface)
             .with_context(|| format!("switching the offloads of {interface} off")),

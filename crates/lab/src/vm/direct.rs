@@ -32,7 +32,8 @@ pub struct DirectJob {
     pub networks: Vec<NetworkSpec>,
     /// How they are used.
     pub way: Way,
-    /// Shell commands to run when networks are there, before any0 is: for what else is to be built.
+    /// Shell commands to run when networks are there, before any0 is: for what else is to be built. What they leave in
+    /// `/tmp/more.toml` becomes the end of the device's configuration, what in the directory `/tmp/supplies` its batteries.
     pub set_up: String,
     /// Shell commands that measure, with what they write to `/results` as outcome. Beside those of [`Topology`] there are
     /// `traffic ARGUMENTS...` (the lab's traffic program on the device), `fetch NAME ARGUMENTS...` (its bulk flows, with the
@@ -198,8 +199,10 @@ pub const OTHERS: &str = "others";
 const DIRECT_COMMANDS: &str = r#"export RUST_LOG="${RUST_LOG:-info}"
 mkdir -p /tmp/device
 printf '[device]\ngateway = "none"\nprobe = "off"\n' >/tmp/device/config.toml
-in_namespace device sh -c 'mount -t cgroup2 cgroup2 /sys/fs/cgroup; exec anabranch up --foreground --state /tmp/device' \
-    >/results/device.log 2>&1 &
+[ -f /tmp/more.toml ] && cat /tmp/more.toml >>/tmp/device/config.toml
+in_namespace device sh -c 'mount -t cgroup2 cgroup2 /sys/fs/cgroup
+[ -d /tmp/supplies ] && mount -o bind /tmp/supplies /sys/class/power_supply
+exec anabranch up --foreground --state /tmp/device' >/results/device.log 2>&1 &
 is_dealing() { in_namespace device nft list table inet anabranch_direct_any0 >/dev/null 2>&1; }
 for _ in $(seq 200); do is_dealing && break; sleep 0.1; done
 is_dealing || fail 'up'

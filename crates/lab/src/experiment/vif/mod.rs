@@ -2,6 +2,7 @@
 //! does not matter (`-wired`). All of it runs in the virtual machine with real programs and a real kernel.
 
 mod aggregation;
+mod energy;
 mod handover;
 mod overhead;
 
@@ -19,7 +20,7 @@ const MANY: u32 = 6;
 
 /// The experiments of the family.
 pub(super) fn experiments() -> Vec<Experiment> {
-    let mut all = vec![overhead::experiment(), handover::experiment()];
+    let mut all = vec![overhead::experiment(), handover::experiment(), energy::experiment()];
     all.extend(aggregation::experiments());
     all
 }

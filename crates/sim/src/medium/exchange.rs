@@ -8,7 +8,7 @@ use units::{Frequency, Timestamp};
 use super::StationId;
 use super::contention::{count_down, draw};
 use super::engine::{Exchange, Medium, Phase};
-use super::frame::{Event, Outcome, Reception, with_retry};
+use super::frame::{Attempt, Event, Outcome, Reception, with_retry};
 use super::propagation::{Passage, PassageKind, Propagation};
 use super::station::Waiting;
 
@@ -71,6 +71,19 @@ impl<P: Propagation> Medium<P> {
         if let [exchange] = exchanges.as_mut_slice() {
             self.deliver(at, frequency, exchange);
         }
+        let collided = exchanges.len() > 1;
+        self.events.extend(exchanges.iter().map(|exchange| {
+            Event::Attempt(Attempt {
+                sender: exchange.sender,
+                id: exchange.waiting.frame.id,
+                bytes: Arc::clone(&exchange.bytes),
+                frequency,
+                rate: exchange.rate,
+                collided,
+                heard: exchange.heard_by.is_some(),
+                at,
+            })
+        }));
         let flavour = Flavour::of(frequency);
         let times =
             exchanges.iter().filter(|exchange| exchange.waiting.wants_answer()).map(

@@ -116,6 +116,8 @@ pub enum Tuning {
 pub enum Event {
     /// A station hears a frame, its own or another's.
     Reception(Reception),
+    /// A frame was on the air, whoever heard it: for captures and counts.
+    Attempt(Attempt),
     /// A frame is done with.
     Outcome(Outcome),
 }
@@ -137,6 +139,27 @@ pub struct Reception {
     pub rate: Rate,
     /// Its signal at the station, in dBm.
     pub signal_dbm: i8,
+    /// When it ended.
+    pub at: Timestamp,
+}
+
+/// One time that a frame was on the air.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Attempt {
+    /// Who sent it.
+    pub sender: StationId,
+    /// Its number.
+    pub id: FrameId,
+    /// The frame, with the Retry bit from the second attempt on.
+    pub bytes: Arc<[u8]>,
+    /// The channel.
+    pub frequency: Frequency,
+    /// At which rate.
+    pub rate: Rate,
+    /// Another frame was on the air at the same time.
+    pub collided: bool,
+    /// The station it was for could read it.
+    pub heard: bool,
     /// When it ended.
     pub at: Timestamp,
 }

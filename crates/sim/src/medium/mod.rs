@@ -27,7 +27,7 @@ mod station;
 mod statistics;
 
 pub use engine::{Medium, Refused};
-pub use frame::{Event, Frame, FrameId, Outcome, Rates, Reception, Series, SeriesError, Tuning};
+pub use frame::{Attempt, Event, Frame, FrameId, Outcome, Rates, Reception, Series, SeriesError, Tuning};
 pub use propagation::{Link, Links, Passage, PassageKind, Propagation, SignalLoss};
 pub use statistics::{ChannelStatistics, StationStatistics};
 

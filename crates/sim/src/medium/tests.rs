@@ -51,15 +51,44 @@ fn run(medium: &mut Medium<Links>, end: Timestamp) -> Vec<Event> {
 fn receptions(events: &[Event]) -> impl Iterator<Item = &Reception> {
     events.iter().filter_map(|event| match event {
         Event::Reception(reception) => Some(reception),
-        Event::Outcome(_) => None,
+        _ => None,
     })
 }
 
 fn outcomes(events: &[Event]) -> impl Iterator<Item = &Outcome> {
     events.iter().filter_map(|event| match event {
         Event::Outcome(outcome) => Some(outcome),
-        Event::Reception(_) => None,
+        _ => None,
     })
+}
+
+fn attempts(events: &[Event]) -> impl Iterator<Item = &Attempt> {
+    events.iter().filter_map(|event| match event {
+        Event::Attempt(attempt) => Some(attempt),
+        _ => None,
+    })
+}
+
+/// Two senders that wait for the same slot spoil both frames; both try again with the Retry bit, and get through in the end.
+#[test]
+fn equal_back_offs_collide() {
+    let mut medium = medium(Links::default(), 3, A, 1);
+    for id in 0..200 {
+        let sender = StationId(id as usize % 2);
+        medium.transmit(Timestamp::ZERO, sender, frame(id, address(StationId(2)), 200, A, fast())).unwrap();
+    }
+    let events = run(&mut medium, Timestamp::from_millis(500));
+    let collided: Vec<&Attempt> = attempts(&events).filter(|attempt| attempt.collided).collect();
+    assert!(!collided.is_empty() && collided.len() % 2 == 0);
+    let (_, used) = medium.channel_statistics().next().unwrap();
+    assert_eq!(used.collisions as usize * 2, collided.len());
+    assert!(
+        receptions(&events)
+            .all(|heard| !collided.iter().any(|lost| (lost.id, lost.at) == (heard.id, heard.at)))
+    );
+    let repeated = attempts(&events).filter(|attempt| attempt.bytes[1] & RETRY != 0).count();
+    assert_eq!(repeated, collided.len());
+    assert_eq!(outcomes(&events).filter(|outcome| outcome.acknowledged).count(), 200);
 }
 
 #[test]
@@ -204,7 +233,7 @@ fn the_owner_knows_who_was_absent() {
                     left -= 1;
                     medium.handle_absent(&reception);
                 }
-                Event::Reception(_) => {}
+                Event::Reception(_) | Event::Attempt(_) => {}
                 Event::Outcome(outcome) => return (outcome.acknowledged, outcome.attempts[0].1),
             }
         }
@@ -373,11 +402,11 @@ proptest! {
         prop_assert_eq!(&ended.iter().copied().collect::<BTreeSet<_>>(), &taken);
 
         let mut on_air: BTreeMap<Frequency, BTreeSet<(Timestamp, Timestamp)>> = BTreeMap::new();
-        for heard in receptions(&events) {
-            prop_assert!(taken.contains(&heard.id));
-            let length = units::Bytes(heard.bytes.len() as u64 + 4);
-            let time = Flavour::of(heard.frequency).frame_time(heard.rate, length);
-            on_air.entry(heard.frequency).or_default().insert((heard.at - time, heard.at));
+        prop_assert!(receptions(&events).all(|heard| taken.contains(&heard.id)));
+        for attempt in attempts(&events).filter(|attempt| !attempt.collided) {
+            let length = units::Bytes(attempt.bytes.len() as u64 + 4);
+            let time = Flavour::of(attempt.frequency).frame_time(attempt.rate, length);
+            on_air.entry(attempt.frequency).or_default().insert((attempt.at - time, attempt.at));
         }
         for (frequency, times) in on_air {
             let mut last = Timestamp::ZERO;

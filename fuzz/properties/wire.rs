@@ -10,6 +10,7 @@ use wire::inner::{self, Ecn};
 use wire::join_link::{HostPort, JoinLink};
 use wire::neighbour;
 use wire::request::Request;
+use wire::translation::{Prefix, Translator};
 
 /// An outer datagram that is accepted is written back as the same bytes.
 pub fn datagram(bytes: &[u8]) {
@@ -142,5 +143,34 @@ pub fn neighbour(bytes: &[u8]) {
     }
     if let Ok(Some(message)) = neighbour::Message::parse(bytes) {
         assert_eq!(message.encode(), bytes);
+    }
+}
+
+/// Whatever is translated becomes whole packets of the other kind that are no longer than allowed, and an error to its sender is one
+/// that is not answered by another.
+pub fn translation(bytes: &[u8]) {
+    const MTU: u16 = 1_280;
+    let prefix = |text: &str, length| text.parse().ok().and_then(|address| Prefix::new(address, length));
+    // The length of the far prefix is taken from the packet, so that all are tried.
+    let length = Prefix::LENGTHS[usize::from(bytes.last().copied().unwrap_or(0)) % Prefix::LENGTHS.len()];
+    let (Some(own), Some(far)) = (prefix("fd61:6e61:6272::", 96), prefix("2001:db8::", length)) else {
+        return;
+    };
+    let translator = Translator { own, far };
+    let mut pieces = 0;
+    let outcome = translator.to_v6(bytes, MTU, &mut |packet| {
+        pieces += 1;
+        assert!(packet.len() <= usize::from(MTU));
+        assert_eq!(packet.first().map(|first| first >> 4), Some(6));
+        assert!(inner::parse(packet).is_ok(), "not a whole packet");
+    });
+    assert_eq!(outcome.is_ok(), pieces > 0);
+    if let Ok(packet) = translator.to_v4(bytes) {
+        assert_eq!(packet.first(), Some(&0x45));
+        assert!(inner::parse(&packet).is_ok(), "not a whole packet");
+    }
+    if let Some(error) = translator.too_long(bytes, MTU) {
+        assert!(inner::parse(&error).is_ok() && error.len() <= 576);
+        assert_eq!(translator.too_long(&error, MTU), None);
     }
 }

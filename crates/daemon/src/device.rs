@@ -30,7 +30,7 @@ use linux::netlink::NetlinkError;
 use linux::poll::Poller;
 use linux::privileges::requirements::Purpose;
 use linux::signals::EndSignals;
-use linux::tun::{Tun, TunError};
+use linux::tun::{Reserved, Tun, TunError};
 use policy::Treatment;
 use thiserror::Error;
 use tracing::warn;
@@ -68,7 +68,7 @@ pub enum DeviceError {
     WhichGateway(Vec<String>),
     /// Two devices with one mark would take each other's packets for their own.
     #[error(
-        "another device or program on this machine uses the firewall mark {mark} or the routing table {table}: set \"interface\", \"mark\" and \"table\" under [device] in the configuration to others"
+        "another device or program on this machine uses the firewall mark {mark}, the routing table {table} or one of the 64 behind it: set \"interface\", \"mark\" and \"table\" under [device] in the configuration to others"
     )]
     MarkTaken {
         /// The configured mark.
@@ -112,10 +112,13 @@ pub fn run(options: DeviceOptions) -> Result<(), DeviceError> {
     let tun = Tun::create(&config.device.interface, mtu.into(), &[])?;
     let routing = machine::routing(&config.device, tun.index());
 
-    let names = name_sockets(&config);
     let user = supervision::prepare(&state, &config.daemon.user)?;
-    let open = open_sockets::OpenSockets::open(&config.device.interface);
-    let work = move |root: Root| work(state, &config, key, peer, tun, names, open, root);
+    let opened = Opened {
+        names: name_sockets(&config),
+        sockets: open_sockets::OpenSockets::open(&config.device.interface),
+        translators: direct::reserve(),
+    };
+    let work = move |root: Root| work(state, &config, key, peer, tun, opened, root);
     supervision::supervise(user, work, || machine::DeviceMachine::new(journal, routing))?;
     Ok(())
 }
@@ -176,6 +179,14 @@ fn gateway(state: &StateDirectory, config: &DeviceConfig) -> Result<Option<Peer>
     }
 }
 
+/// What was opened while the process was root.
+struct Opened {
+    names: Option<name_proxy::Sockets>,
+    sockets: Option<open_sockets::OpenSockets>,
+    /// For the interfaces of translators.
+    translators: Vec<Reserved>,
+}
+
 /// The worker process, without root.
 fn work(
     state: StateDirectory,
@@ -183,8 +194,7 @@ fn work(
     key: KeyPair,
     peer: Option<Peer>,
     tun: Tun,
-    names: Option<name_proxy::Sockets>,
-    open: Option<open_sockets::OpenSockets>,
+    opened: Opened,
     root: Root,
 ) -> Result<(), Box<dyn std::error::Error>> {
     let signals = EndSignals::catch()?;
@@ -250,6 +260,7 @@ fn work(
         events.clone(),
         observations,
         stage.clone(),
+        opened.translators,
     );
     std::thread::Builder::new()
         .name("choices".to_owned())
@@ -260,7 +271,7 @@ fn work(
     });
     let recorder = recorder.transpose()?;
 
-    let upstream = names.map(|sockets| -> std::io::Result<_> {
+    let upstream = opened.names.map(|sockets| -> std::io::Result<_> {
         let upstream = name_proxy::Upstream::default();
         let learn = direct::learner(direct::patterns(&config.rules), choices.clone());
         name_proxy::start(sockets, upstream.clone(), learn)?;
@@ -275,7 +286,7 @@ fn work(
         root: root.clone(),
         events: events.clone(),
     };
-    let (open, sockets) = open.map(|open| (open.control, open.sockets)).unzip();
+    let (open, sockets) = opened.sockets.map(|open| (open.control, open.sockets)).unzip();
     if let Some(sockets) = sockets {
         open_sockets::serve(sockets, choices.clone())?;
     }

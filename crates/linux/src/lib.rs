@@ -19,6 +19,7 @@ pub mod neighbours;
 pub mod netlink;
 pub mod netns;
 mod nft;
+pub mod packet_sender;
 pub mod packet_socket;
 pub mod passing;
 pub mod poll;

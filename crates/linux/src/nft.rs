@@ -48,9 +48,9 @@ pub(crate) fn is_installed() -> bool {
     Command::new("nft").arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok()
 }
 
-/// The script that takes away the table `name` of family inet, whether it is there or not.
+/// The script that takes away the tables `name` of the families inet and ip6, whether they are there or not.
 pub(crate) fn removal(name: &str) -> String {
-    format!("table inet {name}\ndelete table inet {name}\n")
+    ["inet", "ip6"].map(|family| format!("table {family} {name}\ndelete table {family} {name}\n")).concat()
 }
 
 /// Whether `name` may stand in a script: letters, digits, `_`, `-` and `.` only.

@@ -14,6 +14,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::direct::{MAXIMUM_EXITS, is_refusal};
 use crate::journal::Change;
 use crate::netlink::{Netlink, NetlinkError, Route, Rule};
 use crate::nft;
@@ -91,19 +92,31 @@ impl Routing {
         changes
     }
 
-    /// Whether the mark or the table is used already, by another device or another program. Rules that lead to an empty
-    /// table are not: those are what a dead one left.
+    /// Whether the mark, the table or one of the tables of direct mode's networks is used already, by another device or another
+    /// program. Rules that lead to an empty table are not: those are what a dead one left.
     ///
     /// # Errors
     /// If rules or routes cannot be read.
     pub fn is_taken(&self) -> Result<bool, NetlinkError> {
         let mut netlink = Netlink::open()?;
-        let mut tables = netlink.rules()?;
+        let rules = netlink.rules()?;
+        let mut tables = rules.clone();
         tables.retain(|rule| rule.table == self.table || rule.mark == Some(self.mark));
         let routes = netlink.routes()?;
         let in_use =
             |table: u32| table != Route::MAIN_TABLE && routes.iter().any(|route| route.table == table);
-        Ok(tables.iter().any(|rule| in_use(rule.table)))
+        // A network's table is emptied of what is not its own. So no living device may have one there, and nobody else:
+        // what a dead one left is known by its refusal.
+        let reach = u32::from(MAXIMUM_EXITS);
+        let living = rules.iter().any(|rule| {
+            rule.priority == CAPTURE_PRIORITY
+                && rule.table.abs_diff(self.table) <= reach
+                && in_use(rule.table)
+        });
+        let networks = self.table.saturating_add(1)..=self.table.saturating_add(reach);
+        let ours = |table| routes.iter().any(|route| route.table == table && is_refusal(route));
+        let foreign = routes.iter().any(|route| networks.contains(&route.table) && !ours(route.table));
+        Ok(living || foreign || tables.iter().any(|rule| in_use(rule.table)))
     }
 
     fn kill_switch_table(&self) -> Change {

@@ -11,5 +11,6 @@ pub mod inner;
 pub mod join_link;
 pub mod neighbour;
 pub mod request;
+pub mod translation;
 
 pub use cursor::Malformed;

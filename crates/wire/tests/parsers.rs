@@ -18,7 +18,7 @@ mod properties;
 
 type Property = fn(&[u8]);
 
-const ALL: [(&str, Property); 7] = [
+const ALL: [(&str, Property); 8] = [
     ("datagram", properties::datagram),
     ("frames", properties::frames),
     ("hello", properties::hello),
@@ -26,6 +26,7 @@ const ALL: [(&str, Property); 7] = [
     ("join_link", properties::join_link),
     ("inner", properties::inner),
     ("neighbour", properties::neighbour),
+    ("translation", properties::translation),
 ];
 
 /// One valid message of each kind: (target, bytes).
@@ -38,7 +39,39 @@ fn samples() -> Vec<(&'static str, Vec<u8>)> {
     samples.extend(links().into_iter().map(|text| ("join_link", text.into_bytes())));
     samples.extend(packets().into_iter().map(|bytes| ("inner", bytes)));
     samples.extend(neighbours().into_iter().map(|bytes| ("neighbour", bytes)));
+    samples.extend(packets().into_iter().chain(translated()).map(|bytes| ("translation", bytes)));
     samples
+}
+
+/// Packets that a translator of IPv4 and IPv6 has something to do with: an error of each kind, a fragment, an echo.
+fn translated() -> Vec<Vec<u8>> {
+    let (own, far) = ("fd61:6e61:6272::10.99.0.1", "2001:db8::198.51.100.9");
+    let v6 = |source: &str, destination: &str, next: u8, body: &[u8]| {
+        let mut packet = vec![0x60, 0, 0, 0, 0, body.len() as u8, next, 61];
+        packet.extend(source.parse::<Ipv6Addr>().unwrap().octets());
+        packet.extend(destination.parse::<Ipv6Addr>().unwrap().octets());
+        packet.extend(body);
+        packet
+    };
+    let v4 = |from: [u8; 4], to: [u8; 4], protocol: u8, fragment: u8, body: &[u8]| {
+        let mut packet = vec![0x45, 0, 0, 20 + body.len() as u8, 0, 1, fragment, 0, 61, protocol, 0, 0];
+        packet.extend([from, to].concat());
+        packet.extend(body);
+        packet
+    };
+    let (here, there) = ([10, 99, 0, 1], [198, 51, 100, 9]);
+    let datagram = [0x9c, 0x40, 0, 53, 0, 12, 7, 7, 1, 2, 3, 4];
+    let too_big = [&[2, 0, 0, 0, 0, 0, 5, 0][..], &v6(own, far, 17, &datagram)].concat();
+    let unreachable = [&[3, 3, 0, 0, 0, 0, 0, 0][..], &v4(there, here, 17, 0, &datagram)].concat();
+    let fragment = [&[17, 0, 0, 1, 0, 0, 0, 9][..], &datagram].concat();
+    vec![
+        v6("2001:db8::1", own, 58, &too_big),
+        v6(far, own, 44, &fragment),
+        v6(far, own, 58, &[129, 0, 1, 1, 0, 7, 0, 1]),
+        v4(here, there, 1, 0, &unreachable),
+        v4(here, there, 1, 0, &[8, 0, 1, 1, 0, 7, 0, 1]),
+        v4(here, there, 17, 0x20, &datagram),
+    ]
 }
 
 fn neighbours() -> Vec<Vec<u8>> {
@@ -191,7 +224,7 @@ fn every_sample_is_accepted_by_its_parser() {
             "frames" => wire::frame::Frames::new(&bytes).all(|frame| frame.is_ok()),
             "hello" => Hello::parse(&bytes).is_ok() || Reply::parse(&bytes).is_ok(),
             "request" => matches!(Request::parse(&bytes), Ok(Some(_))),
-            "inner" => wire::inner::parse(&bytes).is_ok(),
+            "inner" | "translation" => wire::inner::parse(&bytes).is_ok(),
             "neighbour" => {
                 neighbour::Datagram::parse(&bytes).is_ok() || matches!(Message::parse(&bytes), Ok(Some(_)))
             }

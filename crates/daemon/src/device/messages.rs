@@ -9,7 +9,7 @@ use linux::prefix::IpPrefix;
 use units::NetworkId;
 use wire::hello::Welcome;
 
-use super::nat64::Prefix;
+use wire::translation::Prefix;
 
 /// What any0 is set up with.
 #[derive(Clone, PartialEq, Eq, Debug)]

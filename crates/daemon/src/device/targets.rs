@@ -8,9 +8,9 @@ use bond::{Address, Carrier};
 use linux::monitor::Interface;
 use units::{NetworkId, Timestamp};
 
-use super::nat64::Prefix;
 use super::networks::reaches;
 use crate::config::CarrierChoice;
+use wire::translation::Prefix;
 
 /// The gateway's addresses as last resolved.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]

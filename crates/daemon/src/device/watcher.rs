@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Receiver;
 use std::thread;
+use std::time::Duration;
 
 use anabranch::control::EventKind;
 use identity::{Peer, Peers, StateDirectory};
@@ -222,10 +223,18 @@ impl Watcher {
     }
 
     fn discover(&self, network: NetworkId, interface: String, servers: Vec<IpAddr>) {
-        let (commands, mark) = (self.commands.clone(), self.mark);
+        let (commands, choices, mark) = (self.commands.clone(), self.choices.clone(), self.mark);
         let work = move || {
-            let prefix = nat64::discover(&interface, mark, &servers);
-            commands.post(Command::Nat64(network, prefix));
+            // The servers of a network that has just come may not answer yet.
+            for pause in DISCOVERY_PAUSES {
+                thread::sleep(pause);
+                let prefix = nat64::discover(&interface, mark, &servers);
+                choices.post(direct::Message::Nat64(network, prefix));
+                commands.post(Command::Nat64(network, prefix));
+                if prefix.is_some() {
+                    return;
+                }
+            }
         };
         if let Err(error) = thread::Builder::new().name("nat64".to_owned()).spawn(work) {
             warn!("NAT64 cannot be looked for: {error}");
@@ -259,3 +268,5 @@ const SIGNALS: Token = Token(0);
 const TASKS: Token = Token(1);
 const MONITOR: Token = Token(2);
 const MAXIMUM_ADDRESSES: usize = 16;
+/// Before each look for a NAT64.
+const DISCOVERY_PAUSES: [Duration; 3] = [Duration::ZERO, Duration::from_secs(2), Duration::from_secs(10)];

@@ -114,6 +114,7 @@ pub fn reweighting_is_quick() {
         subnets: Vec::new(),
         v4: Some(NextHop { gateway: format!("10.1.{}.1", number - 1).parse().ok() }),
         v6: None,
+        translation: None,
     };
     let index = |name: &str| bed.device.run(|| linux::netlink::Netlink::open().unwrap().link(name).unwrap());
     let exits: Vec<Exit> = [1, 2]

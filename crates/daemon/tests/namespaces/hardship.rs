@@ -166,7 +166,8 @@ pub fn a_second_device_with_the_same_mark_is_refused() {
         lines
     };
     let during = rules();
-    for settings in ["", "mark = 0x77", "table = 7700"] {
+    // The last: one of the tables that belong to networks of the first.
+    for settings in ["", "mark = 0x77", "table = 7700", "mark = 0x77\ntable = 43800"] {
         bed.write_config("other", &format!("[device]\ndns = \"off\"\ninterface = \"any1\"\n{settings}\n"));
         if settings.is_empty() {
             bed.join_as("other");

@@ -9,6 +9,7 @@ mod clock;
 mod crowd;
 mod direct;
 mod direct_metrics;
+mod direct_nat64;
 mod disk;
 mod hardship;
 mod holding;

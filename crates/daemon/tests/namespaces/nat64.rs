@@ -13,7 +13,7 @@ use crate::bed::{Bed, SERVER_V4, eventually};
 use crate::scenarios::working_paths;
 
 /// Tayga and what it needs; ended with the test.
-struct Translator(Child);
+pub struct Translator(Child);
 
 impl Drop for Translator {
     fn drop(&mut self) {
@@ -31,20 +31,8 @@ pub fn an_ipv6_only_network_carries_through_its_nat64() {
         return;
     }
     let bed = Bed::new(false);
-    bed.device.delete_link("wan0").unwrap();
     bed.device.delete_link("wan1").unwrap();
-    let router = Namespace::anonymous().unwrap();
-    bed.device.join(&router, "wan0", "lan").unwrap();
-    bed.device.add_address("wan0", "2001:db8:64::2/64".parse().unwrap()).unwrap();
-    router.add_address("lan", "2001:db8:64::1/64".parse().unwrap()).unwrap();
-    let via = "2001:db8:64::1".parse().ok();
-    bed.device.add_route("wan0", "::/0".parse().unwrap(), via, None).unwrap();
-    router.join(&bed.gateway, "up", "lan0").unwrap();
-    router.add_address("up", "10.1.0.2/24".parse().unwrap()).unwrap();
-    bed.gateway.add_address("lan0", "10.1.0.1/24".parse().unwrap()).unwrap();
-    router.add_route("up", "0.0.0.0/0".parse().unwrap(), "10.1.0.1".parse().ok(), None).unwrap();
-    // The way back to what the translator leases.
-    bed.gateway.add_route("lan0", "10.64.0.0/24".parse().unwrap(), "10.1.0.2".parse().ok(), None).unwrap();
+    let router = behind_nat64(&bed);
     let _translator = translate(&bed, &router);
     let stop = Arc::new(AtomicBool::new(false));
     let server = router.run(|| UdpSocket::bind("[2001:db8:64::1]:53")).unwrap().unwrap();
@@ -69,7 +57,26 @@ pub fn an_ipv6_only_network_carries_through_its_nat64() {
     drop((device, gateway));
 }
 
-fn translate(bed: &Bed, router: &Namespace) -> Translator {
+/// Makes `wan0` of the device a network that has IPv6 only; its router, which leads on to the gateway.
+pub fn behind_nat64(bed: &Bed) -> Namespace {
+    bed.device.delete_link("wan0").unwrap();
+    let router = Namespace::anonymous().unwrap();
+    bed.device.join(&router, "wan0", "lan").unwrap();
+    bed.device.add_address("wan0", "2001:db8:64::2/64".parse().unwrap()).unwrap();
+    router.add_address("lan", "2001:db8:64::1/64".parse().unwrap()).unwrap();
+    let via = "2001:db8:64::1".parse().ok();
+    bed.device.add_route("wan0", "::/0".parse().unwrap(), via, None).unwrap();
+    router.join(&bed.gateway, "up", "lan0").unwrap();
+    router.add_address("up", "10.1.0.2/24".parse().unwrap()).unwrap();
+    bed.gateway.add_address("lan0", "10.1.0.1/24".parse().unwrap()).unwrap();
+    router.add_route("up", "0.0.0.0/0".parse().unwrap(), "10.1.0.1".parse().ok(), None).unwrap();
+    // The way back to what the translator leases.
+    bed.gateway.add_route("lan0", "10.64.0.0/24".parse().unwrap(), "10.1.0.2".parse().ok(), None).unwrap();
+    router
+}
+
+/// A NAT64 on `router` with the prefix 2001:db8:64:ff::/96 and IPv4 addresses of 10.64.0.0/24.
+pub fn translate(bed: &Bed, router: &Namespace) -> Translator {
     let directory = bed.directory("tayga");
     fs::create_dir(&directory).unwrap();
     let config = directory.join("tayga.conf");
@@ -94,7 +101,7 @@ fn translate(bed: &Bed, router: &Namespace) -> Translator {
 }
 
 /// Answers every question with the AAAA record of `ipv4only.arpa` as a DNS64 makes it (RFC 7050 section 3).
-fn answer_names(server: &UdpSocket, stop: &AtomicBool) {
+pub fn answer_names(server: &UdpSocket, stop: &AtomicBool) {
     server.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
     let mut query = [0; 512];
     while !stop.load(Ordering::Relaxed) {

@@ -94,6 +94,14 @@ pub const ALL: &[Scenario] = &[
         crate::recording::a_record_outlives_a_kill_and_names_a_full_disk,
     ),
     ("direct_idle_direct_mode_is_quiet", direct_metrics::idle_direct_mode_is_quiet),
+    (
+        "direct_ipv4_flows_go_through_the_nat64_of_the_only_network",
+        crate::direct_nat64::ipv4_flows_go_through_the_nat64_of_the_only_network,
+    ),
+    (
+        "direct_ipv4_flows_are_dealt_out_to_a_network_with_nat64_too",
+        crate::direct_nat64::ipv4_flows_are_dealt_out_to_a_network_with_nat64_too,
+    ),
     ("an_ipv6_only_network_carries_through_its_nat64", nat64::an_ipv6_only_network_carries_through_its_nat64),
 ];
 

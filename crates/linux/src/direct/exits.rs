@@ -64,6 +64,15 @@ impl Direct {
                     ..over
                 });
             }
+            if let (Some(translation), None) = (&exit.translation, exit.v4) {
+                routes.push(Route {
+                    table,
+                    source: source(IpPrefix::ALL_V4),
+                    metric: Some(FIRST),
+                    mtu: Some(translation.mtu),
+                    ..Route::over(IpPrefix::ALL_V4, translation.index)
+                });
+            }
         }
         for all in [IpPrefix::ALL_V4, IpPrefix::ALL_V6] {
             routes.push(Route {
@@ -78,6 +87,11 @@ impl Direct {
     }
 }
 
+/// Whether it is the route that refuses what no network's route takes.
+pub(crate) fn is_refusal(route: &Route) -> bool {
+    route.kind == RouteKind::Unreachable && route.is_default() && route.metric == Some(LAST)
+}
+
 /// The kernel says more than was asked: a metric for IPv6, and the loopback interface for refusals.
 fn is_same(present: &Route, wanted: &Route) -> bool {
     let metric = |route: &Route| route.metric.unwrap_or(0);
@@ -88,6 +102,7 @@ fn is_same(present: &Route, wanted: &Route) -> bool {
         && (present.interface == wanted.interface || wanted.kind == RouteKind::Unreachable)
         && present.gateway == wanted.gateway
         && present.source == wanted.source
+        && (present.mtu == wanted.mtu || wanted.mtu.is_none())
         && (kernels || metric(present) == metric(wanted))
 }
 

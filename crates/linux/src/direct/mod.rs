@@ -33,6 +33,7 @@ use crate::nft::{self, NftError};
 use crate::prefix::IpPrefix;
 use crate::routing::plain;
 
+pub(crate) use exits::is_refusal;
 pub use exits::sync_routes;
 
 /// Most networks at once.
@@ -49,6 +50,8 @@ pub const MAXIMUM_SLOTS: usize = 256;
 pub const MAXIMUM_RULES: usize = 2_000;
 /// Most destinations of one rule.
 pub const MAXIMUM_DESTINATIONS: usize = 4_096;
+/// No IPv4 link carries less.
+const LEAST_MTU: u32 = 68;
 /// Before the rules of `routing`.
 const PRIORITY: u32 = 32_490;
 
@@ -115,6 +118,25 @@ pub struct Exit {
     pub v4: Option<NextHop>,
     /// The way on for IPv6, if there is one.
     pub v6: Option<NextHop>,
+    /// What makes IPv6 packets of its IPv4 flows, where it has no IPv4 but a NAT64.
+    pub translation: Option<Translation>,
+}
+
+/// The interface of a program that translates IPv4 packets into IPv6 ones and back (RFC 6877).
+///
+/// It reads a network's IPv4 packets there, and sends the IPv6 ones itself with the network's mark, from addresses in
+/// `own`, which nobody else sees: they leave with the network's address. Their answers are handed to it on the same interface, and it
+/// writes IPv4 packets there. That takes no forwarding of IPv6, which would change how the machine is a host.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Translation {
+    /// The interface's name.
+    pub interface: String,
+    /// Its number.
+    pub index: u32,
+    /// The prefix of IPv6 addresses that stand for this side's IPv4 ones.
+    pub own: IpPrefix,
+    /// The longest IPv4 packet, in bytes.
+    pub mtu: u32,
 }
 
 /// The next hop of a default route.
@@ -237,6 +259,12 @@ impl Direct {
                 .iter()
                 .any(|other| other.number == exit.number || other.interface == exit.interface);
             ensure(!again, "one network twice")?;
+            if let Some(translation) = &exit.translation {
+                ensure(interface(&translation.interface), "a name that no interface can have")?;
+                let prefix = translation.own;
+                ensure(!prefix.is_ipv4() && prefix.length() == 96, "a translator without its prefix")?;
+                ensure(translation.mtu >= LEAST_MTU, "a translator of packets that are too short")?;
+            }
         }
         let known = |number: &u8| self.exits.iter().any(|exit| exit.number == *number);
         for slots in self.choices.iter().flat_map(|choice| [&choice.v4, &choice.v6]) {

@@ -2,7 +2,10 @@
 
 use std::net::IpAddr;
 
-use super::{Direct, FlowMatch, NETWORK_MASK, Outcome, Stay, TREATMENT_MASK, TREATMENT_SHIFT, mark_of};
+use super::{
+    Direct, Exit, FlowMatch, NETWORK_MASK, Outcome, Stay, TREATMENT_MASK, TREATMENT_SHIFT, Translation,
+    mark_of,
+};
 use crate::cgroup::{CgroupPath, Hierarchy};
 use crate::prefix::IpPrefix;
 
@@ -45,6 +48,10 @@ impl Direct {
         let (older_v4, older_v6) = (self.older(true), self.older(false));
         let (spared_out, spared_in) = self.spared();
         let networks = self.map_names(|name, _| format!("\"{name}\""));
+        let translated: String = self
+            .translations()
+            .map(|(_, translation)| format!("    iifname \"{}\" accept\n", translation.interface))
+            .collect();
         text += &format!(
             r#"  chain output {{
     type route hook output priority mangle; policy accept;
@@ -64,7 +71,7 @@ impl Direct {
     ip6 daddr {{ fe80::/10, ff02::/16 }} accept
 {spared_in}    ct state new ct mark & {NETWORK_MASK:#x} == 0 iifname vmap {{ {entered} }}
     iifname {{ {networks} }} accept
-    fib daddr oifname != "{any0}" accept
+{translated}    fib daddr oifname != "{any0}" accept
     ct mark & {NETWORK_MASK:#x} vmap {{ {marked} }}
     ct mark & {TREATMENT_MASK:#x} != 0 accept
     ct state new tcp flags & (fin | syn | rst | ack) != syn reject with tcp reset
@@ -88,7 +95,32 @@ impl Direct {
                 text.lines().filter(|line| !line.contains("vmap {  }") && !line.contains("{  }")).collect();
             return without.join("\n") + "\n";
         }
-        text
+        text + &self.answers_to_translators(&name)
+    }
+
+    fn translations(&self) -> impl Iterator<Item = (&Exit, &Translation)> {
+        self.exits.iter().filter_map(|exit| Some((exit, exit.translation.as_ref()?)))
+    }
+
+    /// Hands the answers to translated packets to their translator, once their address is again the one that it had
+    /// written: a copy of each goes to its interface, to whatever next hop, and the packet itself ends here.
+    ///
+    /// A table of its own: only the IPv6 family has `dup`.
+    fn answers_to_translators(&self, name: &str) -> String {
+        if self.translations().next().is_none() {
+            return String::new();
+        }
+        let mut text = format!(
+            "table ip6 {name} {{\n  chain prerouting {{\n    type filter hook prerouting priority dstnat + 1; policy accept;\n"
+        );
+        for (exit, Translation { index, own, .. }) in self.translations() {
+            let (network, mark) = (&exit.interface, mark_of(exit.number));
+            text += &format!(
+                "    iifname \"{network}\" ip6 daddr {own} ct direction reply ct mark & {NETWORK_MASK:#x} == {mark:#x} \
+                 dup to {NEXT_HOP} device {index} drop\n    ip6 daddr {own} drop\n"
+            );
+        }
+        text + "  }\n}\n"
     }
 
     /// Flows that are older than this table go on by the network whose address they have; of several with one address, the first.
@@ -226,6 +258,9 @@ fn verdict(outcome: Outcome, family: Family) -> String {
         Outcome::Refuse => "reject with icmpx type admin-prohibited".to_owned(),
     }
 }
+
+/// On a TUN interface every next hop leads to its program.
+const NEXT_HOP: &str = "fe80::64";
 
 /// A set must not have a prefix inside another.
 fn without_overlaps(mut prefixes: Vec<IpPrefix>) -> Vec<IpPrefix> {

@@ -95,6 +95,7 @@ fn direct(bed: &Bed) -> Direct {
         subnets: vec!["192.168.1.50/24".parse().unwrap(), "fd01::50/64".parse().unwrap()],
         v4: Some(NextHop { gateway: Some("192.168.1.1".parse().unwrap()) }),
         v6: Some(NextHop { gateway: Some("fd01::1".parse().unwrap()) }),
+        translation: None,
     };
     Direct {
         interface: "any0".to_owned(),
@@ -323,6 +324,7 @@ fn hostile_values_are_refused() {
             subnets: Vec::new(),
             v4: None,
             v6: None,
+            translation: None,
         }],
         choices: vec![Choice { v4: vec![1], v6: vec![] }],
         rules: Vec::new(),

@@ -42,6 +42,9 @@ pub struct Route {
     /// The next hop is on the link although no subnet there has it. Not read back.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub on_link: bool,
+    /// Longest packet that may take it, in bytes, if that is less than the interface carries.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mtu: Option<u32>,
 }
 
 impl Route {
@@ -59,6 +62,7 @@ impl Route {
             metric: None,
             source: None,
             on_link: false,
+            mtu: None,
         }
     }
 
@@ -162,6 +166,13 @@ fn request(kind: u16, flags: u16, route: &Route) -> Request {
     if let Some(source) = route.source {
         request.address(libc::RTA_PREFSRC, source);
     }
+    if let Some(mtu) = route.mtu {
+        // One attribute within another: `struct rtattr` and the number.
+        let mut metric = 8u16.to_ne_bytes().to_vec();
+        metric.extend(RTAX_MTU.to_ne_bytes());
+        metric.extend(mtu.to_ne_bytes());
+        request.attribute(libc::RTA_METRICS, &metric);
+    }
     request
 }
 
@@ -193,6 +204,7 @@ fn parse(message: Message<'_>) -> Option<Vec<Route>> {
         metric: None,
         source: None,
         on_link: false,
+        mtu: None,
     };
     let mut hops = Vec::new();
     for (kind, value) in message::attributes(body.get(12..)?) {
@@ -200,6 +212,11 @@ fn parse(message: Message<'_>) -> Option<Vec<Route>> {
             libc::RTA_DST => route.destination = IpPrefix::new(message::address(value)?, length).ok()?,
             libc::RTA_GATEWAY => route.gateway = message::address(value),
             libc::RTA_VIA => route.gateway = value.get(2..).and_then(message::address),
+            libc::RTA_METRICS => {
+                let mut metrics = message::attributes(value);
+                let mtu = metrics.find(|(kind, _)| *kind == RTAX_MTU);
+                route.mtu = mtu.and_then(|(_, value)| message::number(value, 0));
+            }
             libc::RTA_OIF => route.interface = message::number(value, 0),
             libc::RTA_TABLE => route.table = message::number(value, 0)?,
             libc::RTA_PRIORITY => route.metric = message::number(value, 0),
@@ -217,6 +234,8 @@ fn parse(message: Message<'_>) -> Option<Vec<Route>> {
 
 /// `RTNH_F_ONLINK`.
 const ON_LINK: u32 = 4;
+/// `linux/rtnetlink.h`; libc has it not.
+const RTAX_MTU: u16 = 2;
 
 /// The `struct rtnexthop`s of a multipath route: interface and gateway.
 fn next_hops(mut bytes: &[u8]) -> Vec<(u32, Option<IpAddr>)> {

@@ -82,7 +82,17 @@ impl Tun {
     ///
     /// Needs CAP_NET_ADMIN. `name` may hold `%d` for the first free number.
     pub fn create(name: &str, mtu: u32, addresses: &[IpPrefix]) -> Result<Self, TunError> {
-        let (file, name) = open_device(name, libc::IFF_TUN | libc::IFF_NO_PI | libc::IFF_VNET_HDR)?;
+        Self::create_on(Reserved::open()?, name, mtu, addresses)
+    }
+
+    /// The same on a device that was opened before.
+    pub fn create_on(
+        Reserved(file): Reserved,
+        name: &str,
+        mtu: u32,
+        addresses: &[IpPrefix],
+    ) -> Result<Self, TunError> {
+        let name = make_interface(&file, name, libc::IFF_TUN | libc::IFF_NO_PI | libc::IFF_VNET_HDR)?;
         let fail = |error| TunError::Interface { name: name.clone(), error };
         let udp = set_offloads(&file).map_err(fail)?;
 
@@ -174,22 +184,37 @@ impl AsRawFd for Tun {
     }
 }
 
+/// The device, for an interface to be made later: opened while the process still may.
+#[derive(Debug)]
+pub struct Reserved(File);
+
+impl Reserved {
+    /// Opens it.
+    ///
+    /// # Errors
+    /// [`TunError::Device`].
+    pub fn open() -> Result<Self, TunError> {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC);
+        options.open("/dev/net/tun").map(Self).map_err(TunError::Device)
+    }
+}
+
 /// Opens the device as an interface of the kind that `flags` say; returns it with the name that it got.
 pub(crate) fn open_device(name: &str, flags: libc::c_int) -> Result<(File, String), TunError> {
+    let Reserved(file) = Reserved::open()?;
+    let name = make_interface(&file, name, flags)?;
+    Ok((file, name))
+}
+
+/// Makes the device an interface of the kind that `flags` say; the name that it got.
+fn make_interface(file: &File, name: &str, flags: libc::c_int) -> Result<String, TunError> {
     let valid = (1..libc::IFNAMSIZ).contains(&name.len())
         && !name.contains(|character: char| character == '/' || character.is_whitespace());
     if !valid {
         return Err(TunError::Name(name.to_owned()));
     }
-    let file = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC)
-        .open("/dev/net/tun")
-        .map_err(TunError::Device)?;
-    let fail = |error| TunError::Interface { name: name.to_owned(), error };
-    let name = attach(&file, name, flags).map_err(fail)?;
-    Ok((file, name))
+    attach(file, name, flags).map_err(|error| TunError::Interface { name: name.to_owned(), error })
 }
 
 /// Makes the descriptor an interface; returns the name it got.

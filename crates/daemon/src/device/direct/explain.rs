@@ -6,7 +6,8 @@ use policy::{Entry, PathStatus, Treatment};
 use units::NetworkId;
 
 use super::Picture;
-use crate::device::networks::{Network, reaches};
+use super::plan::carries;
+use crate::device::networks::Network;
 
 /// What would become of a flow that begins now.
 pub fn explain(picture: &Picture, flow: &FlowFacts<'_>) -> Explained {
@@ -86,7 +87,7 @@ fn decide(picture: &Picture, rule: Option<&Rule>, ipv6: bool) -> (Treatment, Vec
 
 /// Each network that may carry the flow, with its share.
 fn parts(picture: &Picture, ipv6: bool, may: &dyn Fn(NetworkId) -> bool) -> Vec<NetworkPart> {
-    let carries = |network: &&Network| network.connected && reaches(&network.interface, ipv6);
+    let carries = |network: &&Network| network.connected && carries(network, &picture.translations, ipv6);
     let able: Vec<&Network> =
         picture.networks.iter().filter(|network| may(network.id)).filter(carries).collect();
     let table = picture.table.restricted(|id| able.iter().any(|network| network.id == id));
@@ -118,7 +119,7 @@ fn reason(entry: &Entry) -> String {
 /// Equal parts of networks that a rule names and the policy would not use by itself.
 fn usable(picture: &Picture, ids: &[NetworkId], ipv6: bool) -> Vec<NetworkPart> {
     let usable = picture.networks.iter().filter(|network| {
-        ids.contains(&network.id) && network.connected && reaches(&network.interface, ipv6)
+        ids.contains(&network.id) && network.connected && carries(network, &picture.translations, ipv6)
     });
     let names: Vec<String> = usable.map(|network| network.interface.name.clone()).collect();
     let share = Fraction(1.0 / names.len().max(1) as f64);

@@ -14,7 +14,7 @@ use policy::Treatment;
 use policy::rules::{Dscp, FlowFacts, Protocol, UserId};
 use units::{BitRate, Bytes, Timestamp};
 
-use super::{Picture, explain};
+use super::{Picture, explain, translation};
 use crate::control::{BackendError, Requester};
 use crate::supervision::{Answer, MAXIMUM_INODES, Request, Root, SocketProgram};
 
@@ -112,7 +112,9 @@ impl Sampler {
 fn is_listed(picture: &Picture, entry: &Entry) -> bool {
     let over = matches!(entry.tcp_state, Some(TcpState::TimeWait | TcpState::Close));
     let ours = network_of(entry.mark).is_some() || picture.addresses.contains(&entry.original.source);
-    ours && !over && !entry.original.destination.is_loopback()
+    // The other half of a translated flow, whose first half is listed.
+    let again = translation::is_own(entry.original.source);
+    ours && !over && !again && !entry.original.destination.is_loopback()
 }
 
 /// Bytes out and in, as seen from here.

@@ -22,6 +22,7 @@ mod reweigh;
 mod rules;
 mod running;
 mod sampler;
+mod translation;
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -35,12 +36,14 @@ use linux::clock;
 use linux::direct::{Direct, FlowRule, Outcome, Stay};
 use linux::poll::Waker;
 use linux::prefix::IpPrefix;
+use linux::tun::Reserved;
 use policy::network::NetworkInput;
 use policy::refusal;
 use policy::rules::{DomainPattern, Matcher, Rule, Rules};
 use policy::{ChoiceSettings, NetworkPolicy, Table};
 use tracing::{debug, info, warn};
-use units::Timestamp;
+use units::{NetworkId, Timestamp};
+use wire::translation::Prefix;
 
 use super::event_loop::Wanted;
 use super::networks::Network;
@@ -50,6 +53,7 @@ use crate::mailbox::Mailbox;
 use crate::supervision::{Request, Root};
 use names::{Lesson, Names};
 use repin::Repin;
+use translation::Translations;
 
 pub use explain::explain;
 pub use flows::Sampler;
@@ -57,12 +61,15 @@ pub use observations::{Answer, Board, Observations};
 pub use plan::plan;
 pub use record::{Known, Recorder, Stage};
 pub use running::{HeldFlows, NewRule, Picture, Question};
+pub use translation::reserve;
 
 /// To the thread.
 #[derive(Debug)]
 pub enum Message {
     /// The networks are these now, those that are gone included.
     Networks(Vec<Network>),
+    /// A network has, or has no, NAT64.
+    Nat64(NetworkId, Option<Prefix>),
     /// Destinations with routes of their own.
     Near(Vec<IpPrefix>),
     /// A name was looked up; answered once the kernel knows.
@@ -98,6 +105,7 @@ pub struct DirectControl {
     /// `None` where the user does not want it.
     repin: Option<Repin>,
     names: Names,
+    translations: Translations,
     warned: BTreeSet<String>,
     table: Table,
     /// Where a recorder finds what is known; `None` without one.
@@ -116,6 +124,7 @@ impl DirectControl {
         events: Arc<EventLog>,
         observations: Observations,
         stage: Option<Stage>,
+        reserved: Vec<Reserved>,
     ) -> Self {
         let settings = ChoiceSettings {
             split: config.device.split,
@@ -141,6 +150,7 @@ impl DirectControl {
             run_time: running::RunTime::default(),
             repin: (has_gateway && config.device.auto_direct).then(Repin::new),
             names: Names::default(),
+            translations: Translations::new(&config.device.interface, config.device.table, reserved),
             warned: BTreeSet::new(),
             table: Table::default(),
             stage,
@@ -191,6 +201,7 @@ impl DirectControl {
                 self.observations.on_networks(clock::now(), &self.networks);
                 self.warn_of_conflicts();
             }
+            Message::Nat64(network, prefix) => self.translations.learn(network, prefix),
             Message::Near(near) => self.near = near,
             Message::Learned(lesson, done) => {
                 if self.names.learn(clock::now(), &lesson) {
@@ -248,6 +259,7 @@ impl DirectControl {
             repin.advance(now, &self.addresses);
         }
         self.numbers.assign(&self.networks);
+        self.translate();
         let inputs: Vec<NetworkInput> =
             self.networks.iter().map(|network| self.observations.input(network)).collect();
         let counts = now >= self.policy.next_evaluation();
@@ -256,12 +268,14 @@ impl DirectControl {
         self.alike = if self.judged == inputs { self.alike.saturating_add(counts.into()) } else { 0 };
         self.judged = inputs;
         let names = self.run_time.with_names(self.names.addresses());
+        let translations = self.translations.active();
         let scene = rules::Scene {
             has_gateway: self.has_gateway,
             default: self.config.default_treatment,
             networks: &self.networks,
             table: &self.table,
             numbers: &self.numbers,
+            translations: &translations,
             names: &names,
         };
         let refusing = self.repin.as_ref().and_then(Repin::rule);
@@ -290,6 +304,16 @@ impl DirectControl {
                 own: own.collect(),
                 names: self.run_time.with_names(self.names.addresses()).into_owned(),
             },
+        }
+    }
+
+    /// Has translators ready for the networks that need one.
+    fn translate(&mut self) {
+        for interface in self.translations.advance(&self.networks, &self.numbers) {
+            // Answers come in where no route leads back to their sender.
+            if let Err(error) = self.root.ask(&Request::LetIn { interface: interface.clone() }) {
+                warn!("answers may be dropped on {interface}: {error}");
+            }
         }
     }
 

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use linux::direct::{Choice, Direct, Exit, MAXIMUM_EXITS, NextHop, Outcome, Stay};
+use linux::direct::{Choice, Direct, Exit, MAXIMUM_EXITS, NextHop, Outcome, Stay, Translation};
 use linux::monitor::DefaultRoute;
 use linux::prefix::IpPrefix;
+use policy::Treatment;
 use policy::rules::Rule;
-use policy::{Table, Treatment};
 use units::NetworkId;
 
 use super::rules::{self, Scene};
@@ -44,6 +44,9 @@ impl Numbers {
     }
 }
 
+/// The translators of networks that carry IPv4 flows through a NAT64.
+pub type Translated = BTreeMap<NetworkId, Translation>;
+
 /// What the kernel is to do with flows.
 pub fn direct(
     config: &DeviceConfig,
@@ -53,8 +56,10 @@ pub fn direct(
     scene: &Scene<'_>,
 ) -> Direct {
     let number = |network: &Network| scene.numbers.of(network.id);
-    let exits = scene.networks.iter().filter_map(|network| exit(network, number(network)?)).collect();
-    let everything = |ipv6| slots(scene.networks, scene.table, scene.numbers, ipv6, |_| true);
+    let translation = |network: &Network| scene.translations.get(&network.id).cloned();
+    let exits = scene.networks.iter();
+    let exits = exits.filter_map(|network| exit(network, number(network)?, translation(network))).collect();
+    let everything = |ipv6| slots(scene, ipv6, |_| true);
     let mut choices = vec![Choice { v4: everything(false), v6: everything(true) }];
     let rules = rules::compile(rules, scene, &mut choices);
     let otherwise = if scene.has_gateway && scene.default != Treatment::Direct {
@@ -68,7 +73,7 @@ pub fn direct(
     Direct { interface, addresses, table, near, neighbourly, exits, choices, rules, otherwise }
 }
 
-fn exit(network: &Network, number: u8) -> Option<Exit> {
+fn exit(network: &Network, number: u8, translation: Option<Translation>) -> Option<Exit> {
     let interface = &network.interface;
     let hop = |route: Option<DefaultRoute>, ipv6| {
         route.filter(|_| reaches(interface, ipv6)).map(|route| NextHop { gateway: route.gateway })
@@ -80,21 +85,23 @@ fn exit(network: &Network, number: u8) -> Option<Exit> {
         subnets: interface.addresses.clone(),
         v4: hop(interface.default_route_v4, false),
         v6: hop(interface.default_route_v6, true),
+        translation,
     })
 }
 
+/// Whether a network takes flows of a family: by itself, or IPv4 ones through its NAT64.
+pub(super) fn carries(network: &Network, translations: &Translated, ipv6: bool) -> bool {
+    reaches(&network.interface, ipv6) || !ipv6 && translations.contains_key(&network.id)
+}
+
 /// The slots of one family, over those networks that carry it and that `may` take the flow.
-pub(super) fn slots(
-    networks: &[Network],
-    table: &Table,
-    numbers: &Numbers,
-    ipv6: bool,
-    may: impl Fn(NetworkId) -> bool,
-) -> Vec<u8> {
-    let carries = |id: NetworkId| {
-        may(id) && networks.iter().any(|network| network.id == id && reaches(&network.interface, ipv6))
+pub(super) fn slots(scene: &Scene<'_>, ipv6: bool, may: impl Fn(NetworkId) -> bool) -> Vec<u8> {
+    let carried = |id: NetworkId| {
+        let mut networks = scene.networks.iter();
+        may(id) && networks.any(|network| network.id == id && carries(network, scene.translations, ipv6))
     };
-    let dealt = table.restricted(carries).slots(SLOTS);
+    let (table, numbers) = (scene.table, scene.numbers);
+    let dealt = table.restricted(carried).slots(SLOTS);
     let mut slots: Vec<u8> = dealt.into_iter().filter_map(|id| numbers.of(id)).collect();
     if slots.iter().all(|number| Some(number) == slots.first()) {
         slots.truncate(1);

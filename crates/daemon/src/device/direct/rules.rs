@@ -12,7 +12,7 @@ use policy::rules::{Matcher, ProgramPattern, Rule, Strictness};
 use policy::{Table, Treatment};
 use units::NetworkId;
 
-use super::plan::{Numbers, slots};
+use super::plan::{Numbers, Translated, carries, slots};
 use crate::device::networks::Network;
 
 /// What rules are seen against.
@@ -27,6 +27,8 @@ pub struct Scene<'a> {
     pub table: &'a Table,
     /// Their numbers.
     pub numbers: &'a Numbers,
+    /// Those that carry IPv4 through a NAT64.
+    pub translations: &'a Translated,
     /// Addresses that names were resolved to.
     pub names: &'a BTreeMap<String, Vec<IpAddr>>,
 }
@@ -92,14 +94,12 @@ fn outcome(rule: &Rule, scene: &Scene<'_>, choices: &mut Vec<Choice>) -> Outcome
 
 /// Slots over the listed networks: by their shares, or in equal parts if the policy would use none of them by itself.
 fn among(listed: &[NetworkId], scene: &Scene<'_>, ipv6: bool) -> Vec<u8> {
-    let by_share = slots(scene.networks, scene.table, scene.numbers, ipv6, |id| listed.contains(&id));
+    let by_share = slots(scene, ipv6, |id| listed.contains(&id));
     if !by_share.is_empty() {
         return by_share;
     }
     let usable = scene.networks.iter().filter(|network| {
-        listed.contains(&network.id)
-            && network.connected
-            && crate::device::networks::reaches(&network.interface, ipv6)
+        listed.contains(&network.id) && network.connected && carries(network, scene.translations, ipv6)
     });
     usable.filter_map(|network| scene.numbers.of(network.id)).collect()
 }

@@ -52,6 +52,8 @@ pub struct Picture {
     pub default: Treatment,
     /// Whether there is a gateway.
     pub has_gateway: bool,
+    /// Networks that carry IPv4 through a NAT64.
+    pub translations: plan::Translated,
     /// Addresses that names were resolved to.
     pub names: BTreeMap<String, Vec<IpAddr>>,
 }
@@ -265,6 +267,7 @@ impl DirectControl {
             reports: self.run_time.reports().chain(configured).collect(),
             default: self.config.default_treatment,
             has_gateway: self.has_gateway,
+            translations: self.translations.active(),
             names: self.run_time.with_names(self.names.addresses()).into_owned(),
         }
     }

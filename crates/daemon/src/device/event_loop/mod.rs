@@ -27,7 +27,6 @@ use wire::inner::Headers;
 
 use super::direct;
 use super::messages::{Command, Lease, Task};
-use super::nat64::Prefix;
 use super::networks::Networks;
 use super::targets::{GatewayAddresses, Link};
 use crate::control::EventLog;
@@ -35,6 +34,7 @@ use crate::dataplane::{Meter, Owner, Plane, Verdict};
 use crate::mailbox::Mailbox;
 use openings::Openings;
 use treatments::Treatments;
+use wire::translation::Prefix;
 
 pub use treatments::Wanted;
 

@@ -148,8 +148,10 @@ pub(crate) struct Linked {
     pub since: Timestamp,
     /// The access point takes us for awake.
     pub awake: bool,
-    /// Wake-ups and partings in a row that it did not confirm.
+    /// Partings in a row that it did not confirm.
     pub unconfirmed: u8,
+    /// How often it was told the same in vain, in this visit.
+    pub told_in_vain: u8,
     /// It was said to be open.
     pub announced: bool,
     /// Something unsigned said that the association is over; we ask.

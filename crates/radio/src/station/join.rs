@@ -184,6 +184,7 @@ impl Station {
             since: now,
             awake: true,
             unconfirmed: 0,
+            told_in_vain: 0,
             announced: false,
             doubt: None,
             drain,

@@ -1,1 +1,477 @@
+//! The station against access points of a few lines each, which keep frames for those who sleep. Unmodified ones are met in the vm tests.
 
+use std::collections::VecDeque;
+
+use proptest::prelude::*;
+use rand::SeedableRng;
+use units::Ssid;
+
+use super::*;
+use crate::frame::data::Packet;
+use crate::frame::{FrameControl, Header, Kind, management, write_element};
+use crate::network::Waking;
+use crate::scan::MOST_SEEN;
+use crate::slots::Cycle;
+use crate::{Heard, Outcome, Rate};
+
+const OWN: MacAddress = MacAddress([2, 0, 0, 0, 0, 9]);
+const INTERVAL: Duration = Duration::from_micros(102_400);
+const KEPT: usize = 64;
+
+struct AccessPoint {
+    bssid: MacAddress,
+    name: &'static [u8],
+    frequency: Frequency,
+    associated: bool,
+    asleep: bool,
+    kept: VecDeque<Vec<u8>>,
+    lost: u32,
+    next_beacon: Timestamp,
+    beacons: u32,
+    next_packet: Timestamp,
+    /// Time between packets to the station.
+    spacing: Option<Duration>,
+    sent: u32,
+    from_station: u32,
+    silent: bool,
+}
+
+impl AccessPoint {
+    fn new(last: u8, name: &'static [u8], frequency: u32) -> Self {
+        Self {
+            bssid: MacAddress([2, 0, 0, 0, 1, last]),
+            name,
+            frequency: Frequency(frequency),
+            associated: false,
+            asleep: false,
+            kept: VecDeque::new(),
+            lost: 0,
+            next_beacon: Timestamp::from_millis(7 * u64::from(last)),
+            beacons: 0,
+            next_packet: Timestamp::ZERO,
+            spacing: None,
+            sent: 0,
+            from_station: 0,
+            silent: false,
+        }
+    }
+
+    fn header(&self, kind: Kind, receiver: MacAddress) -> Header {
+        Header::new(kind, receiver, self.bssid, self.bssid)
+    }
+
+    fn beacon(&mut self) -> Vec<u8> {
+        let mut frame = Vec::new();
+        self.header(Kind::Beacon, MacAddress::BROADCAST).write(&mut frame);
+        frame.extend_from_slice(&[0; 8]);
+        frame.extend_from_slice(&[100, 0, 1, 0]);
+        write_element(&mut frame, 0, self.name);
+        write_element(&mut frame, 1, &Rate::OFDM.map(|rate| rate.0 | 0x80));
+        let count = (self.beacons % 2) as u8;
+        let waiting = if self.kept.is_empty() { 0 } else { 2 };
+        write_element(&mut frame, 5, &[count, 2, 0, waiting]);
+        self.beacons += 1;
+        frame
+    }
+
+    fn data(&mut self, more: bool) -> Vec<u8> {
+        let mut header = self.header(Kind::Data, OWN);
+        header.control.from_access_point = true;
+        header.control.more_data = more;
+        header.sequence.number = (self.sent % 4_096) as u16;
+        let mut frame = Vec::new();
+        header.write(&mut frame);
+        let payload = [self.sent.to_be_bytes().as_slice(), &[0; 1_400]].concat();
+        let packet =
+            Packet { destination: OWN, source: self.bssid, ethernet_type: 0x0800, payload: &payload };
+        packet.write_body(&mut frame);
+        self.sent += 1;
+        frame
+    }
+
+    /// What it sends upon a frame to it.
+    fn take(&mut self, frame: &[u8]) -> Vec<Vec<u8>> {
+        let control = FrameControl::parse([frame[0], frame[1]]).unwrap();
+        if control.kind == Kind::PowerSavePoll {
+            return match self.kept.pop_front() {
+                Some(mut kept) => {
+                    set_more_data(&mut kept, !self.kept.is_empty());
+                    vec![kept]
+                }
+                None => {
+                    let mut header = self.header(Kind::Null, OWN);
+                    header.control.from_access_point = true;
+                    let mut null = Vec::new();
+                    header.write(&mut null);
+                    vec![null]
+                }
+            };
+        }
+        let (header, _) = Header::parse(frame).unwrap();
+        let mut answer = Vec::new();
+        match header.control.kind {
+            Kind::Authentication => {
+                self.header(Kind::Authentication, OWN).write(&mut answer);
+                answer.extend_from_slice(&[0, 0, 2, 0, 0, 0]);
+                return vec![answer];
+            }
+            Kind::AssociationRequest => {
+                self.header(Kind::AssociationResponse, OWN).write(&mut answer);
+                answer.extend_from_slice(&[1, 0, 0, 0, 1, 0xc0]);
+                self.associated = true;
+                self.asleep = false;
+                return vec![answer];
+            }
+            Kind::Null | Kind::Data if self.associated => {
+                self.from_station += u32::from(header.control.kind == Kind::Data);
+                self.asleep = header.control.power_save;
+                let kept = if self.asleep { VecDeque::new() } else { std::mem::take(&mut self.kept) };
+                let last = kept.len().saturating_sub(1);
+                let mut all: Vec<_> = kept.into_iter().collect();
+                all.iter_mut().enumerate().for_each(|(at, frame)| set_more_data(frame, at < last));
+                return all;
+            }
+            Kind::Deauthentication => self.associated = false,
+            _ if !self.associated => {
+                self.header(Kind::Deauthentication, OWN).write(&mut answer);
+                answer.extend_from_slice(&[7, 0]);
+                return vec![answer];
+            }
+            _ => {}
+        }
+        Vec::new()
+    }
+}
+
+fn set_more_data(frame: &mut [u8], more: bool) {
+    frame[1] = frame[1] & !0x20 | u8::from(more) << 5;
+}
+
+struct World {
+    now: Timestamp,
+    station: Station,
+    card: Option<Frequency>,
+    points: Vec<AccessPoint>,
+    received: Vec<u32>,
+    events: Vec<Event>,
+    tunes: u32,
+    present: std::collections::BTreeMap<u32, Duration>,
+}
+
+impl World {
+    fn new(points: Vec<AccessPoint>, slots: SlotSettings) -> Self {
+        let channels = [2412, 2437, 2462]
+            .map(|frequency| PermittedChannel { frequency: Frequency(frequency), active: true });
+        let settings = StationSettings { address: OWN, channels: channels.to_vec(), slots, scan_weight: 0 };
+        let station = Station::new(settings, StdRng::seed_from_u64(3));
+        let received = vec![0; points.len()];
+        let (events, present) = (Vec::new(), Default::default());
+        Self { now: Timestamp::ZERO, station, card: None, points, received, events, tunes: 0, present }
+    }
+
+    fn join(&mut self, id: u32, name: &[u8], weight: u16, waking: Waking) {
+        let settings = NetworkSettings {
+            ssid: Ssid::new(name).unwrap(),
+            passphrase: None,
+            bssid: None,
+            avoided: Vec::new(),
+            hidden: false,
+            weight,
+            waking,
+        };
+        self.station.add_network(self.now, NetworkId(id), settings);
+    }
+
+    fn hear(&mut self, frame: &[u8]) {
+        let heard =
+            Heard { frame, frequency: self.card.unwrap(), signal_dbm: Some(-50), rate: Some(Rate(108)) };
+        self.station.handle_frame(self.now, &heard);
+    }
+
+    fn drain(&mut self) {
+        loop {
+            if let Some(frequency) = self.station.poll_tune() {
+                self.card = Some(frequency);
+                self.tunes += 1;
+                self.station.handle_tuned(self.now, frequency);
+            }
+            let Some(sent) = self.station.poll_transmit(self.now) else {
+                if self.station.tune.is_none() {
+                    break;
+                }
+                continue;
+            };
+            let receiver = MacAddress(sent.frame[4..10].try_into().unwrap());
+            let card = self.card;
+            let point = self
+                .points
+                .iter_mut()
+                .find(|point| point.bssid == receiver && Some(point.frequency) == card && !point.silent);
+            let acknowledged = point.is_some();
+            let answers = point.map(|point| point.take(&sent.frame)).unwrap_or_default();
+            let outcome = Outcome { frame: &sent.frame, acknowledged, attempts: Some(1) };
+            self.station.handle_outcome(self.now, &outcome);
+            answers.iter().for_each(|answer| self.hear(answer));
+        }
+        while let Some((id, _)) = self.station.poll_packet() {
+            self.received[id.0 as usize - 1] += 1;
+        }
+        while let Some(event) = self.station.poll_event() {
+            self.events.push(event);
+        }
+    }
+
+    /// Lets time pass in steps of 0.5 ms.
+    fn run(&mut self, time: Duration) {
+        let step = Duration::from_micros(500);
+        let end = self.now + time;
+        while self.now < end {
+            self.now += step;
+            if let Some(card) = self.card {
+                *self.present.entry(card.0).or_default() += step;
+            }
+            for at in 0..self.points.len() {
+                let point = &mut self.points[at];
+                let mut air = Vec::new();
+                if self.now >= point.next_beacon && !point.silent {
+                    point.next_beacon += INTERVAL;
+                    air.push(point.beacon());
+                }
+                while let Some(spacing) =
+                    point.spacing.filter(|_| point.associated && self.now >= point.next_packet)
+                {
+                    point.next_packet = self.now + spacing;
+                    let frame = point.data(false);
+                    if point.asleep {
+                        point.kept.push_back(frame);
+                        if point.kept.len() > KEPT {
+                            point.kept.pop_front();
+                            point.lost += 1;
+                        }
+                    } else if Some(point.frequency) == self.card {
+                        air.push(frame);
+                    } else {
+                        point.lost += 1;
+                    }
+                }
+                if Some(point.frequency) == self.card {
+                    air.iter().for_each(|frame| self.hear(frame));
+                }
+            }
+            if self.station.poll_timeout(self.now).is_some_and(|due| due <= self.now) {
+                self.station.handle_timeout(self.now);
+            }
+            self.drain();
+        }
+    }
+
+    fn up(&self) -> usize {
+        self.station.networks().filter(|network| network.up).count()
+    }
+}
+
+fn two(slots: SlotSettings, waking: Waking) -> World {
+    let points = vec![AccessPoint::new(1, b"one", 2412), AccessPoint::new(2, b"two", 2462)];
+    let mut world = World::new(points, slots);
+    world.join(1, b"one", 1, waking);
+    world.join(2, b"two", 1, waking);
+    world.run(Duration::from_secs(2));
+    assert_eq!(world.up(), 2, "{:?}", world.events);
+    world
+}
+
+#[test]
+fn one_radio_is_in_two_networks_and_loses_nothing() {
+    for waking in [Waking::Announce, Waking::Poll, Waking::Measured] {
+        let mut world = two(SlotSettings { alpha: 0.0, ..Default::default() }, waking);
+        // 250 packets a second each: 25 wait in 100 ms away.
+        world.points.iter_mut().for_each(|point| point.spacing = Some(Duration::from_millis(4)));
+        world.run(Duration::from_secs(10));
+        world.points.iter_mut().for_each(|point| point.spacing = None);
+        world.run(Duration::from_millis(500));
+        for (point, received) in world.points.iter().zip(&world.received) {
+            assert_eq!(point.lost, 0, "{waking:?}");
+            assert_eq!(*received, point.sent, "{waking:?}");
+            assert!(point.sent >= 2_400);
+        }
+        let partings: u64 =
+            world.station.networks().map(|network| network.counters.unconfirmed_partings).sum();
+        assert_eq!(partings, 0);
+        assert_eq!(world.up(), 2);
+    }
+}
+
+#[test]
+fn time_goes_by_weights() {
+    let points = vec![AccessPoint::new(1, b"one", 2412), AccessPoint::new(2, b"two", 2462)];
+    let slots =
+        SlotSettings { alpha: 0.0, cycle: Cycle::Multiples(Duration::from_millis(50)), ..Default::default() };
+    let mut world = World::new(points, slots);
+    world.join(1, b"one", 9, Waking::Announce);
+    world.join(2, b"two", 1, Waking::Announce);
+    world.run(Duration::from_secs(2));
+    world.present.clear();
+    world.run(Duration::from_secs(10));
+    let part = world.present[&2412].as_secs_f64() / 10.0;
+    assert!((0.85..0.93).contains(&part), "{part}");
+}
+
+#[test]
+fn frames_that_an_access_point_cannot_keep_shorten_the_absence() {
+    let slots = SlotSettings {
+        alpha: 0.0,
+        cycle: Cycle::Multiples(Duration::from_millis(100)),
+        ..Default::default()
+    };
+    let mut world = two(slots, Waking::Announce);
+    // A thousand packets a second: 64 are kept for 64 ms.
+    world.points[0].spacing = Some(Duration::from_millis(1));
+    world.run(Duration::from_secs(1));
+    let before = world.points[0].lost;
+    world.run(Duration::from_secs(5));
+    assert_eq!(world.points[0].lost, before, "{before} lost at first");
+}
+
+#[test]
+fn packets_wait_for_their_turn_and_one_queue_does_not_block_another() {
+    let mut world = two(SlotSettings { alpha: 0.0, ..Default::default() }, Waking::Announce);
+    let packet =
+        Packet { destination: world.points[0].bssid, source: OWN, ethernet_type: 0x0800, payload: &[0; 100] };
+    let ethernet = packet.to_ethernet();
+    world.points[1].silent = true;
+    let taken =
+        (0..1_000).filter(|_| world.station.handle_packet(world.now, NetworkId(2), &ethernet)).count();
+    assert_eq!(taken, crate::network::MOST_WAITING);
+    for _ in 0..100 {
+        assert!(world.station.handle_packet(world.now, NetworkId(1), &ethernet));
+        world.run(Duration::from_millis(5));
+    }
+    world.run(Duration::from_millis(300));
+    assert_eq!(world.points[0].from_station, 100);
+}
+
+#[test]
+fn networks_on_one_channel_need_no_switching() {
+    let points = vec![AccessPoint::new(1, b"one", 2412), AccessPoint::new(2, b"two", 2412)];
+    let mut world = World::new(points, SlotSettings::default());
+    world.join(1, b"one", 1, Waking::Announce);
+    world.join(2, b"two", 1, Waking::Announce);
+    world.run(Duration::from_secs(2));
+    let before = world.tunes;
+    world.points.iter_mut().for_each(|point| point.spacing = Some(Duration::from_millis(2)));
+    world.run(Duration::from_secs(2));
+    assert_eq!((world.up(), world.tunes), (2, before));
+    assert!(world.received.iter().all(|received| *received > 950), "{:?}", world.received);
+}
+
+#[test]
+fn an_access_point_that_vanishes_is_noticed_and_the_other_goes_on() {
+    let mut world = two(SlotSettings::default(), Waking::Announce);
+    world.points[1].silent = true;
+    world.run(Duration::from_secs(3));
+    let gone = |event: &Event| {
+        matches!(event, Event::Down { network: NetworkId(2), reason: Lost::Gone | Lost::Silent })
+    };
+    assert_eq!(world.events.iter().filter(|event| gone(event)).count(), 1, "{:?}", world.events);
+    assert_eq!(world.up(), 1);
+    world.points[1].silent = false;
+    world.points[1].associated = false;
+    world.run(Duration::from_secs(5));
+    assert_eq!(world.up(), 2, "{:?}", world.events);
+}
+
+#[test]
+fn a_storm_of_deauthentications_ends_with_the_storm() {
+    let mut world = two(SlotSettings::default(), Waking::Announce);
+    let mut frame = Vec::new();
+    world.points[0].header(Kind::Deauthentication, OWN).write(&mut frame);
+    frame.extend_from_slice(&[7, 0]);
+    for _ in 0..200 {
+        if world.card == Some(Frequency(2412)) {
+            world.hear(&frame);
+        }
+        world.run(Duration::from_millis(20));
+        assert!(world.station.networks().any(|network| network.network == NetworkId(2) && network.up));
+    }
+    world.run(Duration::from_secs(3));
+    assert_eq!(world.up(), 2);
+}
+
+#[test]
+fn an_access_point_that_changes_channel_is_followed() {
+    let mut world = two(SlotSettings::default(), Waking::Announce);
+    let mut beacon = world.points[0].beacon();
+    write_element(&mut beacon, 37, &[1, 6, 1]);
+    while world.card != Some(Frequency(2412)) {
+        world.run(Duration::from_millis(1));
+    }
+    world.hear(&beacon);
+    world.points[0].frequency = Frequency(2437);
+    world.points[0].spacing = Some(Duration::from_millis(10));
+    let before = world.received[0];
+    world.run(Duration::from_secs(2));
+    assert_eq!(world.up(), 2);
+    assert!(world.received[0] > before + 150);
+    assert!(!world.events.iter().any(|event| matches!(event, Event::Down { .. })));
+}
+
+#[test]
+fn leaving_is_told() {
+    let mut world = two(SlotSettings::default(), Waking::Announce);
+    while world.card != Some(Frequency(2412)) {
+        world.run(Duration::from_millis(1));
+    }
+    world.run(Duration::from_millis(2));
+    world.station.remove_network(world.now, NetworkId(1));
+    world.run(Duration::from_secs(1));
+    assert!(!world.points[0].associated);
+    assert_eq!(world.up(), 1);
+}
+
+#[test]
+fn same_seed_and_inputs_give_the_same_run() {
+    let run = || {
+        let mut world =
+            two(SlotSettings { spread: Duration::from_millis(10), ..Default::default() }, Waking::Measured);
+        world.points.iter_mut().for_each(|point| point.spacing = Some(Duration::from_millis(3)));
+        world.run(Duration::from_secs(3));
+        (world.received.clone(), world.tunes, world.present.clone())
+    };
+    assert_eq!(run(), run());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn hostile_frames_harm_nothing(frames in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..200), 1..200), heads in proptest::collection::vec(any::<[u8; 2]>(), 200)) {
+        let mut world = two(SlotSettings::default(), Waking::Measured);
+        for (frame, head) in frames.iter().zip(heads) {
+            world.hear(frame);
+            // As if from one of our access points to us, with any kind and bits.
+            let mut forged = Vec::new();
+            world.points[0].header(Kind::Data, OWN).write(&mut forged);
+            forged.extend_from_slice(frame);
+            forged[..2].copy_from_slice(&head);
+            world.hear(&forged);
+            world.run(Duration::from_millis(1));
+        }
+        prop_assert!(world.station.seen().count() <= MOST_SEEN);
+        prop_assert!(world.station.urgent.len() < 1_000);
+        world.run(Duration::from_secs(6));
+        prop_assert_eq!(world.up(), 2);
+    }
+}
+
+#[test]
+fn what_was_seen_is_bounded() {
+    let mut world = two(SlotSettings::default(), Waking::Announce);
+    for number in 0..2_000u16 {
+        let mut point = AccessPoint::new(1, b"many", world.card.unwrap().0);
+        point.bssid = MacAddress([6, 0, 0, 0, (number >> 8) as u8, number as u8]);
+        let beacon = point.beacon();
+        world.hear(&beacon);
+    }
+    assert_eq!(world.station.seen().count(), MOST_SEEN);
+    assert!(management::probe_asks_for(&[0, 0], b"one"));
+}

@@ -158,7 +158,7 @@ impl Station {
         }
         let (frame, rate) = (linked.link.null(sequence, sleeping), linked.target.safe_rate());
         let transmission = Transmission { frame, rate, attempts: ATTEMPTS };
-        self.urgent.push_back(Outgoing { transmission, purpose: Self::null_purpose(id, sleeping) });
+        self.urgent.push_back(Outgoing { transmission, purpose: Purpose::Null { network: id, sleeping } });
     }
 
     /// Asks for one kept frame.

@@ -4,9 +4,8 @@ use std::time::Duration;
 
 use units::{Frequency, NetworkId, Timestamp};
 
-use super::transmit::Purpose;
 use super::{MOST_SWITCHES, Station, Switch};
-use crate::network::{Drain, Lost, State};
+use crate::network::{Drain, Lost, Network, State};
 use crate::slots::{Member, Slot};
 
 /// Nothing happened here for so long, so another's packets may go first.
@@ -15,6 +14,8 @@ const IDLE: Duration = Duration::from_millis(5);
 const JOINING_TIME: Duration = Duration::from_millis(300);
 /// An access point has so long to confirm that it knows that we sleep.
 const PARTING_TIME: Duration = Duration::from_millis(15);
+/// How often an access point is told that we sleep or wake, each time with all the card's attempts.
+const MOST_TELLINGS: u8 = 3;
 /// A beacon with group traffic is met this much before it is due.
 const EARLY: Duration = Duration::from_millis(2);
 /// How long a channel is listened to.
@@ -77,7 +78,10 @@ impl Station {
         self.switching = self.frequency.map(|_| Switch { begun: now, asleep: now, tuned: now });
         let awake: Vec<NetworkId> =
             self.here().filter(|network| stays_to_be_told(network)).map(|network| network.id).collect();
-        awake.into_iter().for_each(|id| self.send_null(id, true));
+        for id in awake {
+            self.forget_vain_telling(id);
+            self.send_null(id, true);
+        }
         self.phase = Phase::Leaving { next: slot, to: frequency, since: now };
         self.leave_if_asleep(now);
     }
@@ -86,10 +90,12 @@ impl Station {
     pub(super) fn leave_if_asleep(&mut self, now: Timestamp) {
         let Phase::Leaving { next, to, since } = self.phase else { return };
         let late = now.since(since) >= PARTING_TIME;
-        let told = self.here().all(|network| !stays_to_be_told(network));
+        let in_vain =
+            |network: &Network| network.linked().is_some_and(|linked| linked.told_in_vain >= MOST_TELLINGS);
+        let told = self.here().all(|network| !stays_to_be_told(network) || in_vain(network));
         let polled =
             self.here().any(|network| network.linked().is_some_and(|linked| linked.drain.polled.is_some()));
-        if (!told || polled) && !late {
+        if (!told || polled || !self.urgent.is_empty()) && !late {
             return;
         }
         let mut silent = Vec::new();
@@ -132,6 +138,7 @@ impl Station {
             let polling = network.waking.is_polling() && network.is_open();
             if let Some(link) = network.linked_mut() {
                 link.beacons.arrive(now);
+                link.told_in_vain = 0;
                 link.drain = Drain { polling, arrived: now, left: link.drain.left, ..Drain::default() };
                 linked.push((network.id, polling));
             }
@@ -300,27 +307,25 @@ impl Station {
         if !here {
             return;
         }
-        match (sleeping, confirmed) {
-            (true, true) => linked.awake = false,
-            (false, true) => linked.awake = true,
-            // Once more, as long as it makes sense.
-            (true, false) if leaving => self.send_null(id, true),
-            (false, false) if !leaving => {
-                linked.awake = true;
-                self.send_null(id, false);
+        if confirmed {
+            linked.awake = !sleeping;
+        } else if sleeping == leaving {
+            linked.told_in_vain += 1;
+            if linked.told_in_vain < MOST_TELLINGS {
+                self.send_null(id, sleeping);
             }
-            _ => {}
         }
         self.leave_if_asleep(now);
     }
 
-    /// For the purposes of a frame on its way.
-    pub(super) fn null_purpose(id: NetworkId, sleeping: bool) -> Purpose {
-        Purpose::Null { network: id, sleeping }
+    fn forget_vain_telling(&mut self, id: NetworkId) {
+        if let Some(linked) = self.networks.get_mut(&id).and_then(|network| network.linked_mut()) {
+            linked.told_in_vain = 0;
+        }
     }
 }
 
 /// Whether an access point may believe that we are awake.
-fn stays_to_be_told(network: &crate::network::Network) -> bool {
+fn stays_to_be_told(network: &Network) -> bool {
     network.linked().is_some_and(|linked| linked.awake && !linked.drain.polling)
 }

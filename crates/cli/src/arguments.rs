@@ -31,6 +31,8 @@ pub enum Command {
     Status(Status),
     /// List the networks with their settings
     Networks(Networks),
+    /// List the devices on shared links whose keys are known, or make a key known
+    Neighbours(Neighbours),
     /// Change the settings of a network until the daemon ends
     Network(Network),
     /// Show what happened
@@ -114,6 +116,50 @@ pub struct Networks {
 
 #[derive(Args, Debug)]
 pub struct Network {
+#[derive(Args, Debug)]
+pub struct Neighbours {
+    #[command(subcommand)]
+    pub command: Option<NeighboursCommand>,
+    /// Answer in JSON
+    #[arg(long, global = true)]
+    pub json: bool,
+}
+
+#[derive(Subcommand, Debug)]
+pub enum NeighboursCommand {
+    /// Make a device's key known, as its user tells it; that user does the same with this device's
+    Add {
+        /// What it is to be called here
+        name: String,
+        /// Its key: "anabranch neighbours" shows it there
+        key: String,
+    },
+    /// Forget a device's key
+    Remove {
+        /// What it is called here
+        name: String,
+    },
+}
+
+#[derive(Args, Debug)]
+pub struct Radio {
+    #[command(subcommand)]
+    pub command: RadioCommand,
+}
+
+#[derive(Subcommand, Debug)]
+pub enum RadioCommand {
+    /// Say what each Wi-Fi card can do and how it would serve several networks; takes no daemon and no privileges
+    Probe(RadioProbe),
+}
+
+#[derive(Args, Debug)]
+pub struct RadioProbe {
+    /// Answer in JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
     /// Name of the network: that of its interface
     pub name: String,
     /// Order of preference: the lowest number is used, the others wait

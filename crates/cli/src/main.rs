@@ -14,6 +14,7 @@ mod hold;
 mod join;
 mod logging;
 mod login;
+mod neighbours;
 mod networks;
 mod output;
 mod qr;
@@ -47,6 +48,7 @@ fn run(arguments: Arguments) -> anyhow::Result<()> {
         Command::Status(status) => status::run(&session, &status),
         Command::Networks(networks) => networks::list(&session, &networks),
         Command::Network(network) => networks::change(&session, &network),
+        Command::Neighbours(neighbours) => neighbours::run(&session, &neighbours),
         Command::Events(events) => events::run(&session, &events),
         Command::Flows(flows) => flows::run(&session, &flows),
         Command::Explain(explain) => explain::run(&session, &explain),

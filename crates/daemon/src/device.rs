@@ -14,6 +14,7 @@ mod lookup;
 mod machine;
 mod messages;
 mod nat64;
+mod neighbours;
 mod networks;
 mod open_sockets;
 mod pace;
@@ -47,6 +48,7 @@ use crate::supervision::{self, Root, StartError, SuperviseError};
 use direct::name_proxy;
 
 pub(crate) use lookup::name_servers;
+pub(crate) use neighbours::address::may_be_v4;
 
 /// What a device needs to start.
 #[derive(Clone, PartialEq, Debug)]
@@ -137,6 +139,9 @@ pub fn plan(options: &DeviceOptions) -> Result<Vec<String>, DeviceError> {
     let mut lines = vec![format!("interface {} with {addresses}", config.interface)];
     let routing = machine::routing(config, 0);
     lines.extend(machine::changes(&routing, &[]).iter().map(ToString::to_string));
+    if config.neighbours {
+        lines.extend(machine::neighbour_routes(&routing).plan().iter().map(ToString::to_string));
+    }
     lines
         .push("file /proc/sys/net/ipv4/conf/NETWORK/rp_filter = 2 for each network where it is 1".to_owned());
     if goes_directly(peer.as_ref(), config) {
@@ -210,6 +215,20 @@ fn work(
         root.ask(&supervision::Request::Capture { dns: Vec::new() })?;
     }
 
+    let neighbourhood = config.device.neighbours.then(|| {
+        let around = neighbours::Surroundings {
+            state: state.clone(),
+            key: key.clone(),
+            interface_index,
+            root: root.clone(),
+            commands: commands.clone(),
+            events: events.clone(),
+        };
+        neighbours::Neighbourhood::start(config, around)
+    });
+    let neighbourhood = neighbourhood.transpose()?;
+    let neighbourly = neighbours::own_addresses(config, key.public());
+
     let endpoint = EndpointConfig {
         key: PrivateKey::new(*key.private_bytes()),
         session: session(&config.device),
@@ -234,6 +253,7 @@ fn work(
             networks: networks::Networks::new(config),
             reports: reports.clone(),
             standing: standing_lease(&config.device),
+            neighbours: neighbourhood.clone(),
         },
         tasks.clone(),
         choices.clone(),
@@ -260,6 +280,7 @@ fn work(
         events.clone(),
         observations,
         stage.clone(),
+        neighbourly.clone(),
         opened.translators,
     );
     std::thread::Builder::new()
@@ -285,6 +306,10 @@ fn work(
         pace: Default::default(),
         root: root.clone(),
         events: events.clone(),
+        neighbours: neighbourhood,
+        neighbourly,
+        state: state.clone(),
+        key: key.public(),
     };
     let (open, sockets) = opened.sockets.map(|open| (open.control, open.sockets)).unzip();
     if let Some(sockets) = sockets {

@@ -13,6 +13,9 @@
 //! | `GET /v1/rules` | list of [`RuleReport`] | |
 //! | `POST /v1/rules` | [`RuleReport`] | [`PinRequest`] |
 //! | `DELETE /v1/rules/NAME` | [`RuleReport`] | |
+//! | `GET /v1/neighbours` | [`Neighbourhood`] | |
+//! | `PUT /v1/neighbours/NAME` | [`Neighbourhood`] | [`NeighbourKey`] |
+//! | `DELETE /v1/neighbours/NAME` | [`Neighbourhood`] | |
 //! | `POST /v1/down` | [`DownReport`], then the daemon ends | |
 //! | `GET /v1/gateway/clients` | [`GatewayClients`] | |
 //! | `POST /v1/gateway/invitations` | [`Invited`] | [`InviteRequest`] |
@@ -32,6 +35,7 @@ mod direct;
 mod event;
 mod gateway;
 mod measure;
+mod neighbours;
 mod pin_socket;
 mod status;
 #[cfg(test)]
@@ -49,6 +53,7 @@ pub use gateway::{
     LinkText, PortNumber, Revoked, TransportProtocol,
 };
 pub use measure::{Fraction, Micros, Seconds, UnixMillis};
+pub use neighbours::{NeighbourKey, NeighbourLinkReport, NeighbourReport, Neighbourhood};
 pub use pin_socket::pin_socket;
 pub use status::{
     CarrierKind, DirectReport, DownReport, Failure, FailureCode, FarEnd, NetworkChange, NetworkReport,

@@ -14,6 +14,7 @@ use super::{
     CarrierChoice, CongestionChoice, DaemonConfig, DeviceConfig, GatewayConfig, NetworkConfig,
     SchedulerChoice,
 };
+use crate::device::may_be_v4;
 
 /// One key of a table that is read into a `T`.
 pub(super) struct Key<T: 'static> {
@@ -219,6 +220,34 @@ pub(super) const DEVICE: &[Key<DeviceConfig>] = &[
         set: |config, value| value::record(value).map(|file| config.record = file),
     },
     Key {
+        name: "neighbours",
+        meaning: "Look for devices whose keys are known on all links, and let them reach this one: strangers there see that such a device\nis there, not which.",
+        accepts: "true or false",
+        default: "false",
+        otherwise: None,
+        set: |config, value| value::boolean(value).map(|on| config.neighbours = on),
+    },
+    Key {
+        name: "neighbour_address",
+        meaning: "IPv4 address of the interface for neighbours. They know its IPv6 address by its key.",
+        accepts: "an IPv4 address from 10.254.0.1 to 10.254.255.254",
+        default: "\"10.254.86.1\"",
+        otherwise: Some("worked out from this machine's key"),
+        set: |config, value| {
+            let address = value::parsed(value).filter(|address| may_be_v4(*address))?;
+            config.neighbour_address = Some(address);
+            Some(())
+        },
+    },
+    Key {
+        name: "maxdiff",
+        meaning: "How much longer ago a neighbour may have been heard over the preferred link than over another before the other is\ntaken. The less, the quicker and the more signs of life; two in this time while something flows.",
+        accepts: "a time from \"10ms\" to \"60s\"",
+        default: "\"100ms\"",
+        otherwise: None,
+        set: |config, value| value::time(value).map(|time| config.maxdiff = time),
+    },
+    Key {
         name: "mark",
         meaning: "Firewall mark of its own packets. Another one for a second device on this machine, or where another program\nuses this one.",
         accepts: "a whole number from 1 to 4294967295",
@@ -272,6 +301,14 @@ pub(super) const NETWORK: &[Key<NetworkConfig>] = &[
         default: "false",
         otherwise: None,
         set: |config, value| value::boolean(value).map(|on| config.off = on),
+    },
+    Key {
+        name: "neighbours",
+        meaning: "Look for neighbours on it, if the device does at all.",
+        accepts: "true or false",
+        default: "true",
+        otherwise: None,
+        set: |config, value| value::boolean(value).map(|on| config.neighbours = on),
     },
     Key {
         name: "carrier",

@@ -108,6 +108,12 @@ pub struct DeviceConfig {
     pub cheapest_below: Option<Percent>,
     /// File in the state directory in which networks and flows are recorded; `None` for no record.
     pub record: Option<String>,
+    /// Whether devices whose keys are known are looked for on shared links.
+    pub neighbours: bool,
+    /// IPv4 address of any0 for them; worked out from the key if `None`.
+    pub neighbour_address: Option<Ipv4Addr>,
+    /// How much staler the preferred link to a neighbour may be than another.
+    pub maxdiff: Duration,
     /// Firewall mark of the bond's own packets.
     pub mark: u32,
     /// Number of the routing table that leads to any0.
@@ -115,7 +121,7 @@ pub struct DeviceConfig {
 }
 
 /// `[network.NAME]`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NetworkConfig {
     /// Order of preference, 0 first.
     pub priority: Priority,
@@ -125,6 +131,8 @@ pub struct NetworkConfig {
     pub metered: bool,
     /// Not used at all.
     pub off: bool,
+    /// Whether neighbours are looked for on it.
+    pub neighbours: bool,
     /// What its paths ride on.
     pub carrier: CarrierChoice,
     /// What its traffic costs; `None` if nothing.
@@ -241,8 +249,28 @@ impl Default for DeviceConfig {
             power_saving_below: choice.least_energy_below,
             cheapest_below: choice.cheapest_adapter_below,
             record: None,
+            neighbours: false,
+            neighbour_address: None,
+            maxdiff: policy::neighbours::NeighbourSettings::default().maxdiff,
             mark: Routing::DEFAULT_MARK,
             table: Routing::DEFAULT_TABLE,
+        }
+    }
+}
+
+impl Default for NetworkConfig {
+    fn default() -> Self {
+        Self {
+            priority: Priority::default(),
+            backup: None,
+            metered: false,
+            off: false,
+            neighbours: true,
+            carrier: CarrierChoice::default(),
+            price: None,
+            cap: None,
+            billing_day: BillingDay::default(),
+            card: None,
         }
     }
 }

@@ -160,6 +160,16 @@ pub(super) fn probe(value: &Value<'_>) -> Option<Vec<ProbeTarget>> {
     list(value, 4, |url| ProbeTarget::parse(text(url)?)).filter(|targets| !targets.is_empty())
 }
 
+/// A whole number of milliseconds or seconds, `"100ms"` or `"2s"`, from 10 ms to a minute.
+pub(super) fn time(value: &Value<'_>) -> Option<Duration> {
+    let text = text(value)?;
+    let millis: u64 = match text.strip_suffix("ms") {
+        Some(millis) => millis.parse().ok()?,
+        None => text.strip_suffix('s')?.parse::<u64>().ok()?.checked_mul(1_000)?,
+    };
+    (10..=60_000).contains(&millis).then(|| Duration::from_millis(millis))
+}
+
 /// Per cent; 0 for never.
 pub(super) fn threshold(value: &Value<'_>) -> Option<Option<Percent>> {
     let number = number(value, 0..=100)?;

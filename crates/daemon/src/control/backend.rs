@@ -2,7 +2,7 @@
 
 use anabranch::control::{
     DownReport, ExplainRequest, Explained, FailureCode, Flows, ForwardReport, ForwardRequest, GatewayClients,
-    Hold, InviteRequest, Invited, NetworkChange, NetworkReport, PinRequest, Revoked, RuleReport, Running,
+    Hold, InviteRequest, Invited, NeighbourKey, Neighbourhood, NetworkChange, NetworkReport, PinRequest, Revoked, RuleReport, Running,
     Status,
 };
 use thiserror::Error;
@@ -85,6 +85,30 @@ pub trait Backend: Send + Sync + 'static {
         Err(BackendError::WrongRole(NOT_A_DEVICE))
     }
 
+    /// Devices on shared links whose keys are known.
+    ///
+    /// # Errors
+    /// [`BackendError::Unavailable`] if the thread that knows does not answer.
+    fn neighbours(&self) -> Result<Neighbourhood, BackendError> {
+        Err(BackendError::WrongRole(NO_NEIGHBOURS))
+    }
+
+    /// Makes a key known by a name.
+    ///
+    /// # Errors
+    /// [`BackendError::Conflict`] if another one has the name.
+    fn add_neighbour(&self, _name: &str, _key: &NeighbourKey) -> Result<Neighbourhood, BackendError> {
+        Err(BackendError::WrongRole(NO_NEIGHBOURS))
+    }
+
+    /// Forgets a key.
+    ///
+    /// # Errors
+    /// [`BackendError::NotFound`] if nobody has the name.
+    fn forget_neighbour(&self, _name: &str) -> Result<Neighbourhood, BackendError> {
+        Err(BackendError::WrongRole(NO_NEIGHBOURS))
+    }
+
     /// Clients and invitations.
     ///
     /// # Errors
@@ -164,4 +188,5 @@ impl BackendError {
 }
 
 const NOT_A_DEVICE: &str = "only a device has flows and rules; ask the device's daemon";
+const NO_NEIGHBOURS: &str = "only a device has neighbours; ask the device's daemon";
 const NOT_A_GATEWAY: &str = "this daemon is a device; ask the gateway's";

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anabranch::control::{
     Event, EventSequence, ExplainRequest, Failure, FailureCode, ForwardRequest, Hold, InviteRequest,
-    MAX_BODY, NetworkChange, PinRequest,
+    MAX_BODY, NeighbourKey, NetworkChange, PinRequest,
 };
 use axum::body::{Body, Bytes};
 use axum::extract::{ConnectInfo, DefaultBodyLimit, Extension, Path, Query, Request, State};
@@ -45,6 +45,8 @@ pub(super) fn router(callers: Callers, backend: Arc<dyn Backend>, stopped: watch
         .route("/v1/run", post(run))
         .route("/v1/rules", get(rules).post(pin))
         .route("/v1/rules/{name}", delete(unpin))
+        .route("/v1/neighbours", get(neighbours))
+        .route("/v1/neighbours/{name}", put(add_neighbour).delete(forget_neighbour))
         .route("/v1/down", post(down))
         .route("/v1/gateway/clients", get(clients))
         .route("/v1/gateway/clients/{name}", delete(revoke))
@@ -142,6 +144,23 @@ async fn set_network(
 ) -> Result<Response, Refused> {
     let change: NetworkChange = read(&body)?;
     Ok(ask(shared, move |backend| backend.set_network(&name, change)).await?.into_response())
+}
+
+async fn neighbours(State(shared): State<Shared>) -> impl IntoResponse {
+    ask(shared, |backend| backend.neighbours()).await
+}
+
+async fn add_neighbour(
+    State(shared): State<Shared>,
+    Path(name): Path<String>,
+    body: Bytes,
+) -> Result<Response, Refused> {
+    let key: NeighbourKey = read(&body)?;
+    Ok(ask(shared, move |backend| backend.add_neighbour(&name, &key)).await?.into_response())
+}
+
+async fn forget_neighbour(State(shared): State<Shared>, Path(name): Path<String>) -> impl IntoResponse {
+    ask(shared, move |backend| backend.forget_neighbour(&name)).await
 }
 
 async fn flows(State(shared): State<Shared>, Extension(by): Extension<Requester>) -> impl IntoResponse {

@@ -94,6 +94,11 @@ pub trait Owner {
     /// What becomes of a packet from any0.
     fn judge(&mut self, headers: &Headers) -> Verdict;
 
+    /// Whether a packet from any0 has gone another way; then it is not judged.
+    fn takes(&mut self, _headers: &Headers, _packet: &[u8]) -> bool {
+        false
+    }
+
     /// Whether a packet that came by `session` may go to any0.
     fn allows(&mut self, session: SessionId, packet: &[u8]) -> bool;
 }
@@ -170,7 +175,10 @@ impl Plane {
             let result = tun.read_packets(&mut |packet| {
                 counters.from_interface += packet.len() as u64;
                 let headers = wire::inner::parse(packet).ok();
-                let verdict = headers.as_ref().map_or(Verdict::Drop, |headers| owner.judge(headers));
+                let verdict = match &headers {
+                    Some(headers) if !owner.takes(headers, packet) => owner.judge(headers),
+                    _ => Verdict::Drop,
+                };
                 let taken = match (headers, verdict) {
                     (Some(headers), Verdict::Send(session)) => {
                         endpoint.handle_parsed_packet(now, session, &headers, packet)
@@ -225,6 +233,15 @@ impl Plane {
     pub fn drain(&mut self, owner: &mut impl Owner) -> io::Result<()> {
         self.send(clock::now());
         self.deliver(owner)
+    }
+
+    /// Gives a packet from elsewhere to any0.
+    ///
+    /// # Errors
+    /// If the interface fails for good.
+    pub fn give(&mut self, packet: &[u8]) -> io::Result<()> {
+        self.counters.to_interface += packet.len() as u64;
+        self.tun.write_packets(&[packet]).map(drop)
     }
 
     /// The next thing that the endpoint wants its owner to know.

@@ -6,14 +6,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anabranch::control::{
-    DownReport, ExplainRequest, Explained, Flows, Hold, NetworkChange, NetworkReport, PinRequest, RuleReport,
-    Running, Status,
+    DownReport, ExplainRequest, Explained, Flows, Hold, NeighbourKey, Neighbourhood, NetworkChange,
+    NetworkReport, PinRequest, RuleReport, Running, Status,
 };
+use identity::{InvitationKind, JoinError, Peers, PeersError, PublicKey, StateDirectory, wall_time};
 use linux::cgroup::{CgroupPath, Hierarchy};
 use policy::rules::{DomainPattern, Dscp, FlowFacts, Matcher, Protocol, UserId};
 
 use super::direct::{self, HeldFlows, NewRule, Picture, Question, Sampler};
 use super::messages::Command;
+use super::neighbours;
 use super::pace::Pace;
 use crate::control::{Backend, BackendError, EventLog, Requester, take_down};
 use crate::mailbox::Mailbox;
@@ -33,11 +35,25 @@ pub struct DeviceBackend {
     pub root: Arc<Root>,
     /// What happened.
     pub events: Arc<EventLog>,
+    /// The thread that looks for neighbours, if it is wanted.
+    pub neighbours: Option<neighbours::Handle>,
+    /// The addresses that they know this device by.
+    pub neighbourly: Vec<IpAddr>,
+    /// Where known keys are.
+    pub state: StateDirectory,
+    /// This device's key.
+    pub key: PublicKey,
 }
 
 impl DeviceBackend {
     fn ask<T>(&self, command: impl FnOnce(SyncSender<T>) -> Command) -> Result<T, BackendError> {
         self.commands.ask(PATIENCE, command).ok_or_else(busy)
+    }
+
+    fn know(&self, peers: &Peers) {
+        if let Some(neighbours) = &self.neighbours {
+            neighbours.know(peers);
+        }
     }
 
     /// Direct mode as it is now.
@@ -187,6 +203,51 @@ impl Backend for DeviceBackend {
             }
         };
         self.add(flows, request.hold.clone(), by)?
+    }
+
+    fn neighbours(&self) -> Result<Neighbourhood, BackendError> {
+        let known = Peers::load(&self.state).map_err(|error| BackendError::Internal(error.to_string()))?;
+        let neighbours = match &self.neighbours {
+            Some(handle) => handle.report().ok_or_else(busy)?,
+            None => neighbours::unmet(&known),
+        };
+        Ok(Neighbourhood {
+            on: self.neighbours.is_some(),
+            public_key: self.key.to_string(),
+            addresses: self.neighbourly.clone(),
+            neighbours,
+        })
+    }
+
+    fn add_neighbour(&self, name: &str, key: &NeighbourKey) -> Result<Neighbourhood, BackendError> {
+        let key = key.public_key.parse().map_err(|error| BackendError::BadRequest(format!("{error}")))?;
+        let change = |peers: &mut Peers| {
+            peers.acquaint(name, key, self.key, wall_time())?;
+            Ok::<_, JoinError>(peers.clone())
+        };
+        let peers = Peers::change(&self.state, change).map_err(|error| match error {
+            JoinError::Peers(error) => BackendError::Internal(error.to_string()),
+            JoinError::NameTaken { .. } | JoinError::TooMany => BackendError::Conflict(error.to_string()),
+            _ => BackendError::BadRequest(error.to_string()),
+        })?;
+        self.know(&peers);
+        self.neighbours()
+    }
+
+    fn forget_neighbour(&self, name: &str) -> Result<Neighbourhood, BackendError> {
+        let change = |peers: &mut Peers| {
+            let is_neighbour = peers.by_name(name).is_some_and(|peer| peer.kind == InvitationKind::Peer);
+            let forgotten = is_neighbour && peers.forget(name);
+            Ok::<_, PeersError>((forgotten, peers.clone()))
+        };
+        let (forgotten, peers) =
+            Peers::change(&self.state, change).map_err(|error| BackendError::Internal(error.to_string()))?;
+        if !forgotten {
+            let text = format!("no neighbour is called \"{name}\"; \"anabranch neighbours\" lists them");
+            return Err(BackendError::NotFound(text));
+        }
+        self.know(&peers);
+        self.neighbours()
     }
 
     fn unpin(&self, by: Requester, name: &str) -> Result<RuleReport, BackendError> {

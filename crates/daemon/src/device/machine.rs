@@ -7,10 +7,12 @@ use linux::cgroup::{CgroupPath, Hierarchy};
 use linux::direct::Direct;
 use linux::dns;
 use linux::journal::{Change, Journal};
+use linux::neighbour_routes::NeighbourRoutes;
 use linux::routing::{self, Routing};
 use tracing::{info, warn};
 
 use super::groups::Groups;
+use super::neighbours;
 use crate::config::DeviceConfig;
 use crate::supervision::{self, Answer, Machine, Request};
 
@@ -24,6 +26,16 @@ pub fn routing(config: &DeviceConfig, interface_index: u32) -> Routing {
         ipv4: true,
         ipv6: true,
         kill_switch: config.kill_switch,
+    }
+}
+
+/// The routes to neighbours of a device with these routes.
+pub fn neighbour_routes(routing: &Routing) -> NeighbourRoutes {
+    NeighbourRoutes {
+        interface: routing.interface.clone(),
+        mark: routing.mark,
+        interface_table: routing.table,
+        prefixes: neighbours::address::prefixes(),
     }
 }
 
@@ -145,6 +157,10 @@ impl Machine for DeviceMachine {
             },
             Request::Direct(direct) => self.direct(&direct),
             Request::Run { process, user } => self.groups.run(&mut self.journal, process, user),
+            Request::Neighbours => {
+                let changes = neighbour_routes(&self.routing).plan();
+                self.apply(&changes)
+            }
             Request::EndRun { cgroup } => self.groups.end(&mut self.journal, &cgroup),
             Request::Programs { inodes } => self.groups.programs(&inodes),
             Request::Restore => {

@@ -41,6 +41,8 @@ pub enum Command {
     Nat64(NetworkId, Option<Prefix>),
     /// The interface is set up and traffic leads to it, or why not.
     Captured(Result<(), String>),
+    /// Give this packet, which a neighbour's program has sent to everybody, to programs here.
+    Deliver(Vec<u8>),
     /// What is the state of things?
     Status(SyncSender<Status>),
     /// Use a network differently; `None` is answered if there is none of that name.

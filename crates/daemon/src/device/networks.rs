@@ -124,12 +124,7 @@ impl Networks {
 
     /// Interfaces that lead out by themselves: not ours, not local, not another tunnel, not a port of a bridge.
     fn may_be_network(&self, interface: &Interface) -> bool {
-        let tunnel = interface.kind.as_deref().is_some_and(|kind| TUNNELS.contains(&kind));
-        let wanted = self.config.contains_key(&interface.name);
-        interface.name != self.own_interface
-            && !interface.loopback
-            && !interface.enslaved
-            && (!tunnel || wanted)
+        leads_out(interface, &self.own_interface, self.config.contains_key(&interface.name))
     }
 
     /// All networks, by name.
@@ -156,13 +151,20 @@ impl Networks {
     }
 }
 
+/// Whether an interface is none of ours, which are called `own`, and rides on no other network, unless it is `wanted` all the same.
+pub fn leads_out(interface: &Interface, own: &str, wanted: bool) -> bool {
+    let tunnel = interface.kind.as_deref().is_some_and(|kind| TUNNELS.contains(&kind));
+    interface.name != own && !interface.loopback && !interface.enslaved && (!tunnel || wanted)
+}
+
 /// Whether packets of the family can reach the Internet by the interface.
 pub fn reaches(interface: &Interface, ipv6: bool) -> bool {
     let route = if ipv6 { interface.default_route_v6 } else { interface.default_route_v4 };
     route.is_some() && interface.address(ipv6).is_some()
 }
 
-fn preference(config: NetworkConfig) -> NetworkPreference {
+/// What the user prefers of a network with this configuration.
+pub fn preference(config: NetworkConfig) -> NetworkPreference {
     NetworkPreference {
         priority: config.priority,
         backup: config.backup,

@@ -25,6 +25,8 @@ pub enum Request {
         /// The interface.
         interface: String,
     },
+    /// Prepare routes to neighbours.
+    Neighbours,
     /// Lead new flows directly out as described.
     Direct(Box<linux::direct::Direct>),
     /// Put a process, and what it starts from then on, into a control group of its own below the one that it is in.
@@ -197,6 +199,7 @@ mod tests {
                 | Request::EndRun { .. }
                 | Request::Programs { .. } => Answer::Failed { reason: "no".to_owned() },
                 Request::Restore => {
+                | Request::Neighbours
                     Answer::Restored(DownReport { undone: vec!["rule".to_owned()], failed: Vec::new() })
                 }
             }

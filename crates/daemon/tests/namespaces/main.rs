@@ -17,6 +17,7 @@ mod hostile;
 mod names;
 mod nat64;
 mod recording;
+mod neighbours;
 mod resolved;
 mod scenarios;
 mod treatments;

@@ -97,6 +97,55 @@ pub const ALL: &[Scenario] = &[
     (
         "direct_ipv4_flows_go_through_the_nat64_of_the_only_network",
         crate::direct_nat64::ipv4_flows_go_through_the_nat64_of_the_only_network,
+    (
+        "neighbours_connections_take_the_preferred_lan_and_outlive_it",
+        crate::neighbours::connections_take_the_preferred_lan_and_outlive_it,
+    ),
+    (
+        "neighbours_a_silent_lan_is_left_after_maxdiff",
+        crate::neighbours::a_silent_lan_is_left_after_maxdiff,
+    ),
+    ("neighbours_a_broadcast_arrives_once", crate::neighbours::a_broadcast_arrives_once),
+    (
+        "neighbours_a_stranger_takes_nothing_over_and_learns_nothing",
+        crate::neighbours::a_stranger_takes_nothing_over_and_learns_nothing,
+    ),
+    ("neighbours_expire_and_come_back", crate::neighbours::neighbours_expire_and_come_back),
+    ("neighbours_nothing_stays_behind", crate::neighbours::nothing_stays_behind),
+    ("direct_rules_that_cannot_hold_are_named", direct_hardship::rules_that_cannot_hold_are_named),
+    ("direct_what_other_programs_set_is_left_alone", direct_hardship::what_other_programs_set_is_left_alone),
+    ("direct_without_bpf_nftables_deals_flows_out", direct_hardship::without_bpf_nftables_deals_flows_out),
+    (
+        "direct_without_control_groups_only_programs_cannot_be_told_apart",
+        direct_hardship::without_control_groups_only_programs_cannot_be_told_apart,
+    ),
+    ("direct_without_nft_nothing_is_started", direct_hardship::without_nft_nothing_is_started),
+    (
+        "direct_without_connection_tracking_traffic_goes_as_before",
+        direct_hardship::without_connection_tracking_traffic_goes_as_before,
+    ),
+    ("direct_a_wrong_clock_moves_no_flow", direct_hardship::a_wrong_clock_moves_no_flow),
+    (
+        "direct_a_thousand_addresses_leave_nothing_behind",
+        direct_hardship::a_thousand_addresses_leave_nothing_behind,
+    ),
+    ("direct_rules_that_cannot_hold_are_named", direct_hardship::rules_that_cannot_hold_are_named),
+    ("direct_what_other_programs_set_is_left_alone", direct_hardship::what_other_programs_set_is_left_alone),
+    ("direct_without_bpf_nftables_deals_flows_out", direct_hardship::without_bpf_nftables_deals_flows_out),
+    (
+        "direct_without_control_groups_only_programs_cannot_be_told_apart",
+        direct_hardship::without_control_groups_only_programs_cannot_be_told_apart,
+    ),
+    ("direct_without_nft_nothing_is_started", direct_hardship::without_nft_nothing_is_started),
+    (
+        "direct_without_connection_tracking_traffic_goes_as_before",
+        direct_hardship::without_connection_tracking_traffic_goes_as_before,
+    ),
+    ("direct_a_wrong_clock_moves_no_flow", direct_hardship::a_wrong_clock_moves_no_flow),
+    (
+        "direct_a_thousand_addresses_leave_nothing_behind",
+        direct_hardship::a_thousand_addresses_leave_nothing_behind,
+    ),
     ),
     (
         "direct_ipv4_flows_are_dealt_out_to_a_network_with_nat64_too",

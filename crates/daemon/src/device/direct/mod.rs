@@ -101,6 +101,8 @@ pub struct DirectControl {
     addresses: Vec<IpAddr>,
     near: Vec<IpPrefix>,
     rules: Vec<Rule>,
+    /// Addresses of any0 that neighbours know.
+    neighbourly: Vec<IpAddr>,
     run_time: running::RunTime,
     /// `None` where the user does not want it.
     repin: Option<Repin>,
@@ -127,6 +129,7 @@ impl DirectControl {
         reserved: Vec<Reserved>,
     ) -> Self {
         let settings = ChoiceSettings {
+        neighbourly: Vec<IpAddr>,
             split: config.device.split,
             least_energy_below: config.device.power_saving_below,
             cheapest_adapter_below: config.device.cheapest_below,
@@ -149,6 +152,7 @@ impl DirectControl {
             rules: config.rules.clone(),
             run_time: running::RunTime::default(),
             repin: (has_gateway && config.device.auto_direct).then(Repin::new),
+            neighbourly,
             names: Names::default(),
             translations: Translations::new(&config.device.interface, config.device.table, reserved),
             warned: BTreeSet::new(),
@@ -280,7 +284,7 @@ impl DirectControl {
         };
         let refusing = self.repin.as_ref().and_then(Repin::rule);
         let rules: Vec<&Rule> = self.run_time.rules().chain(&self.rules).chain(refusing).collect();
-        let wanted = plan::direct(&self.config, &self.addresses, &self.near, &rules, &scene);
+        let wanted = plan::direct(&self.config, &self.addresses, &self.near, &self.neighbourly, &rules, &scene);
         let waits = self.retry_at.is_some_and(|at| now < at);
         if self.applied.as_ref() != Some(&wanted) && !waits {
             self.apply(now, wanted);

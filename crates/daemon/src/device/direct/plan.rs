@@ -12,6 +12,7 @@ use units::NetworkId;
 
 use super::rules::{self, Scene};
 use crate::config::DeviceConfig;
+use crate::device::neighbours;
 use crate::device::networks::{Network, reaches};
 
 /// The numbers that networks have in marks. A network keeps its number while the daemon lives, so that living flows keep
@@ -52,6 +53,7 @@ pub fn direct(
     config: &DeviceConfig,
     addresses: &[IpAddr],
     near: &[IpPrefix],
+    neighbourly: &[IpAddr],
     rules: &[&Rule],
     scene: &Scene<'_>,
 ) -> Direct {
@@ -68,8 +70,10 @@ pub fn direct(
         Outcome::Leave(0)
     };
     let (interface, table) = (config.interface.clone(), config.table);
-    let (addresses, near) = (addresses.to_vec(), near.to_vec());
-    let neighbourly = Vec::new();
+    let (addresses, mut near, neighbourly) = (addresses.to_vec(), near.to_vec(), neighbourly.to_vec());
+    if !neighbourly.is_empty() {
+        near.extend(neighbours::address::prefixes());
+    }
     Direct { interface, addresses, table, near, neighbourly, exits, choices, rules, otherwise }
 }
 

@@ -26,6 +26,7 @@ use wire::hello::{DefaultTreatment, Name};
 use wire::inner::Headers;
 
 use super::direct;
+use super::neighbours;
 use super::messages::{Command, Lease, Task};
 use super::networks::Networks;
 use super::targets::{GatewayAddresses, Link};
@@ -54,6 +55,8 @@ pub struct Wishes {
     pub reports: direct::Board,
     /// What any0 has where no gateway leases addresses.
     pub standing: Lease,
+    /// The thread that looks for neighbours, if it is wanted.
+    pub neighbours: Option<neighbours::Handle>,
 }
 
 /// What the loop works with beside packets.
@@ -84,6 +87,7 @@ pub struct DeviceLoop {
     pub direct: Mailbox<direct::Message>,
     /// What happened.
     pub events: Arc<EventLog>,
+    neighbours: Option<neighbours::Handle>,
     state: State,
 }
 
@@ -116,6 +120,7 @@ struct State {
 struct Packets<'a> {
     treatments: &'a mut Treatments,
     openings: &'a mut Openings,
+    neighbours: Option<&'a neighbours::Handle>,
     session: Option<SessionId>,
     /// Whether packets have waited for a network for too long.
     hopeless: bool,
@@ -135,6 +140,10 @@ impl Owner for Packets<'_> {
             }
             _ => Verdict::Unreachable,
         }
+    }
+
+    fn takes(&mut self, headers: &Headers, packet: &[u8]) -> bool {
+        self.neighbours.is_some_and(|neighbours| neighbours.take(headers, packet))
     }
 
     fn allows(&mut self, session: SessionId, packet: &[u8]) -> bool {
@@ -158,7 +167,7 @@ impl DeviceLoop {
         direct: Mailbox<direct::Message>,
         events: Arc<EventLog>,
     ) -> Self {
-        let Wishes { mtu, treatment, treatments, openings, networks, reports, standing } = wishes;
+        let Wishes { mtu, treatment, treatments, openings, networks, reports, standing, neighbours } = wishes;
         let openings = Openings::new(openings);
         let treatments = Treatments::new(treatments);
         let state = State {
@@ -202,6 +211,7 @@ impl DeviceLoop {
             tasks,
             direct,
             events,
+            neighbours,
             state,
         }
     }
@@ -221,7 +231,13 @@ impl DeviceLoop {
             let deadline = self.deadline();
             let (session, hopeless) = (self.state.session, self.state.hopeless);
             let mut packets =
-                Packets { treatments: &mut self.treatments, openings: &mut self.openings, session, hopeless };
+                Packets {
+                    treatments: &mut self.treatments,
+                    openings: &mut self.openings,
+                    neighbours: self.neighbours.as_ref(),
+                    session,
+                    hopeless,
+                };
             if self.plane.round(&mut packets, deadline, waker)? {
                 while let Ok(command) = commands.try_recv() {
                     self.obey(command);
@@ -229,6 +245,7 @@ impl DeviceLoop {
                 let mut packets = Packets {
                     treatments: &mut self.treatments,
                     openings: &mut self.openings,
+                    neighbours: self.neighbours.as_ref(),
                     session,
                     hopeless,
                 };
@@ -307,6 +324,11 @@ impl DeviceLoop {
             Command::Resolved(addresses) => self.on_resolved(now, addresses),
             Command::Nat64(network, prefix) => self.on_nat64(now, network, prefix),
             Command::Captured(outcome) => self.on_captured(outcome),
+            Command::Deliver(packet) => {
+                if let Err(error) = self.plane.give(&packet) {
+                    debug!("a neighbour's broadcast was lost: {error}");
+                }
+            }
             // The asker may have gone; then nobody needs the answer.
             Command::Status(reply) => drop(reply.try_send(self.status())),
             Command::SetNetwork(name, change, reply) => {

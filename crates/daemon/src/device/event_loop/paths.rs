@@ -36,7 +36,7 @@ impl DeviceLoop {
                 NetworkEvent::Forgotten(_) => {}
             }
         }
-        self.direct.post(direct::Message::Networks(self.networks.iter().cloned().collect()));
+        self.tell_of_networks();
         self.update_statuses();
         if !self.networks.iter().any(|network| network.connected)
             && matches!(self.state.phase, SessionState::Connecting | SessionState::Up)
@@ -182,6 +182,14 @@ impl DeviceLoop {
         }
     }
 
+    fn tell_of_networks(&self) {
+        self.direct.post(direct::Message::Networks(self.networks.iter().cloned().collect()));
+        if let Some(neighbours) = &self.neighbours {
+            let preferences = self.networks.iter();
+            neighbours.prefer(preferences.map(|network| (network.interface.name.clone(), network.preference)).collect());
+        }
+    }
+
     pub(super) fn set_network(&mut self, name: &str, change: NetworkChange) -> Option<NetworkReport> {
         let network = self.networks.by_name_mut(name)?;
         let preference = &mut network.preference;
@@ -189,7 +197,7 @@ impl DeviceLoop {
         preference.backup = change.backup.or(preference.backup);
         preference.metered = change.metered.unwrap_or(preference.metered);
         preference.off = change.off.unwrap_or(preference.off);
-        self.direct.post(direct::Message::Networks(self.networks.iter().cloned().collect()));
+        self.tell_of_networks();
         self.update_statuses();
         self.network_reports().into_iter().find(|report| report.name == name)
     }

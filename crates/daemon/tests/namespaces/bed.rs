@@ -27,6 +27,11 @@ pub struct Bed {
 pub struct Daemon(Child);
 
 impl Daemon {
+    /// A child that is a daemon.
+    pub fn of(child: Child) -> Self {
+        Self(child)
+    }
+
     /// The supervising process.
     pub fn id(&self) -> u32 {
         self.0.id()

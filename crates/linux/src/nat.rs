@@ -5,6 +5,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 
+use crate::ipv6;
 use crate::journal::Change;
 use crate::nft::{self, NftError};
 use crate::prefix::IpPrefix;
@@ -43,7 +44,7 @@ impl Nat {
         if self.clients.iter().any(|range| range.is_ipv4()) {
             changes.push(setting("net/ipv4/ip_forward", "1"));
         }
-        if self.clients.iter().any(|range| !range.is_ipv4()) {
+        if self.clients.iter().any(|range| !range.is_ipv4()) && ipv6::is_there() {
             // A forwarding host ignores router advertisements, and would lose its own default route.
             for interface in fs::read_dir("/proc/sys/net/ipv6/conf")? {
                 let interface = interface?;

@@ -23,8 +23,17 @@ pub enum NftError {
 
 /// Loads `script` as one transaction: all of it or nothing.
 pub(crate) fn load(script: &str) -> Result<(), NftError> {
+    run(&["-f", "-"], script)
+}
+
+/// Whether the kernel would take `script`; nothing is changed.
+pub(crate) fn check(script: &str) -> Result<(), NftError> {
+    run(&["--check", "-f", "-"], script)
+}
+
+fn run(arguments: &[&str], script: &str) -> Result<(), NftError> {
     let mut child = Command::new("nft")
-        .args(["-f", "-"])
+        .args(arguments)
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
         .stderr(Stdio::piped())

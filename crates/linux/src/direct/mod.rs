@@ -53,7 +53,7 @@ pub const MAXIMUM_DESTINATIONS: usize = 4_096;
 /// No IPv4 link carries less.
 const LEAST_MTU: u32 = 68;
 /// Before the rules of `routing`.
-const PRIORITY: u32 = 32_490;
+pub const PRIORITY: u32 = 32_490;
 
 /// The mark of a network with this number.
 pub const fn mark_of(number: u8) -> u32 {

@@ -39,6 +39,11 @@ impl Request {
         Self { bytes }
     }
 
+    /// The address family, which the fixed structure of most requests begins with.
+    pub(crate) fn family(&self) -> Option<u8> {
+        self.bytes.get(HEADER).copied()
+    }
+
     /// Adds an attribute.
     pub(crate) fn attribute(&mut self, kind: u16, value: &[u8]) -> &mut Self {
         let length = u16::try_from(4 + value.len()).unwrap_or(u16::MAX);

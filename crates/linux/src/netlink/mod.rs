@@ -23,6 +23,7 @@ pub use route::{Route, RouteKind};
 pub use rule::Rule;
 pub use socket::NetlinkError;
 
+use crate::ipv6;
 use message::{Message, Request};
 use socket::NetlinkSocket;
 
@@ -38,7 +39,18 @@ impl Netlink {
     }
 
     fn change(&mut self, operation: &str, request: Request) -> Result<(), NetlinkError> {
-        self.socket.request(operation, request)
+        let of_ipv6 = request.family() == Some(libc::AF_INET6 as u8);
+        match self.socket.request(operation, request) {
+            // What speaks of IPv6 is not needed where there is none.
+            Err(error)
+                if of_ipv6
+                    && matches!(error.errno(), libc::EAFNOSUPPORT | libc::EOPNOTSUPP)
+                    && !ipv6::is_there() =>
+            {
+                Ok(())
+            }
+            other => other,
+        }
     }
 
     /// Dumps, and dumps again if a change interrupted the kernel.

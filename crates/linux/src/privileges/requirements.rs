@@ -5,7 +5,7 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 
-use crate::nft;
+use crate::nft::{self, NftError};
 
 /// One thing that is missing and how to get it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -61,9 +61,39 @@ pub fn missing(purpose: Purpose) -> Vec<Missing> {
             what: "the program nft is missing".to_owned(),
             remedy: "install the package nftables: apt install nftables, dnf install nftables".to_owned(),
         });
+    } else if nftables && has_capability(NET_ADMIN) {
+        missing.extend(kernel_tables());
     }
     missing
 }
+
+/// What our tables are made of, tried without changing anything. A kernel that can load modules does so for it.
+fn kernel_tables() -> Option<Missing> {
+    let said = match nft::check(PROBE) {
+        Ok(()) => return None,
+        Err(NftError::Refused(said)) => said,
+        Err(other) => other.to_string(),
+    };
+    let said = said.lines().next().unwrap_or_default();
+    Some(Missing {
+        what: format!("the kernel does not take nftables' rules that translate addresses ({said})"),
+        remedy: "load its modules: modprobe -a nf_tables nft_chain_nat nft_masq nft_ct nft_reject_inet; in a container: on the \
+                 machine that runs it"
+            .to_owned(),
+    })
+}
+
+const PROBE: &str = "table inet anabranch_probe {
+  chain translate {
+    type nat hook postrouting priority srcnat
+    ct state established masquerade
+  }
+  chain refuse {
+    type filter hook forward priority filter
+    reject with icmpx type admin-prohibited
+  }
+}
+";
 
 fn tun_device() -> Option<Missing> {
     let error = fs::OpenOptions::new().read(true).write(true).open("/dev/net/tun").err()?;

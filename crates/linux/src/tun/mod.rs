@@ -21,6 +21,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use thiserror::Error;
 use tracing::debug;
 
+use crate::ipv6;
 use crate::netlink::{Netlink, NetlinkError};
 use crate::prefix::IpPrefix;
 use crate::system_call::{check, errno};
@@ -101,6 +102,7 @@ impl Tun {
         netlink.set_link_mtu(index, mtu)?;
         netlink.set_link_queue_length(index, TRANSMIT_QUEUE)?;
         netlink.set_link_up(index, true)?;
+        ipv6::switch_on(&name);
         for address in addresses {
             netlink.add_address(index, *address)?;
         }

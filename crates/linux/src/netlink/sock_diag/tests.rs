@@ -51,7 +51,7 @@ fn a_tcp_connection_shows_owner_mark_and_measurements() {
         assert_eq!(tcp.bytes_received, Some(Bytes(700)));
         // The SYN counts as one byte in older kernels.
         assert!((5000..=5001).contains(&tcp.bytes_acknowledged.unwrap().0), "{tcp:?}");
-        assert!(tcp.rtt > Duration::ZERO && tcp.rtt < Duration::from_millis(100), "{tcp:?}");
+        assert!(tcp.rtt > Duration::ZERO && tcp.rtt < Duration::from_secs(5), "{tcp:?}");
         assert!(tcp.min_rtt.is_some() && tcp.delivery_rate.is_some() && tcp.congestion_window > 0);
 
         let marked = |mark| {

@@ -29,6 +29,9 @@ tayga|tayga|the NAT64 of a network that has IPv6 only
 xz|xz-utils|unpacks the test kernel
 strip|binutils|keeps the virtual machine's memory small
 ethtool|ethtool|offload settings in the virtual machine
+hostapd|hostapd|access points in the virtual machine
+iw|iw|radios in the virtual machine
+wpa_supplicant|wpasupplicant|the kernel's own station in the virtual machine
 tshark|tshark|the Wireshark dissector's test
 iptables-legacy|iptables|firewalls of the older kind
 systemd-analyze|systemd|the systemd units' test

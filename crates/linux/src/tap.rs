@@ -198,10 +198,17 @@ mod tests {
             netlink.add_address(tap.index(), "10.77.0.1/24".parse().unwrap()).unwrap();
             let socket = UdpSocket::bind("10.77.0.1:7").unwrap();
             socket.set_broadcast(true).unwrap();
+            let mut buffer = [0; 2_000];
+            // The kernel begins to send a moment after there is a carrier.
+            let deadline = Instant::now() + Duration::from_secs(5);
+            while tap.read_frame(&mut buffer).is_err() {
+                assert!(Instant::now() < deadline, "nothing was sent");
+                drop(socket.send_to(&[0; 100], "10.77.0.255:7"));
+                std::thread::sleep(Duration::from_millis(1));
+            }
             for _ in 0..1_000 {
                 drop(socket.send_to(&[0; 100], "10.77.0.255:7"));
             }
-            let mut buffer = [0; 2_000];
             let mut waiting = 0;
             while tap.read_frame(&mut buffer).is_ok() {
                 waiting += 1;

@@ -41,9 +41,11 @@ pub fn build(kernel: &Kernel, job: &Job) -> Result<Vec<u8>, MachineError> {
     }
 
     let tree = ModuleTree::read(&kernel.modules)?;
-    let wanted = MODULES.iter().copied().chain(job.modules.iter().map(String::as_str));
-    add_modules(&mut archive, "/lib/modules/order", tree.load_order(wanted)?)?;
-    add_modules(&mut archive, "/lib/modules/report-order", tree.load_order(REPORT_MODULES.iter().copied())?)?;
+    let asked = job.modules.iter().map(|module| module.split_once(' ').unwrap_or((module, "")));
+    let wanted = MODULES.iter().map(|name| (*name, "")).chain(asked);
+    add_modules(&mut archive, "/lib/modules/order", &tree, wanted)?;
+    let for_report = REPORT_MODULES.iter().map(|name| (*name, ""));
+    add_modules(&mut archive, "/lib/modules/report-order", &tree, for_report)?;
 
     for (path, contents) in &job.files {
         archive.add_file(path, 0o755, contents);
@@ -69,7 +71,7 @@ mount -t devpts devpts /dev/pts
 mount -t tmpfs tmpfs /dev/shm
 mount -t tmpfs tmpfs /run
 mount -t cgroup2 cgroup2 /sys/fs/cgroup
-load() {{ while read -r module; do insmod "$module" || echo "module $module did not load"; done <"$1"; }}
+load() {{ while read -r module parameters; do insmod "$module" $parameters || echo "module $module did not load"; done <"$1"; }}
 load /lib/modules/order
 date -s '2026-01-01 00:00:00' >/dev/null
 ip link set lo up
@@ -89,14 +91,23 @@ poweroff -f
     )
 }
 
-/// Adds module files, and at `list` their paths in the guest, one a line in the order of loading.
-fn add_modules(archive: &mut Archive, list: &str, files: Vec<PathBuf>) -> Result<()> {
+/// Adds the files of modules, which have names and parameters, and all that those need; and at `list` their paths in the guest with
+/// their parameters, one a line in the order of loading.
+fn add_modules<'a>(
+    archive: &mut Archive,
+    list: &str,
+    tree: &ModuleTree,
+    wanted: impl Iterator<Item = (&'a str, &'a str)> + Clone,
+) -> Result<()> {
     let mut lines = String::new();
-    for file in files {
+    for file in tree.load_order(wanted.clone().map(|(name, _)| name))? {
         let name =
             file.file_name().and_then(|name| name.to_str()).context("a module has no readable name")?;
         add_file(archive, &format!("/lib/modules/{name}"), &file)?;
-        lines.push_str(&format!("/lib/modules/{name}\n"));
+        let plain = name.trim_end_matches(".ko").replace('-', "_");
+        let parameters = wanted.clone().filter(|(module, _)| module.replace('-', "_") == plain);
+        let parameters: Vec<&str> = parameters.map(|(_, parameters)| parameters).collect();
+        lines.push_str(&format!("/lib/modules/{name} {}\n", parameters.join(" ").trim()));
     }
     archive.add_file(list, 0o644, lines.as_bytes());
     Ok(())

@@ -19,6 +19,7 @@ pub mod outages;
 mod qemu;
 pub mod topology;
 pub mod trial;
+pub mod wifi;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -49,7 +50,8 @@ pub struct Job {
     /// Shell commands, run as root by `sh` with `/job` as current directory. What they write to `/results`
     /// comes back in [`Outcome::files`].
     pub script: String,
-    /// Kernel modules to load beside the networking ones that are always there.
+    /// Kernel modules to load beside the networking ones that are always there; a name may be followed by parameters, as in
+    /// `mac80211_hwsim radios=3`.
     pub modules: Vec<String>,
     /// The guest's memory; all programs and files live in it.
     pub memory: Bytes,

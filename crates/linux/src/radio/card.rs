@@ -39,7 +39,7 @@ pub enum OpenError {
     },
 }
 
-/// Why the radio was not tuned or not switched on.
+/// Why the radio was not tuned or not taken back.
 #[derive(Debug, Error)]
 pub enum TuneError {
     /// The card has no such channel, or the rules of the country forbid it.
@@ -49,9 +49,7 @@ pub enum TuneError {
         frequency: Frequency,
     },
     /// Another interface of the radio is on and holds it on its own channel.
-    #[error(
-        "another program has switched an interface of this radio on, which holds it on one channel; \"anabranch radio down\" and \"up\" take the card again"
-    )]
+    #[error("another program has switched an interface of this radio on, which holds it on one channel")]
     Busy,
     /// The card is switched off.
     #[error("the radio is switched off (rfkill); \"rfkill unblock wifi\" or its key switches it on")]
@@ -165,17 +163,55 @@ impl RadioCard {
     pub fn tune(&mut self, frequency: Frequency) -> Result<(), TuneError> {
         let channel = self.channel(frequency).filter(Channel::may_listen);
         let channel = channel.ok_or(TuneError::Channel { frequency })?;
-        self.tuned = None;
+        // mac80211 does nothing if it is told the channel that a monitor interface was last set to, though stations may have
+        // moved the card since (seen in Linux 6.1). So where the card is not known to be, it goes by another channel.
+        let detour = match self.tuned.take() {
+            Some(_) => None,
+            None => self.channels.iter().find(|other| other.may_listen() && other.frequency != frequency),
+        };
+        if let Some(detour) = detour.map(|other| other.frequency) {
+            self.control.tune(self.index, detour).map_err(|error| self.tune_error(error, detour))?;
+        }
         self.control.tune(self.index, frequency).map_err(|error| self.tune_error(error, frequency))?;
         self.tuned = Some(channel);
         Ok(())
     }
 
-    /// Switches the interface on again, after rfkill or another program switched it off. Then tune again.
-    pub fn switch_on(&mut self) -> Result<(), TuneError> {
-        let done = Netlink::open().map_err(NetlinkError::from);
-        let done = done.and_then(|mut netlink| netlink.set_link_up(self.index, true));
-        done.map_err(|error| self.tune_error(error, Frequency(0)))
+    /// Takes the radio back after [`TuneError::Busy`] or [`TransferError::Off`]: switches its other interfaces off, and its monitor
+    /// interfaces off and on. Then tune again.
+    ///
+    /// Where a program keeps taking the radio, say so to the user rather than fight over it.
+    ///
+    /// # Errors
+    /// [`TuneError::Blocked`] and [`TuneError::Gone`] where there is nothing to take back.
+    pub fn reclaim(&mut self) -> Result<(), TuneError> {
+        self.tuned = None;
+        self.switch_interfaces().map_err(|error| match error {
+            WirelessError::None => TuneError::Gone,
+            WirelessError::Netlink(error) => self.tune_error(error, Frequency(0)),
+        })
+    }
+
+    /// Off and on, since mac80211 (seen in Linux 6.1) remembers the channel where the radio was when an interface of another kind
+    /// was last switched off. If nobody may begin to send there, it drops our frames on every channel, until all monitor
+    /// interfaces of the radio have been off at once.
+    fn switch_interfaces(&mut self) -> Result<(), WirelessError> {
+        let mut netlink = Netlink::open().map_err(NetlinkError::from)?;
+        let links = netlink.links()?;
+        let is_up = |index: u32| links.iter().any(|link| link.index == index && link.up);
+        let radio = self.control.list()?.into_iter().find(|radio| radio.number == self.radio);
+        let interfaces = radio.ok_or(WirelessError::None)?.interfaces;
+        let (monitors, others): (Vec<_>, Vec<_>) =
+            interfaces.into_iter().partition(|one| one.mode == WirelessMode::Monitor);
+        let monitors: Vec<u32> =
+            monitors.iter().map(|one| one.index).filter(|one| *one == self.index || is_up(*one)).collect();
+        for other in others.iter().filter(|one| is_up(one.index)) {
+            netlink.set_link_up(other.index, false)?;
+        }
+        for up in [false, true] {
+            monitors.iter().try_for_each(|index| netlink.set_link_up(*index, up))?;
+        }
+        Ok(self.socket.forget_error().map_err(NetlinkError::from)?)
     }
 
     /// Sends a frame. What became of it comes by [`RadioCard::receive`], if it was for one receiver.

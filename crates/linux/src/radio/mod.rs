@@ -40,7 +40,8 @@
 //!
 //! # What bites
 //! - A monitor interface that acknowledges is needed (`NL80211_FEATURE_ACTIVE_MONITOR`), or access points give up on us.
-//! - The card changes its channel only while no other interface of it is on.
+//! - The card changes its channel only while no other interface of it is on ([`TuneError::Busy`]). After that, and after rfkill or
+//!   another program switched the monitor interface off ([`TransferError::Off`]), [`RadioCard::reclaim`] takes the radio back.
 //! - On channels where nobody may begin to send (no-IR) or radar has priority, the kernel drops our frames without a word;
 //!   [`RadioCard::send`] says so instead.
 //! - Frames longer than 4 KiB, of stations with 802.11n, are not received.

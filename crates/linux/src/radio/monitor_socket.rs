@@ -85,6 +85,23 @@ impl MonitorSocket {
         check_size(unsafe { libc::sendmsg(self.socket.as_raw_fd(), &raw const message, libc::MSG_DONTWAIT) })
             .map(drop)
     }
+
+    /// Forgets the error that the socket would tell next: that its interface was switched off, once it is on again.
+    pub(super) fn forget_error(&mut self) -> io::Result<()> {
+        let mut error: libc::c_int = 0;
+        let mut length = size_of::<libc::c_int>() as libc::socklen_t;
+        // SAFETY: the pointers are to a live integer and to its length.
+        check(unsafe {
+            libc::getsockopt(
+                self.socket.as_raw_fd(),
+                libc::SOL_SOCKET,
+                libc::SO_ERROR,
+                (&raw mut error).cast(),
+                &raw mut length,
+            )
+        })
+        .map(drop)
+    }
 }
 
 impl AsFd for MonitorSocket {

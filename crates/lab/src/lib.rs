@@ -4,6 +4,7 @@ pub mod bench;
 pub mod demo;
 pub mod emulator;
 pub mod experiment;
+pub mod medium;
 pub mod netbed;
 pub mod plot;
 pub mod simbed;

@@ -74,6 +74,12 @@ enum Command {
     },
     /// Runs benchmarks and keeps their results: ratios to a rival in the same run, and sizes.
     Bench(lab::bench::BenchOptions),
+    /// Is the air between the kernel's simulated radios, for use inside a test bed.
+    #[command(hide = true)]
+    Medium {
+        /// What the air is like (TOML).
+        config: PathBuf,
+    },
     /// Bulk flows, pings and paced commands, for use inside a test bed.
     #[command(subcommand, hide = true)]
     Traffic(lab::traffic::TrafficCommand),
@@ -140,6 +146,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::FetchFile(arguments) => fetch_file(arguments),
         Command::Plot { what } => redraw(&select(&what)?),
         Command::Bench(options) => lab::bench::run(&options),
+        Command::Medium { config } => lab::medium::run(&config).map(|()| ExitCode::SUCCESS),
         Command::Traffic(command) => lab::traffic::run(command).map(|()| ExitCode::SUCCESS),
     }
 }

@@ -11,6 +11,7 @@ pub mod desktop;
 pub mod direct;
 pub mod dns;
 pub mod firewall;
+pub mod hwsim;
 pub mod ipv6;
 pub mod journal;
 pub mod monitor;

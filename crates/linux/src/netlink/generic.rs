@@ -17,11 +17,16 @@ pub(crate) struct GenericNetlink {
 
 /// A family's number, valid until its module is unloaded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct FamilyNumber(u16);
+pub(crate) struct FamilyNumber(pub(crate) u16);
 
 impl GenericNetlink {
     pub(crate) fn open() -> io::Result<Self> {
         Ok(Self { socket: NetlinkSocket::open(libc::NETLINK_GENERIC, 0)? })
+    }
+
+    /// The socket, for an interface that speaks by itself.
+    pub(crate) fn into_socket(self) -> NetlinkSocket {
+        self.socket
     }
 
     /// The family called `name`; `None` if this kernel has it not (or not loaded).
@@ -79,11 +84,13 @@ pub(crate) struct Question {
     pub(crate) dump: bool,
 }
 
-fn header(command: u8, version: u8) -> [u8; HEADER] {
+/// What follows the netlink header.
+pub(crate) fn header(command: u8, version: u8) -> [u8; HEADER] {
     [command, version, 0, 0]
 }
 
-const HEADER: usize = 4;
+/// Size of the header, in bytes.
+pub(crate) const HEADER: usize = 4;
 const CONTROL: u16 = 16;
 const CONTROL_VERSION: u8 = 1;
 const GET_FAMILY: u8 = 3;

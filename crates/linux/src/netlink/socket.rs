@@ -150,6 +150,20 @@ impl NetlinkSocket {
         Ok(())
     }
 
+    /// Sends finished messages, one after the other, without waiting for a word on them. A refusal is among the notifications.
+    pub(crate) fn send(&self, messages: &[u8]) -> io::Result<()> {
+        // SAFETY: pointer and length describe `messages`.
+        let sent =
+            unsafe { libc::send(self.socket.as_raw_fd(), messages.as_ptr().cast(), messages.len(), 0) };
+        check_size(sent).map(drop)
+    }
+
+    /// Has room for `bytes` of notifications, and refusals do not repeat what was refused.
+    pub(crate) fn expect_many(&self, bytes: libc::c_int) -> io::Result<()> {
+        set_integer_option(self.socket.as_fd(), libc::SOL_NETLINK, libc::NETLINK_CAP_ACK, 1)?;
+        set_integer_option(self.socket.as_fd(), libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, bytes)
+    }
+
     fn receive(&mut self, flags: libc::c_int) -> io::Result<usize> {
         // SAFETY: pointer and length describe the buffer, which lives through the call.
         check_size(unsafe {

@@ -1,0 +1,257 @@
+//! What the air is like: a TOML file.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use radio::Rate;
+use serde::{Deserialize, Serialize};
+use sim::medium::{Link, Links, SignalLoss, StationId};
+use thiserror::Error;
+
+/// The air between the radios of a guest. Radios are numbered as the kernel makes them, from 0.
+///
+/// ```toml
+/// seed = 1
+/// queue = 100
+/// report = "/results/air.json"
+/// capture = "/results/air.pcap"
+/// usual = { signal_dbm = -50 }
+/// link = [{ between = [0, 2], loss = 0.2 }, { from = 1, to = 2, signal_dbm = -72, by_signal = true }]
+/// ```
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Config {
+    /// Decides all chance.
+    pub seed: u64,
+    /// How many frames a radio's queue holds, 1 to 150; the kernel's own limit of 200 must never be reached.
+    pub queue: usize,
+    /// Where the counts go at the end, as JSON.
+    pub report: Option<PathBuf>,
+    /// Where every attempt goes, as pcap.
+    pub capture: Option<PathBuf>,
+    /// Every link that is not named.
+    pub usual: Quality,
+    /// The links that differ; a later entry wins over an earlier one.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub link: Vec<LinkConfig>,
+}
+
+/// A link that differs from the usual one.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct LinkConfig {
+    /// The sending radio, for one direction.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub from: Option<usize>,
+    /// The hearing radio.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub to: Option<usize>,
+    /// Two radios, for both directions.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub between: Option<[usize; 2]>,
+    /// How well it carries.
+    #[serde(flatten)]
+    pub quality: Quality,
+}
+
+/// How well a link carries.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Quality {
+    /// Signal in dBm, -100 to -1.
+    pub signal_dbm: i8,
+    /// Nothing arrives at all.
+    pub out_of_range: bool,
+    /// Chance of losing a frame at each attempt, at all rates.
+    pub loss: f64,
+    /// The same by rate in Mbit/s, from that rate up to the next one named.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub loss_at: BTreeMap<String, f64>,
+    /// The chance follows from signal, rate and length instead.
+    pub by_signal: bool,
+    /// Chance of losing an acknowledgement that goes this way.
+    pub acknowledgement_loss: f64,
+}
+
+/// Why a description of the air cannot be used.
+#[derive(Debug, Error)]
+pub enum ConfigError {
+    /// It is no TOML of this shape.
+    #[error("the description of the air cannot be read: {0}")]
+    Syntax(#[from] toml::de::Error),
+    /// A queue that the kernel's own would not hold.
+    #[error("queue = {0}: a radio's queue holds 1 to 150 frames")]
+    Queue(usize),
+    /// A link without ends.
+    #[error("each link has `from` and `to`, or `between`, of two radios from 0 to 99")]
+    Ends,
+    /// Not a chance.
+    #[error("{0} is no chance: 0 is never, 1 is always")]
+    Chance(f64),
+    /// Not a rate.
+    #[error("{0:?} is no rate of 802.11a, b or g in Mbit/s")]
+    Rate(String),
+    /// Not a signal.
+    #[error("signal_dbm = {0}: a signal is between -100 and -1 dBm")]
+    Signal(i8),
+}
+
+impl Config {
+    /// Reads and checks the text of a file.
+    ///
+    /// # Errors
+    /// [`ConfigError`].
+    pub fn read(text: &str) -> Result<Self, ConfigError> {
+        let config: Self = toml::from_str(text)?;
+        if !(1..=LARGEST_QUEUE).contains(&config.queue) {
+            return Err(ConfigError::Queue(config.queue));
+        }
+        config.links(Some)?;
+        Ok(config)
+    }
+
+    /// The links as the medium has them. `station` says which of its stations a radio is; links of unknown ones are left out.
+    ///
+    /// # Errors
+    /// [`ConfigError`] for what makes no sense.
+    pub fn links(&self, station: impl Fn(usize) -> Option<usize>) -> Result<Links, ConfigError> {
+        let mut links = Links::new(self.usual.link()?);
+        for entry in &self.link {
+            let link = entry.quality.link()?;
+            for (from, to) in entry.ends()? {
+                if let (Some(from), Some(to)) = (station(from), station(to)) {
+                    links.set(StationId(from), StationId(to), link.clone());
+                }
+            }
+        }
+        Ok(links)
+    }
+}
+
+impl LinkConfig {
+    /// Both directions between two radios.
+    pub fn between(one: usize, other: usize, quality: Quality) -> Self {
+        Self { between: Some([one, other]), quality, ..Self::default() }
+    }
+
+    fn ends(&self) -> Result<Vec<(usize, usize)>, ConfigError> {
+        let ends = match (self.from, self.to, self.between) {
+            (Some(from), Some(to), None) => vec![(from, to)],
+            (None, None, Some([one, other])) => vec![(one, other), (other, one)],
+            _ => return Err(ConfigError::Ends),
+        };
+        let sound = ends.iter().all(|(from, to)| from != to && *from < RADIOS && *to < RADIOS);
+        if sound { Ok(ends) } else { Err(ConfigError::Ends) }
+    }
+}
+
+impl Quality {
+    fn link(&self) -> Result<Link, ConfigError> {
+        let chance = |chance: f64| {
+            if (0.0..=1.0).contains(&chance) { Ok(chance) } else { Err(ConfigError::Chance(chance)) }
+        };
+        if !(-100..0).contains(&self.signal_dbm) {
+            return Err(ConfigError::Signal(self.signal_dbm));
+        }
+        let loss = if self.by_signal {
+            SignalLoss::BySignal
+        } else if self.loss_at.is_empty() {
+            SignalLoss::Steady(chance(self.loss)?)
+        } else {
+            let entry = |(text, loss): (&String, &f64)| Ok((rate(text)?, chance(*loss)?));
+            SignalLoss::ByRate(self.loss_at.iter().map(entry).collect::<Result<_, ConfigError>>()?)
+        };
+        let signal_dbm = (!self.out_of_range).then_some(self.signal_dbm);
+        Ok(Link { signal_dbm, loss, acknowledgement_loss: chance(self.acknowledgement_loss)? })
+    }
+}
+
+fn rate(text: &str) -> Result<Rate, ConfigError> {
+    let wrong = || ConfigError::Rate(text.to_owned());
+    let mbps: f64 = text.parse().map_err(|_| wrong())?;
+    let mut known = Rate::CCK.into_iter().chain(Rate::OFDM);
+    known.find(|rate| (rate.bit_rate().as_mbps() - mbps).abs() < 1e-6).ok_or_else(wrong)
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        let usual = Quality::default();
+        Self { seed: 1, queue: 100, report: None, capture: None, usual, link: Vec::new() }
+    }
+}
+
+impl Default for Quality {
+    /// A strong signal without loss.
+    fn default() -> Self {
+        Self {
+            signal_dbm: -50,
+            out_of_range: false,
+            loss: 0.0,
+            loss_at: BTreeMap::new(),
+            by_signal: false,
+            acknowledgement_loss: 0.0,
+        }
+    }
+}
+
+/// With the frames that may wait to be read, this stays below the 200 at which the kernel drops.
+const LARGEST_QUEUE: usize = 150;
+/// `mac80211_hwsim` makes at most 100.
+const RADIOS: usize = 100;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sim::medium::{Passage, PassageKind, Propagation};
+    use units::{Bytes, Timestamp};
+
+    fn loss(links: &mut Links, from: usize, to: usize, rate: u8) -> f64 {
+        let (from, to) = (StationId(from), StationId(to));
+        let passage = Passage { from, to, kind: PassageKind::Frame, rate: Rate(rate), length: Bytes(1_000) };
+        links.loss(Timestamp::ZERO, &passage)
+    }
+
+    #[test]
+    fn links_are_as_described() {
+        let text = r#"
+            usual = { signal_dbm = -40 }
+            [[link]]
+            between = [0, 2]
+            loss = 0.2
+            [[link]]
+            from = 2
+            to = 0
+            signal_dbm = -70
+            loss_at = { "36" = 0.25, "54" = 0.5 }
+            [[link]]
+            between = [1, 2]
+            out_of_range = true
+        "#;
+        let config = Config::read(text).unwrap();
+        let mut links = config.links(Some).unwrap();
+        let mut signal = |from, to| links.signal(Timestamp::ZERO, StationId(from), StationId(to));
+        assert_eq!([signal(0, 1), signal(2, 0), signal(1, 2)], [Some(-40), Some(-70), None]);
+        assert!((loss(&mut links, 0, 2, 108) - 0.2).abs() < 1e-9);
+        assert!((loss(&mut links, 2, 0, 96) - 0.25).abs() < 1e-9);
+        assert!(loss(&mut links, 2, 0, 48) < 1e-9);
+        let again = Config::read(&toml::to_string(&config).unwrap()).unwrap();
+        assert_eq!(again, config, "what is written is read back");
+    }
+
+    #[test]
+    fn nonsense_is_refused_with_its_reason() {
+        for (text, part) in [
+            ("queue = 0", "1 to 150"),
+            ("queue = 200", "1 to 150"),
+            ("usual = { loss = 1.5 }", "1.5 is no chance"),
+            ("link = [{ from = 1, loss = 0.5 }]", "`from` and `to`"),
+            ("link = [{ between = [1, 1] }]", "two radios"),
+            ("link = [{ between = [1, 2], loss_at = { \"53\" = 0.1 } }]", "\"53\" is no rate"),
+            ("usual = { signal_dbm = 5 }", "between -100 and -1"),
+            ("colour = 3", "unknown field"),
+        ] {
+            let said = Config::read(text).unwrap_err().to_string();
+            assert!(said.contains(part), "{text}: {said}");
+        }
+    }
+}

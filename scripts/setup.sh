@@ -36,6 +36,8 @@ tshark|tshark|the Wireshark dissector's test
 iptables-legacy|iptables|firewalls of the older kind
 systemd-analyze|systemd|the systemd units' test
 dbus-daemon|dbus-daemon|the bus of the systemd-resolved test
+dhcpcd|dhcpcd-base|a DHCP client that looks after a link in a test
+dnsmasq|dnsmasq-base|the DHCP server of that test
 aria2c|aria2|the BitTorrent client of JUGGLER/fig6-bittorrent-wired
 "
 bench_needs="$test_needs

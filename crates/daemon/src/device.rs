@@ -144,9 +144,8 @@ pub fn plan(options: &DeviceOptions) -> Result<Vec<String>, DeviceError> {
     }
     lines
         .push("file /proc/sys/net/ipv4/conf/NETWORK/rp_filter = 2 for each network where it is 1".to_owned());
-    if goes_directly(peer.as_ref(), config) {
-        lines.extend(direct::plan(config));
-    }
+    // With a gateway too: rules, pins and held programs may come at any time.
+    lines.extend(direct::plan(config));
     if let Some(peer) = peer.as_ref().filter(|_| config.dns) {
         let changes = linux::dns::plan(&config.interface, &[std::net::Ipv4Addr::UNSPECIFIED.into()], None);
         for change in changes.iter().map(ToString::to_string) {

@@ -148,15 +148,24 @@ pub trait Machine: Send {
     fn carry_out(&mut self, request: Request) -> Answer;
 }
 
-/// Answers requests until the worker is gone.
+/// Answers requests until the worker is gone. After [`Request::Restore`] nothing is changed any more.
 ///
 /// # Errors
 /// If the worker says something else than requests.
 pub fn serve(stream: UnixStream, machine: &mut dyn Machine) -> io::Result<()> {
     let mut stream = BufReader::new(stream);
+    let mut restored = false;
     while let Some(request) = read_line(&mut stream)? {
-        let answer = machine.carry_out(request);
-        write_line(stream.get_mut(), &answer)?;
+        let answer = if restored && request != Request::Restore {
+            Answer::Failed { reason: "the daemon ends".to_owned() }
+        } else {
+            restored = request == Request::Restore;
+            machine.carry_out(request)
+        };
+        match write_line(stream.get_mut(), &answer) {
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
+            other => other?,
+        }
     }
     Ok(())
 }
@@ -220,8 +229,11 @@ mod tests {
         let refused = asked.ask(&Request::LetIn { interface: "eth0".to_owned() }).unwrap_err();
         assert!(matches!(refused, AskError::Failed(reason) if reason == "no"));
         assert_eq!(asked.ask(&Request::Restore).unwrap().undone, ["rule"]);
+        let refused = asked.ask(&capture).unwrap_err();
+        assert!(matches!(refused, AskError::Failed(reason) if reason == "the daemon ends"));
         drop(asked);
-        assert_eq!(keeper.join().unwrap()[0], capture);
+        let carried_out = keeper.join().unwrap();
+        assert_eq!((carried_out.len(), &carried_out[0]), (3, &capture));
     }
 
     #[test]

@@ -221,6 +221,42 @@ fn connect_over(interface: &str, address: SocketAddr) -> TcpStream {
     socket.into()
 }
 
+/// Each thing that `down` undoes was told by `up --dry-run`.
+pub fn what_down_undoes_was_told_before() {
+    let bed = Bed::new(false);
+    bed.write_config("device", "[device]\nkill_switch = true\n");
+    bed.write_config(
+        "gateway",
+        "[gateway]\ndns = [\"198.51.100.9\"]\npublic_addresses = [\"198.51.100.1\"]\n",
+    );
+    bed.device.set_sysctl("net.ipv4.conf.wan1.rp_filter", "1").unwrap();
+    let _gateway = bed.start("gateway");
+    bed.join();
+    let directory = bed.directory("device");
+    let state = identity::StateDirectory::open(&directory, "the test").unwrap();
+    let config = daemon::config::Config::read(&directory.join("config.toml")).unwrap();
+    let plan = daemon::device::plan(&daemon::device::DeviceOptions { state, config }).unwrap();
+    let device = bed.start_with_names("device", "nameserver 10.1.0.1\n");
+    bed.wait_until_up();
+    eventually("direct mode is ready", || {
+        snapshot(&bed.device)
+            .iter()
+            .any(|line| line.contains("lookup 43859") || line.contains("anabranch_direct"))
+    });
+    let report = bed.client("device").down().unwrap();
+    assert!(device.wait() && report.failed.is_empty(), "{report:?}");
+    for undone in &report.undone {
+        // Networks are found while it runs, so what each gets is told once, by its kind.
+        let of_networks = ["rule IPv4 32490", "rule IPv6 32490", "routing table 438", "rp_filter"];
+        let told = match of_networks.iter().find(|kind| undone.contains(*kind)) {
+            Some(kind) => kind.rsplit(' ').next().unwrap_or(kind),
+            None => undone.split(' ').skip(1).find(|word| word.contains(['/', '_', ':'])).unwrap_or(undone),
+        };
+        assert!(plan.iter().any(|line| line.contains(told)), "{undone} ({told}) is not in {plan:#?}");
+    }
+    assert!(report.undone.len() >= 10, "{report:?}");
+}
+
 /// A gateway whose worker is killed leaves nothing behind either.
 pub fn the_gateway_is_as_before() {
     let bed = Bed::new(false);

@@ -118,7 +118,12 @@ pub fn plan(config: &DeviceConfig) -> Vec<String> {
     vec![
         format!("nftables table inet anabranch_direct_{}", config.interface),
         "BPF programs at connect() of this namespace's sockets, which go with the daemon".to_owned(),
-        format!("IPv4 and IPv6 rule and routing table {} and up for each network", config.table + 1),
+        format!(
+            "IPv4 and IPv6 rule {} and routing table {} and up for each network",
+            linux::direct::PRIORITY,
+            config.table + 1
+        ),
+        "file /proc/sys/net/netfilter/nf_conntrack_acct = 1, if it is 0".to_owned(),
     ]
 }
 

@@ -139,13 +139,13 @@ mod tests {
     fn connections_are_counted() {
         let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let refused = knocking(address).run().unwrap();
-        assert!(refused.made == 0 && refused.failed > 10, "{refused:?}");
+        assert!(refused.made == 0 && refused.failed > 1, "{refused:?}");
         assert!(refused.attempts.iter().all(|attempt| attempt.made.is_none()));
         // The server lives as long as the test's process.
         thread::spawn(move || accept(address));
         thread::sleep(Duration::from_millis(50));
         let report = knocking(address).run().unwrap();
-        assert!(report.failed == 0 && report.made > 10, "{report:?}");
+        assert!(report.failed == 0 && report.made > 1, "{report:?}");
         assert!(report.attempts.iter().all(|attempt| attempt.made.is_some_and(|made| made >= attempt.began)));
         assert!(report.attempts.is_sorted_by(|one, next| one.began <= next.began));
     }

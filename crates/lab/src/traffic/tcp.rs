@@ -256,19 +256,24 @@ mod tests {
 
     #[test]
     fn time_ends_a_flow() {
-        let flows = fetch(&FetchArguments { seconds: 0.2, ..arguments(server()) }).unwrap();
-        assert!(flows[0].bytes > 0 && flows[0].intact);
-        assert!((flows[0].seconds - 0.2).abs() < 1e-6);
+        // On a busy machine nothing may have come by then.
+        let flow = |seconds| fetch(&FetchArguments { seconds, ..arguments(server()) }).unwrap().remove(0);
+        let tries = [0.2, 1.0, 5.0].into_iter().map(|seconds| (seconds, flow(seconds)));
+        let (seconds, flow) = { tries }.find(|(_, flow)| flow.bytes > 0).unwrap();
+        assert!(flow.intact && (flow.seconds - seconds).abs() < 1e-6);
     }
 
     #[test]
     fn an_upload_that_time_ends_is_reported() {
         let server = server();
-        for _ in 0..5 {
+        // Again on a machine that is so busy that nothing has come by then.
+        let carried = (0..20).filter(|_| {
             let upload = FetchArguments { seconds: 0.1, upload: true, flows: 4, ..arguments(server) };
             let flows = fetch(&upload).unwrap();
-            assert!(flows.iter().all(|flow| flow.bytes > 0 && flow.intact));
-        }
+            assert!(flows.iter().all(|flow| flow.intact));
+            flows.iter().all(|flow| flow.bytes > 0)
+        });
+        assert_eq!(carried.take(3).count(), 3);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Direct mode: no gateway, every flow by one network.
 
 use std::collections::BTreeMap;
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::time::Duration;
 
@@ -92,7 +92,7 @@ impl LivingFlows {
         let (dead, _) = self.over.get_mut(&0).unwrap();
         dead.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
         let error = dead.read(&mut [0; 1]).unwrap_err();
-        assert_eq!(error.kind(), std::io::ErrorKind::ConnectionAborted, "{error}");
+        assert_eq!(error.kind(), ErrorKind::ConnectionAborted, "{error}");
         let (call, answer) = self.over.get_mut(&1).unwrap();
         call.write_all(b"still here").unwrap();
         answer.read_exact(&mut [0; 10]).unwrap();
@@ -140,6 +140,41 @@ pub fn a_dead_network_gets_no_new_flow() {
         .add_route("wan0", "0.0.0.0/0".parse().unwrap(), Some("10.1.0.1".parse().unwrap()), Some(100))
         .ok();
     eventually("it is used again", || calls(&bed, 4).contains_key(&0));
+}
+
+/// Calls that nobody has answered yet when their network dies: they fail at once or come about over the other one, whether
+/// their socket holds the dead network's mark (BPF) or only their connection does (nftables).
+pub fn a_call_that_is_being_made_does_not_hang_on_a_dead_network() {
+    let bed = bed();
+    let _daemon = started(&bed);
+    let address = SocketAddr::new(SERVER_V4.parse().unwrap(), 8_083);
+    let listener = bed.server.run(|| TcpListener::bind(address)).unwrap().unwrap();
+    let filter = |script: &str| {
+        assert!(bed.gateway.command("nft").unwrap().arg(script).status().unwrap().success());
+    };
+    filter("table inet deaf { chain ears { type filter hook forward priority 0; tcp dport 8083 drop; }; }");
+    // The kernel asks again after 1, 3 and 7 s.
+    let limit = Duration::from_secs(8);
+    let call = || bed.device.run(|| TcpStream::connect_timeout(&address, limit)).unwrap();
+    let outcomes: Vec<std::io::Result<TcpStream>> = std::thread::scope(|scope| {
+        let calls: Vec<_> = (0..8).map(|_| scope.spawn(call)).collect();
+        std::thread::sleep(Duration::from_millis(300));
+        bed.gateway.set_up("lan0", false).unwrap();
+        eventually("wan0 is gone", || !bed.status().networks[0].connected);
+        filter("delete table inet deaf");
+        calls.into_iter().map(|call| call.join().unwrap()).collect()
+    });
+    let made = outcomes.iter().filter(|outcome| outcome.is_ok()).count();
+    assert!(made >= 4, "those of the other network, at least: {outcomes:?}");
+    for _ in 0..made {
+        let (_, peer) = listener.accept().unwrap();
+        let IpAddr::V4(peer) = peer.ip() else { panic!("{peer}") };
+        assert_eq!(peer.octets()[2], 1, "over the other network");
+    }
+    for outcome in &outcomes {
+        let kind = outcome.as_ref().err().map(std::io::Error::kind);
+        assert!(matches!(kind, None | Some(ErrorKind::ConnectionAborted)), "{outcome:?}");
+    }
 }
 
 pub fn rules_choose_networks() {

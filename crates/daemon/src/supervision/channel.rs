@@ -203,12 +203,12 @@ mod tests {
             match request {
                 Request::Capture { .. } => Answer::Done,
                 Request::Direct(_)
+                | Request::Neighbours
                 | Request::LetIn { .. }
                 | Request::Run { .. }
                 | Request::EndRun { .. }
                 | Request::Programs { .. } => Answer::Failed { reason: "no".to_owned() },
                 Request::Restore => {
-                | Request::Neighbours
                     Answer::Restored(DownReport { undone: vec!["rule".to_owned()], failed: Vec::new() })
                 }
             }

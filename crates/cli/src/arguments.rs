@@ -115,8 +115,6 @@ pub struct Networks {
 }
 
 #[derive(Args, Debug)]
-pub struct Network {
-#[derive(Args, Debug)]
 pub struct Neighbours {
     #[command(subcommand)]
     pub command: Option<NeighboursCommand>,
@@ -160,6 +158,8 @@ pub struct RadioProbe {
     pub json: bool,
 }
 
+#[derive(Args, Debug)]
+pub struct Network {
     /// Name of the network: that of its interface
     pub name: String,
     /// Order of preference: the lowest number is used, the others wait

@@ -100,9 +100,9 @@ pub struct DirectControl {
     numbers: plan::Numbers,
     addresses: Vec<IpAddr>,
     near: Vec<IpPrefix>,
-    rules: Vec<Rule>,
     /// Addresses of any0 that neighbours know.
     neighbourly: Vec<IpAddr>,
+    rules: Vec<Rule>,
     run_time: running::RunTime,
     /// `None` where the user does not want it.
     repin: Option<Repin>,
@@ -126,10 +126,10 @@ impl DirectControl {
         events: Arc<EventLog>,
         observations: Observations,
         stage: Option<Stage>,
+        neighbourly: Vec<IpAddr>,
         reserved: Vec<Reserved>,
     ) -> Self {
         let settings = ChoiceSettings {
-        neighbourly: Vec<IpAddr>,
             split: config.device.split,
             least_energy_below: config.device.power_saving_below,
             cheapest_adapter_below: config.device.cheapest_below,
@@ -149,10 +149,10 @@ impl DirectControl {
             numbers: plan::Numbers::default(),
             addresses: Vec::new(),
             near: Vec::new(),
+            neighbourly,
             rules: config.rules.clone(),
             run_time: running::RunTime::default(),
             repin: (has_gateway && config.device.auto_direct).then(Repin::new),
-            neighbourly,
             names: Names::default(),
             translations: Translations::new(&config.device.interface, config.device.table, reserved),
             warned: BTreeSet::new(),

@@ -12,6 +12,9 @@ pub struct PathView {
     pub wait: Duration,
     /// Smoothed one-way delay, microseconds; an offset common to all paths cancels.
     pub one_way_delay: f64,
+    /// How much longer a packet that leaves now takes than those that the delay was measured with, microseconds: what has been sent since
+    /// is still in the path's queue, or has left it.
+    pub queue_change: f64,
     /// Smoothed round-trip time.
     pub smoothed_rtt: Duration,
     /// Expected rate.
@@ -77,6 +80,16 @@ impl Scheduler {
         }
     }
 
+    /// Whether what is more than `path` carries goes to another path, now or once a round trip's worth of it waits.
+    pub fn overflows(self, paths: &[PathView], path: usize, size: Bytes) -> bool {
+        let Some(own) = paths.get(path) else { return false };
+        let round_trip = own.rate.bytes_in(own.smoothed_rtt);
+        paths.iter().enumerate().any(|(index, other)| {
+            let depth = || needed_depth(paths, index, size).is_some_and(|depth| depth < round_trip);
+            index != path && other.sendable && (self != Self::EarliestArrival || depth())
+        })
+    }
+
     /// Whether every packet gets a second copy.
     pub fn duplicates(self) -> bool {
         self == Self::Duplicated
@@ -123,7 +136,7 @@ fn earliest_arrival(paths: &[PathView], demand: Demand) -> Option<Choice> {
 
 /// Predicted arrival of a packet sent next on this path, microseconds.
 fn arrival(view: &PathView, size: Bytes) -> f64 {
-    view.wait.as_secs_f64() * 1e6 + unloaded_arrival(view, size)
+    view.wait.as_secs_f64() * 1e6 + unloaded_arrival(view, size) + view.queue_change
 }
 
 /// Predicted arrival of a packet that leaves now.
@@ -177,6 +190,7 @@ mod tests {
             sendable,
             wait: Duration::ZERO,
             one_way_delay: delay_ms * 1e3 - 7e6,
+            queue_change: 0.0,
             smoothed_rtt: Duration::from_secs_f64(delay_ms * 2e-3),
             rate: BitRate::from_mbps(mbps),
             settled: true,
@@ -219,6 +233,31 @@ mod tests {
         paths[1].wait = Duration::from_millis(60);
         let choice = Scheduler::EarliestArrival.choose(&paths, Demand::Urgent { size: SIZE });
         assert_eq!(choice.map(|choice| choice.path), Some(0));
+    }
+
+    #[test]
+    fn urgent_packets_avoid_a_queue_that_no_acknowledgement_tells_of_yet() {
+        let mut paths = [view(true, 10.0, 40.0), view(true, 12.0, 40.0)];
+        let path = |paths: &[PathView]| {
+            Scheduler::EarliestArrival.choose(paths, Demand::Urgent { size: SIZE }).map(|choice| choice.path)
+        };
+        assert_eq!(path(&paths), Some(0));
+        paths[0].queue_change = 5_000.0;
+        assert_eq!(path(&paths), Some(1));
+        paths[1].queue_change = 5_000.0;
+        assert_eq!(path(&paths), Some(0));
+    }
+
+    #[test]
+    fn what_a_path_cannot_take_overflows_to_a_near_and_idle_one_only() {
+        let overflows =
+            |slow: PathView| Scheduler::EarliestArrival.overflows(&[slow, view(false, 10.0, 40.0)], 1, SIZE);
+        // Worked by hand: a lead of 20 ms + 1 ms - 10 ms less slack 5 ms is 30000 bytes, a round trip of 20 ms 100000.
+        assert!(overflows(view(true, 20.0, 12.0)));
+        assert!(!overflows(view(false, 20.0, 12.0)), "it has enough to carry already");
+        // 50 ms + 1 ms - 10 ms less 5 ms: 180000 bytes would have to wait.
+        assert!(!overflows(view(true, 50.0, 12.0)));
+        assert!(!Scheduler::EarliestArrival.overflows(&[view(false, 10.0, 40.0)], 0, SIZE));
     }
 
     #[test]

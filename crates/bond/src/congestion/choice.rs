@@ -126,6 +126,10 @@ impl Controller for AnyController {
     fn settled(&self) -> bool {
         each!(self, controller => controller.settled())
     }
+
+    fn has_room(&self) -> bool {
+        each!(self, controller => controller.has_room())
+    }
 }
 
 #[cfg(test)]

@@ -97,4 +97,8 @@ pub trait Controller {
     fn rate_estimate(&self) -> Option<BitRate>;
     /// Start-up is over: the rate estimate can be relied on by the scheduler.
     fn settled(&self) -> bool;
+    /// Nothing shows that the path is full: it may carry more than the estimate.
+    fn has_room(&self) -> bool {
+        false
+    }
 }

@@ -397,6 +397,11 @@ impl Controller for ModelController {
     fn settled(&self) -> bool {
         self.was_settled
     }
+
+    fn has_room(&self) -> bool {
+        let steady = matches!(self.phase, Phase::Cruise { .. } | Phase::Probe { .. });
+        steady && self.queue == Queue::Empty && self.round.ce_marks == 0 && self.cautious_rounds == 0
+    }
 }
 
 impl Phase {
@@ -452,7 +457,7 @@ const LONGEST_DRAIN: u8 = 6;
 /// Packets in flight that build no queue worth the name.
 const FEWEST_TO_JUDGE: u64 = 5;
 /// Pace with a small standing queue.
-const STANDING_GAIN: f64 = 0.95;
+const STANDING_GAIN: f64 = 0.93;
 /// Pace with a deep queue.
 const DEEP_GAIN: f64 = 0.75;
 /// What may be in flight, in bandwidth-delay products.

@@ -48,6 +48,12 @@ const DELAY_MEMORY: f64 = 2.0;
 /// A round-trip time that is older than this many of itself is forgotten when a new sample comes.
 const STALE_RTTS: u32 = 6;
 
+/// Pace over the estimate of a path that is hastened: what an inner BBR tries.
+const HASTE: f64 = 1.25;
+
+/// From so many samples on a smoothed round-trip time is one.
+const SAMPLES_TO_TRUST: u32 = 8;
+
 /// Whether a path can carry data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PathState {
@@ -111,11 +117,15 @@ pub(crate) struct Path {
     pub(crate) received: Received,
     pub(crate) rtt: RttEstimator,
     base_rtt: BaseRtt,
+    /// Samples of the round-trip time since it was last unknown.
+    rtt_samples: u32,
     /// Relative one-way delay to the peer, microseconds plus the unknown difference of the clocks.
     one_way_delay: Option<f64>,
     algorithm: Algorithm,
     pub(crate) controller: AnyController,
     pacer: Pacer,
+    /// A burst of a sender that has little to send is passed on faster than the estimate.
+    hastened: bool,
     pub(crate) mtu: MtuSearch,
     size_doubted_at: Timestamp,
     pub(crate) challenge: Option<Challenge>,
@@ -165,10 +175,12 @@ impl Path {
             received: Received::default(),
             rtt: RttEstimator::default(),
             base_rtt: BaseRtt::default(),
+            rtt_samples: 0,
             one_way_delay: None,
             algorithm,
             controller: AnyController::new(algorithm, u64::from(mtu.current()), now),
             pacer: Pacer::default(),
+            hastened: false,
             mtu,
             size_doubted_at: now,
             challenge: None,
@@ -286,7 +298,7 @@ impl Path {
             self.eliciting_since = now;
         }
         if paced {
-            self.pacer.on_sent(now, self.controller.pacing_rate(), size as u64);
+            self.pacer.on_sent(now, self.pace(), size as u64);
         }
         self.controller.on_sent(now, size as u64, self.sent.in_flight());
     }
@@ -375,8 +387,10 @@ impl Path {
         if self.rtt.is_measured() && age > self.rtt.smoothed() * STALE_RTTS {
             self.rtt.reset();
         }
+        self.rtt_samples = if self.rtt.is_measured() { self.rtt_samples.saturating_add(1) } else { 1 };
         self.rtt.on_sample(elapsed - delay + luck);
-        self.base_rtt.on_sample(now, self.rtt.smoothed());
+        let doubt = rtt_doubt(self.rtt.variation(), self.rtt_samples);
+        self.base_rtt.on_sample(now, self.rtt.smoothed() + doubt);
         let delay = one_way_delay(ack, sent_at) as f64 + luck.as_secs_f64() * 1e6;
         let memory = DELAY_MEMORY * self.rtt.smoothed().as_secs_f64().max(0.01);
         let gain = 1.0 - (-age.as_secs_f64() / memory).exp();
@@ -518,7 +532,23 @@ impl Path {
         if self.sent.in_flight() + size > self.controller.window().max(size) {
             return None;
         }
-        Some(self.pacer.ready_at(self.controller.pacing_rate(), size))
+        Some(self.pacer.ready_at(self.pace(), size))
+    }
+
+    /// The pace of sending now.
+    fn pace(&self) -> Option<BitRate> {
+        let rate = self.controller.pacing_rate()?;
+        Some(if self.hastened { BitRate((rate.0 as f64 * HASTE) as u64) } else { rate })
+    }
+
+    /// Whether what comes after a time of little to send may go faster than the estimate, which says nothing then: an inner sender
+    /// that looks for more rate must find it.
+    pub(crate) fn may_hasten(&self) -> bool {
+        self.application_limited() && self.controller.has_room()
+    }
+
+    pub(crate) fn set_hastened(&mut self, hastened: bool) {
+        self.hastened = hastened;
     }
 
     /// How long until the window opens, if it is full: the time its overhang takes at the path's rate.
@@ -540,6 +570,16 @@ impl Path {
     /// One-way delay in microseconds with the clocks' unknown difference, which cancels between paths of a bond.
     pub(crate) fn one_way_delay(&self) -> Option<f64> {
         self.one_way_delay
+    }
+
+    /// By how much the round trip of a packet sent now is expected to differ from the smoothed one, microseconds: what is in flight has
+    /// to leave first, and the acknowledgements that tell of it are a round trip old.
+    pub(crate) fn queue_change(&self) -> f64 {
+        let Some(rate) = self.controller.rate_estimate().filter(|_| self.controller.settled()) else {
+            return 0.0;
+        };
+        let expected = rate.time_for(Bytes(self.sent.in_flight())).max(self.base_rtt());
+        (expected.as_secs_f64() - self.rtt.smoothed().as_secs_f64()) * 1e6
     }
 
     /// Least smoothed round-trip time of the last seconds.
@@ -569,7 +609,32 @@ impl Path {
     }
 }
 
+/// How much a smoothed round-trip time may be too short because it rests on few samples: one lucky first packet on a path with jitter
+/// would pass for the path's base, and every later one for a queue.
+fn rtt_doubt(variation: Duration, samples: u32) -> Duration {
+    variation * SAMPLES_TO_TRUST.saturating_sub(samples) / SAMPLES_TO_TRUST
+}
+
 /// Receive time less send time, microseconds: off by what the clocks differ, the same on all paths.
 fn one_way_delay(ack: &Ack, sent_at: Timestamp) -> i64 {
     i64::from(ack.receive_time.wrapping_sub(sent_at.as_micros() as u32) as i32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lucky_first_packet_does_not_pass_for_the_base() {
+        let mut rtt = RttEstimator::default();
+        let mut base: Option<Duration> = None;
+        for (number, millis) in [29, 55, 50, 45, 60, 52, 48, 55, 50, 51].into_iter().enumerate() {
+            rtt.on_sample(Duration::from_millis(millis));
+            let seen = rtt.smoothed() + rtt_doubt(rtt.variation(), number as u32 + 1);
+            base = Some(base.map_or(seen, |base| base.min(seen)));
+        }
+        let base = base.unwrap();
+        assert!(base > Duration::from_millis(41), "{base:?}");
+        assert_eq!(rtt_doubt(rtt.variation(), SAMPLES_TO_TRUST), Duration::ZERO);
+    }
 }

@@ -195,6 +195,7 @@ impl Session {
             return None;
         }
         let mut views = self.views(now);
+        self.hasten(now, &mut views);
         let mut first: Option<(usize, usize)> = None;
         for _ in 0..max_segments {
             let Some(pick) = self.pick(&views) else { break };
@@ -236,6 +237,18 @@ impl Session {
         let wanted: Wanted = self.wanted();
         let admitted = self.paths.iter().enumerate().filter(|(_, path)| wanted.admits(path));
         admitted.map(|(index, path)| (index, view_of(now, path))).collect()
+    }
+
+    /// Lets paths go faster than their estimates where what waits has no other way: a path with a free pace that would take
+    /// it soon comes first, or an inner sender would never find that one.
+    fn hasten(&mut self, now: Timestamp, views: &mut [(usize, PathView)]) {
+        let all: Vec<PathView> = views.iter().map(|(_, view)| *view).collect();
+        for (at, (index, view)) in views.iter_mut().enumerate() {
+            let Some(path) = self.paths.get_mut(*index) else { continue };
+            let size = Bytes(u64::from(path.mtu.current()));
+            path.set_hastened(path.may_hasten() && !self.config.scheduler.overflows(&all, at, size));
+            *view = view_of(now, path);
+        }
     }
 
     fn refresh_view(&self, now: Timestamp, views: &mut [(usize, PathView)], index: usize) {
@@ -410,6 +423,7 @@ fn view_of(now: Timestamp, path: &Path) -> PathView {
         wait,
         // A path not measured yet is taken to be as far as half its round trip.
         one_way_delay: path.one_way_delay().unwrap_or(path.rtt.smoothed().as_secs_f64() * 0.5e6),
+        queue_change: path.queue_change(),
         smoothed_rtt: path.rtt.smoothed(),
         rate: path.rate(),
         settled: path.controller.settled(),

@@ -81,6 +81,10 @@ pub const ALL: &[Scenario] = &[
         direct::a_site_that_refuses_the_gateway_is_reached_directly,
     ),
     ("direct_a_dead_network_gets_no_new_flow", direct::a_dead_network_gets_no_new_flow),
+    (
+        "direct_a_call_that_is_being_made_does_not_hang_on_a_dead_network",
+        direct::a_call_that_is_being_made_does_not_hang_on_a_dead_network,
+    ),
     ("direct_a_program_is_held_to_a_network", crate::holding::a_program_is_held_to_a_network),
     ("direct_flows_are_listed_with_their_reasons", crate::holding::flows_are_listed_with_their_reasons),
     ("direct_bonded_flows_are_listed_too", crate::holding::bonded_flows_are_listed_too),

@@ -57,18 +57,6 @@ pub const ALL: &[Scenario] = &[
     ("a_full_or_read_only_disk_loses_no_client", disk::a_full_or_read_only_disk_loses_no_client),
     ("a_start_killed_at_any_stage_leaves_nothing", hostile::a_start_killed_at_any_stage_leaves_nothing),
     ("damaged_state_is_named_and_kept", hostile::damaged_state_is_named_and_kept),
-    ("what_down_undoes_was_told_before", hardship::what_down_undoes_was_told_before),
-    ("dhcpcd_changes_an_address_in_a_transfer", crate::leases::dhcpcd_changes_an_address_in_a_transfer),
-    (
-        "systemd_networkd_is_restarted_and_changes_an_address",
-        crate::leases::systemd_networkd_is_restarted_and_changes_an_address,
-    ),
-    ("what_is_missing_is_named_with_its_remedy", crate::lacking::what_is_missing_is_named_with_its_remedy),
-    ("where_ipv6_is_switched_off_any0_has_it", crate::lacking::where_ipv6_is_switched_off_any0_has_it),
-    (
-        "direct_without_control_groups_flows_are_dealt_out",
-        crate::lacking::direct_without_control_groups_flows_are_dealt_out,
-    ),
     ("nonsense_on_the_control_socket_harms_nothing", hostile::nonsense_on_the_control_socket_harms_nothing),
     ("direct_new_flows_are_dealt_out_without_a_gateway", direct::new_flows_are_dealt_out),
     ("direct_rules_choose_networks", direct::rules_choose_networks),
@@ -81,10 +69,6 @@ pub const ALL: &[Scenario] = &[
         direct::a_site_that_refuses_the_gateway_is_reached_directly,
     ),
     ("direct_a_dead_network_gets_no_new_flow", direct::a_dead_network_gets_no_new_flow),
-    (
-        "direct_a_call_that_is_being_made_does_not_hang_on_a_dead_network",
-        direct::a_call_that_is_being_made_does_not_hang_on_a_dead_network,
-    ),
     ("direct_a_program_is_held_to_a_network", crate::holding::a_program_is_held_to_a_network),
     ("direct_flows_are_listed_with_their_reasons", crate::holding::flows_are_listed_with_their_reasons),
     ("direct_bonded_flows_are_listed_too", crate::holding::bonded_flows_are_listed_too),
@@ -109,18 +93,11 @@ pub const ALL: &[Scenario] = &[
         "direct_a_record_outlives_a_kill_and_names_a_full_disk",
         crate::recording::a_record_outlives_a_kill_and_names_a_full_disk,
     ),
-    ("direct_idle_direct_mode_is_quiet", direct_metrics::idle_direct_mode_is_quiet),
-    (
-        "direct_ipv4_flows_go_through_the_nat64_of_the_only_network",
-        crate::direct_nat64::ipv4_flows_go_through_the_nat64_of_the_only_network,
     (
         "neighbours_connections_take_the_preferred_lan_and_outlive_it",
         crate::neighbours::connections_take_the_preferred_lan_and_outlive_it,
     ),
-    (
-        "neighbours_a_silent_lan_is_left_after_maxdiff",
-        crate::neighbours::a_silent_lan_is_left_after_maxdiff,
-    ),
+    ("neighbours_a_silent_lan_is_left_after_maxdiff", crate::neighbours::a_silent_lan_is_left_after_maxdiff),
     ("neighbours_a_broadcast_arrives_once", crate::neighbours::a_broadcast_arrives_once),
     (
         "neighbours_a_stranger_takes_nothing_over_and_learns_nothing",
@@ -128,63 +105,16 @@ pub const ALL: &[Scenario] = &[
     ),
     ("neighbours_expire_and_come_back", crate::neighbours::neighbours_expire_and_come_back),
     ("neighbours_nothing_stays_behind", crate::neighbours::nothing_stays_behind),
-    ("direct_rules_that_cannot_hold_are_named", direct_hardship::rules_that_cannot_hold_are_named),
-    ("direct_what_other_programs_set_is_left_alone", direct_hardship::what_other_programs_set_is_left_alone),
-    ("direct_without_bpf_nftables_deals_flows_out", direct_hardship::without_bpf_nftables_deals_flows_out),
+    ("direct_idle_direct_mode_is_quiet", direct_metrics::idle_direct_mode_is_quiet),
     (
-        "direct_without_control_groups_only_programs_cannot_be_told_apart",
-        direct_hardship::without_control_groups_only_programs_cannot_be_told_apart,
-    ),
-    ("direct_without_nft_nothing_is_started", direct_hardship::without_nft_nothing_is_started),
-    (
-        "direct_without_connection_tracking_traffic_goes_as_before",
-        direct_hardship::without_connection_tracking_traffic_goes_as_before,
-    ),
-    ("direct_a_wrong_clock_moves_no_flow", direct_hardship::a_wrong_clock_moves_no_flow),
-    (
-        "direct_a_thousand_addresses_leave_nothing_behind",
-        direct_hardship::a_thousand_addresses_leave_nothing_behind,
-    ),
-    ("direct_rules_that_cannot_hold_are_named", direct_hardship::rules_that_cannot_hold_are_named),
-    ("direct_what_other_programs_set_is_left_alone", direct_hardship::what_other_programs_set_is_left_alone),
-    ("direct_without_bpf_nftables_deals_flows_out", direct_hardship::without_bpf_nftables_deals_flows_out),
-    (
-        "direct_without_control_groups_only_programs_cannot_be_told_apart",
-        direct_hardship::without_control_groups_only_programs_cannot_be_told_apart,
-    ),
-    ("direct_without_nft_nothing_is_started", direct_hardship::without_nft_nothing_is_started),
-    (
-        "direct_without_connection_tracking_traffic_goes_as_before",
-        direct_hardship::without_connection_tracking_traffic_goes_as_before,
-    ),
-    ("direct_a_wrong_clock_moves_no_flow", direct_hardship::a_wrong_clock_moves_no_flow),
-    (
-        "direct_a_thousand_addresses_leave_nothing_behind",
-        direct_hardship::a_thousand_addresses_leave_nothing_behind,
-    ),
+        "direct_ipv4_flows_go_through_the_nat64_of_the_only_network",
+        crate::direct_nat64::ipv4_flows_go_through_the_nat64_of_the_only_network,
     ),
     (
         "direct_ipv4_flows_are_dealt_out_to_a_network_with_nat64_too",
         crate::direct_nat64::ipv4_flows_are_dealt_out_to_a_network_with_nat64_too,
     ),
     ("an_ipv6_only_network_carries_through_its_nat64", nat64::an_ipv6_only_network_carries_through_its_nat64),
-];
-
-/// What other users, files of the machine's root or its control groups are needed for.
-pub const NEED_ROOT: &[&str] = &[
-    "a_gateway_that_moves_is_found_by_its_name",
-    "resolv_conf_keeps_its_search_list",
-    "systemd_resolved_asks_over_any0",
-    "what_down_undoes_was_told_before",
-    "dhcpcd_changes_an_address_in_a_transfer",
-    "systemd_networkd_is_restarted_and_changes_an_address",
-    "direct_without_control_groups_flows_are_dealt_out",
-    "direct_a_rule_by_domain_holds_for_the_first_connection",
-    "direct_a_program_is_held_to_a_network",
-    "direct_flows_are_listed_with_their_reasons",
-    "direct_bonded_flows_are_listed_too",
-    "direct_pins_hold_and_are_explained",
-    "direct_a_socket_is_tied_to_a_network",
 ];
 
 pub fn working_paths(bed: &Bed) -> usize {

@@ -15,6 +15,7 @@ use units::{Frequency, MacAddress, Timestamp};
 
 use super::capture::Capture;
 use super::config::Config;
+use super::numbers::Numbers;
 use super::rates::{index_of, series_of, tries_of};
 use super::report::{RadioCounts, Report};
 
@@ -57,6 +58,7 @@ struct FrontEnd {
     radios: Vec<MacAddress>,
     /// What the medium has of each radio, by its number.
     pending: BTreeMap<(StationId, FrameId), Pending>,
+    numbers: Numbers,
     capture: Option<Capture>,
     report: Report,
     lateness: Lateness,
@@ -96,6 +98,7 @@ impl FrontEnd {
             medium,
             radios: Vec::new(),
             pending: BTreeMap::new(),
+            numbers: Numbers::default(),
             capture,
             report: Report::default(),
             lateness: Lateness::default(),
@@ -158,7 +161,7 @@ impl FrontEnd {
         &mut self,
         now: Timestamp,
         radio: MacAddress,
-        frame: Frame,
+        mut frame: Frame,
         without_acknowledgement: bool,
     ) -> anyhow::Result<()> {
         let station = self.station(radio)?;
@@ -169,6 +172,11 @@ impl FrontEnd {
             && self.medium.owner_of(sender).is_none()
         {
             self.medium.add_address(station, sender);
+        }
+        if self.medium.has_room(station) {
+            self.numbers.close_up(&mut frame.bytes);
+        } else {
+            self.numbers.drop(&frame.bytes);
         }
         if self.medium.transmit(now, station, frame).is_ok() {
             self.pending.insert((station, id), Pending { frequency, without_acknowledgement });

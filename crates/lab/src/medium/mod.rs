@@ -16,6 +16,7 @@
 mod capture;
 mod config;
 mod front_end;
+mod numbers;
 mod rates;
 mod report;
 

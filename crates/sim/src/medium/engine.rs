@@ -202,6 +202,11 @@ impl<P: Propagation> Medium<P> {
         self.stations.get(station.0).map_or(0, |station| station.waiting() + usize::from(station.busy))
     }
 
+    /// Whether another frame of a station finds room in its queue.
+    pub fn has_room(&self, station: StationId) -> bool {
+        self.stations.get(station.0).is_some_and(Station::has_room)
+    }
+
     /// How each channel was used.
     pub fn channel_statistics(&self) -> impl Iterator<Item = (Frequency, ChannelStatistics)> {
         self.channels.iter().map(|(&frequency, channel)| (frequency, channel.statistics))

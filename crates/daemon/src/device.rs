@@ -280,8 +280,8 @@ fn work(
         observations,
         stage.clone(),
         neighbourly.clone(),
-        opened.translators,
-    );
+    )
+    .with_translators(opened.translators);
     std::thread::Builder::new()
         .name("choices".to_owned())
         .spawn(move || direct.run(&choice_receiver, &choice_waker))?;

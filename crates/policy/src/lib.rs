@@ -23,6 +23,7 @@ pub mod refusal;
 pub mod replay;
 mod rtt;
 pub mod rules;
+pub mod services;
 pub mod shares;
 pub mod slots;
 mod table;

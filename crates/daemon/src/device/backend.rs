@@ -12,6 +12,7 @@ use anabranch::control::{
 use identity::{InvitationKind, JoinError, Peers, PeersError, PublicKey, StateDirectory, wall_time};
 use linux::cgroup::{CgroupPath, Hierarchy};
 use policy::rules::{DomainPattern, Dscp, FlowFacts, Matcher, Protocol, UserId};
+use policy::services::Service;
 
 use super::direct::{self, HeldFlows, NewRule, Picture, Question, Sampler};
 use super::messages::Command;
@@ -133,16 +134,18 @@ impl Backend for DeviceBackend {
         let learned = picture.names.iter().filter(|(_, addresses)| addresses.contains(&request.destination));
         let mut domains: Vec<&str> = learned.map(|(name, _)| name.as_str()).collect();
         domains.extend(request.domain.as_deref());
+        let protocol = if request.udp { Protocol::UDP } else { Protocol::TCP };
+        let service = Service { destination: request.destination, protocol, port: request.port };
         let facts = FlowFacts {
             program: None,
             cgroup: group.as_ref().map(CgroupPath::as_str),
             user: Some(UserId(by.user)),
             destination: request.destination,
             domains: &domains,
-            protocol: if request.udp { Protocol::UDP } else { Protocol::TCP },
+            protocol,
             port: request.port,
             dscp: Dscp::default(),
-            class: None,
+            class: picture.services.class_of(&service),
         };
         Ok(direct::explain(&picture, &facts))
     }

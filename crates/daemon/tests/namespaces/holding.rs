@@ -12,6 +12,7 @@ use anabranch::control::{
     pin_socket,
 };
 use linux::cgroup::Hierarchy;
+use linux::netns::Namespace;
 use linux::privileges::{self, User};
 use policy::Treatment;
 use socket2::{Domain, Socket, Type};
@@ -140,6 +141,39 @@ pub fn a_program_is_held_to_a_network() {
     assert!(daemon.wait());
     let path = hierarchy.path_of(second.child.id()).unwrap();
     assert!(!path.as_str().contains("anabranch-"), "{path}");
+}
+
+/// Both networks have the same subnet, router and lease; only the second has a page to log in at, on its router.
+pub fn a_program_reaches_what_lies_on_its_network_itself() {
+    if Hierarchy::find().is_err() {
+        println!("skipped: no control groups of version 2 here");
+        return;
+    }
+    let bed = bed();
+    let routers = ["wan0", "wan1"].map(|wan| {
+        bed.device.delete_link(wan).unwrap();
+        let router = Namespace::anonymous().unwrap();
+        bed.device.join(&router, wan, "lan").unwrap();
+        bed.device.add_address(wan, "192.168.1.2/24".parse().unwrap()).unwrap();
+        router.add_address("lan", "192.168.1.1/24".parse().unwrap()).unwrap();
+        router
+    });
+    for (metric, wan) in [(100, "wan0"), (101, "wan1")] {
+        let via = "192.168.1.1".parse().ok();
+        bed.device.add_route(wan, "0.0.0.0/0".parse().unwrap(), via, Some(metric)).unwrap();
+    }
+    let _daemon = started(&bed);
+    let page: SocketAddr = "192.168.1.1:8400".parse().unwrap();
+    let listener = routers[1].run(|| TcpListener::bind(page)).unwrap().unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let mut caller = Caller::start(&bed, ["run", "wan1", "192.168.1.1:8400"]);
+    assert!(caller.line().starts_with('/'), "it has not reached the page");
+    let (_, peer) = listener.accept().unwrap();
+    assert_eq!(peer.ip().to_string(), "192.168.1.2");
+    // Others go on to the router that has the route, which has no page.
+    let other = bed.device.run(|| TcpStream::connect_timeout(&page, Duration::from_secs(2))).unwrap();
+    assert!(other.is_err());
+    caller.end();
 }
 
 /// A connection that the server has accepted: both ends, and by which network it came.
@@ -281,6 +315,18 @@ pub fn a_socket_is_tied_to_a_network() {
         assert_eq!(third_octet(peer), octet, "{network}");
         drop(call);
     }
+    // Bound past any0, as any user may do: listed all the same.
+    let bound = bed.device.run(|| {
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        socket.bind_device(Some(b"wan0")).unwrap();
+        socket.connect_timeout(&server(8_095).into(), Duration::from_secs(2)).unwrap();
+        socket
+    });
+    let flows = bed.client("device").flows().unwrap().flows;
+    let flow = flows.iter().find(|flow| flow.why.contains("bound it to the interface"));
+    let flow = flow.unwrap_or_else(|| panic!("{flows:?}"));
+    assert_eq!((flow.network.as_deref(), flow.destination), (Some("wan0"), server(8_095)));
+    drop(bound);
     let refusal = |tie: &(dyn Fn() -> Result<(), ClientError> + Sync)| match bed.device.run(tie).unwrap() {
         Err(ClientError::Failed(failure)) => failure,
         other => panic!("{other:?}"),

@@ -8,6 +8,7 @@ mod bed;
 mod clock;
 mod crowd;
 mod direct;
+mod direct_learning;
 mod direct_metrics;
 mod direct_nat64;
 mod disk;

@@ -107,6 +107,18 @@ pub const ALL: &[Scenario] = &[
     ("neighbours_nothing_stays_behind", crate::neighbours::nothing_stays_behind),
     ("direct_idle_direct_mode_is_quiet", direct_metrics::idle_direct_mode_is_quiet),
     (
+        "direct_a_program_reaches_what_lies_on_its_network_itself",
+        crate::holding::a_program_reaches_what_lies_on_its_network_itself,
+    ),
+    (
+        "direct_a_flow_is_taken_for_what_earlier_ones_were",
+        crate::direct_learning::a_direct_flow_is_taken_for_what_earlier_ones_were,
+    ),
+    (
+        "direct_a_bonded_flow_is_treated_otherwise_while_it_runs",
+        crate::direct_learning::a_bonded_flow_is_treated_otherwise_while_it_runs,
+    ),
+    (
         "direct_ipv4_flows_go_through_the_nat64_of_the_only_network",
         crate::direct_nat64::ipv4_flows_go_through_the_nat64_of_the_only_network,
     ),

@@ -176,6 +176,9 @@ pub struct FlowMatch {
     pub user: Option<u32>,
     /// One of these destinations; an empty list matches nothing.
     pub destinations: Option<Vec<IpPrefix>>,
+    /// One of these destinations, protocols above IP (with ports) and destination ports; an empty list matches nothing.
+    #[serde(default)]
+    pub services: Option<Vec<(IpAddr, u8, u16)>>,
     /// Number of the protocol above IP.
     pub protocol: Option<u8>,
     /// The destination port, from and to; TCP or UDP if `protocol` says nothing.
@@ -287,6 +290,8 @@ impl Direct {
             ensure(matching.dscp.is_none_or(|dscp| dscp < 64), "a code point over 63")?;
             let few = matching.destinations.as_ref().is_none_or(|all| all.len() <= MAXIMUM_DESTINATIONS);
             ensure(few, "too many destinations")?;
+            let services = matching.services.as_deref().unwrap_or_default();
+            ensure(services.len() <= MAXIMUM_DESTINATIONS, "too many services")?;
         }
         Ok(())
     }

@@ -1,10 +1,11 @@
 //! The table of nftables.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use super::{
-    Direct, Exit, FlowMatch, NETWORK_MASK, Outcome, Stay, TREATMENT_MASK, TREATMENT_SHIFT, Translation,
-    mark_of,
+    Choice, Direct, Exit, FlowMatch, NETWORK_MASK, Outcome, Stay, TREATMENT_MASK, TREATMENT_SHIFT,
+    Translation, mark_of,
 };
 use crate::cgroup::{CgroupPath, Hierarchy};
 use crate::prefix::IpPrefix;
@@ -48,6 +49,7 @@ impl Direct {
         let (older_v4, older_v6) = (self.older(true), self.older(false));
         let (spared_out, spared_in) = self.spared();
         let networks = self.map_names(|name, _| format!("\"{name}\""));
+        let held = self.held(&marked);
         let translated: String = self
             .translations()
             .map(|(_, translation)| format!("    iifname \"{}\" accept\n", translation.interface))
@@ -60,7 +62,7 @@ impl Direct {
 {spared_out}    ct state established meta mark & {NETWORK_MASK:#x} != 0 accept
     meta mark & {NETWORK_MASK:#x} vmap {{ {marked} }}
     ct direction reply ct mark & {NETWORK_MASK:#x} vmap {{ {marked} }}
-    oifname != "{any0}" accept
+{held}    oifname != "{any0}" accept
     ct mark & {NETWORK_MASK:#x} vmap {{ {marked} }}
     ct mark & {TREATMENT_MASK:#x} != 0 accept
 {older_v4}{older_v6}    ct state new goto choose
@@ -158,6 +160,38 @@ impl Direct {
         (out, into)
     }
 
+    /// A program that is held to one network reaches what lies on that network's own link there, though another network with the same
+    /// subnet has the route: the login page of its router, above all.
+    fn held(&self, marked: &str) -> String {
+        let mut text = String::new();
+        for rule in self.rules.iter().filter(|rule| rule.matching.cgroup.is_some()) {
+            let Outcome::Leave(choice) = rule.outcome else { continue };
+            let Some(Choice { v4, v6 }) = self.choices.get(choice) else { continue };
+            if rule.matching.destinations.is_some() {
+                continue;
+            }
+            for line in conditions(&rule.matching) {
+                let (slots, header) = if line.family == Family::V4 { (v4, "ip") } else { (v6, "ip6") };
+                let [number] = slots[..] else { continue };
+                let own =
+                    self.exits.iter().filter(|exit| exit.number == number).flat_map(|exit| &exit.subnets);
+                let own = own.filter(|subnet| subnet.is_ipv4() == (line.family == Family::V4));
+                let own = without_overlaps(own.map(|subnet| subnet.network()).collect());
+                if !own.is_empty() {
+                    let own: Vec<String> = own.iter().map(ToString::to_string).collect();
+                    text += &format!(
+                        "    ct state new {line}{header} daddr {{ {} }} goto leave_{number}\n",
+                        own.join(", ")
+                    );
+                }
+            }
+        }
+        if !text.is_empty() {
+            text += &format!("    ct mark & {NETWORK_MASK:#x} vmap {{ {marked} }}\n");
+        }
+        text
+    }
+
     fn map(&self, element: impl Fn(u8) -> String) -> String {
         self.exits.iter().map(|exit| element(exit.number)).collect::<Vec<_>>().join(", ")
     }
@@ -221,6 +255,16 @@ fn conditions(matching: &FlowMatch) -> Vec<Line> {
             }
             let own: Vec<String> = own.iter().map(ToString::to_string).collect();
             text += &format!("{header} daddr {{ {} }} ", own.join(", "));
+        }
+        if let Some(services) = &matching.services {
+            let own = services.iter().filter(|(address, ..)| address.is_ipv4() == (family == Family::V4));
+            let own: BTreeSet<String> =
+                own.map(|(address, protocol, port)| format!("{address} . {protocol} . {port}")).collect();
+            if own.is_empty() {
+                continue;
+            }
+            let own: Vec<String> = own.into_iter().collect();
+            text += &format!("{header} daddr . meta l4proto . th dport {{ {} }} ", own.join(", "));
         }
         text += &cgroup;
         if let Some(user) = matching.user {

@@ -12,7 +12,8 @@ use linux::netlink::conntrack::{Conntrack, Entry, TcpState, Tuple};
 use linux::netlink::sock_diag::{Protocol as SocketProtocol, Selection, SocketDiagnostics, SocketInfo};
 use policy::Treatment;
 use policy::rules::{Dscp, FlowFacts, Protocol, UserId};
-use units::{BitRate, Bytes, Timestamp};
+use policy::services::Service;
+use units::{BitRate, Bytes, NetworkId, Timestamp};
 
 use super::{Picture, explain, translation};
 use crate::control::{BackendError, Requester};
@@ -29,6 +30,8 @@ pub struct Sampler {
 struct Seen {
     entry: Entry,
     socket: Option<SocketInfo>,
+    /// The network to whose interface its program has bound it.
+    bound: Option<NetworkId>,
     counts: Option<(u64, u64)>,
     rates: Option<(BitRate, BitRate)>,
 }
@@ -83,7 +86,7 @@ impl Sampler {
         conntrack
             .for_each(None, |entry| {
                 if seen.len() < MOST_SEEN && is_listed(picture, entry) {
-                    seen.push(Seen { entry: *entry, socket: None, counts: None, rates: None });
+                    seen.push(Seen { entry: *entry, socket: None, bound: None, counts: None, rates: None });
                 }
             })
             .map_err(|error| lost(error.to_string()))?;
@@ -93,6 +96,7 @@ impl Sampler {
         let before = std::mem::take(&mut self.counts);
         for flow in &mut seen {
             flow.socket = sockets.of(&flow.entry);
+            flow.bound = flow.socket.and_then(|socket| bound(picture, &flow.entry, &socket));
             flow.counts = counts(&flow.entry, flow.socket.as_ref());
             let Some(counts) = flow.counts else { continue };
             self.counts.insert(flow.entry.original, counts);
@@ -104,14 +108,31 @@ impl Sampler {
             }
         }
         self.taken = Some(now);
+        // What has the address of a network may be anybody's.
+        seen.retain(|flow| is_ours(picture, &flow.entry) || flow.bound.is_some());
         Ok(seen)
     }
 }
 
 /// Flows that have a network, and those of any0 that have none.
+fn is_ours(picture: &Picture, entry: &Entry) -> bool {
+    network_of(entry.mark).is_some() || picture.addresses.contains(&entry.original.source)
+}
+
+/// The network to whose interface a program has bound its socket, past any0; the daemon's own sockets have its mark.
+fn bound(picture: &Picture, entry: &Entry, socket: &SocketInfo) -> Option<NetworkId> {
+    if is_ours(picture, entry) || socket.mark == Some(picture.own_mark) {
+        return None;
+    }
+    let of = |network: &&super::Network| Some(network.interface.index) == socket.interface;
+    picture.networks.iter().find(of).map(|network| network.id)
+}
+
+/// What is looked at closer: flows of ours, and those with the address of a network, which may be bound to it.
 fn is_listed(picture: &Picture, entry: &Entry) -> bool {
     let over = matches!(entry.tcp_state, Some(TcpState::TimeWait | TcpState::Close));
-    let ours = network_of(entry.mark).is_some() || picture.addresses.contains(&entry.original.source);
+    let mut own = picture.networks.iter().flat_map(|network| &network.interface.addresses);
+    let ours = is_ours(picture, entry) || own.any(|subnet| subnet.address() == entry.original.source);
     // The other half of a translated flow, whose first half is listed.
     let again = translation::is_own(entry.original.source);
     ours && !over && !again && !entry.original.destination.is_loopback()
@@ -206,7 +227,9 @@ fn report(
 ) -> FlowReport {
     let entry = &flow.entry;
     let number = network_of(entry.mark);
+    let bound = || flow.bound.and_then(|id| picture.networks.iter().find(|network| network.id == id));
     let network = number.map(|number| network_name(picture, number));
+    let network = network.or_else(|| bound().map(|network| network.interface.name.clone()));
     let stay = match Stay::of_mark(entry.mark) {
         Stay::Default => picture.default,
         Stay::Bonded => Treatment::Bonded,
@@ -239,6 +262,9 @@ fn network_name(picture: &Picture, number: u8) -> String {
 
 fn why(picture: &Picture, flow: &Seen, network: Option<&str>, group: Option<&CgroupPath>) -> String {
     let tuple = &flow.entry.original;
+    if flow.bound.is_some() {
+        return "its program has bound it to the interface".to_owned();
+    }
     let own = |network: &super::Network| {
         network.interface.addresses.iter().any(|subnet| subnet.address() == tuple.destination)
     };
@@ -251,6 +277,9 @@ fn why(picture: &Picture, flow: &Seen, network: Option<&str>, group: Option<&Cgr
         .filter(|(_, addresses)| addresses.contains(&tuple.destination))
         .map(|(name, _)| name.as_str())
         .collect();
+    let far = tuple.destination_socket();
+    let service =
+        Service { destination: far.ip(), protocol: Protocol(flow.entry.protocol), port: far.port() };
     let facts = FlowFacts {
         program: None,
         cgroup: group.map(CgroupPath::as_str),
@@ -260,7 +289,7 @@ fn why(picture: &Picture, flow: &Seen, network: Option<&str>, group: Option<&Cgr
         protocol: Protocol(flow.entry.protocol),
         port: tuple.destination_socket().port(),
         dscp: Dscp::default(),
-        class: None,
+        class: picture.services.class_of(&service),
     };
     let explained = explain(picture, &facts);
     let rule = explained.rule.as_ref().map_or_else(|| "no rule".to_owned(), |rule| format!("rule {rule}"));

@@ -8,6 +8,8 @@ mod caps;
 mod closing;
 mod explain;
 mod flows;
+mod following;
+mod learning;
 mod links;
 mod metrics;
 pub mod name_proxy;
@@ -26,7 +28,6 @@ mod translation;
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
-use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -39,8 +40,8 @@ use linux::prefix::IpPrefix;
 use linux::tun::Reserved;
 use policy::network::NetworkInput;
 use policy::refusal;
-use policy::rules::{DomainPattern, Matcher, Rule, Rules};
-use policy::{ChoiceSettings, NetworkPolicy, Table};
+use policy::rules::{DomainPattern, Dscp, FlowFacts, Matcher, Protocol, Rule, Rules};
+use policy::{ChoiceSettings, NetworkPolicy, Table, Treatment};
 use tracing::{debug, info, warn};
 use units::{NetworkId, Timestamp};
 use wire::translation::Prefix;
@@ -51,6 +52,8 @@ use crate::config::{Config, DeviceConfig};
 use crate::control::EventLog;
 use crate::mailbox::Mailbox;
 use crate::supervision::{Request, Root};
+use following::Following;
+use learning::{Found, Learning};
 use names::{Lesson, Names};
 use repin::Repin;
 use translation::Translations;
@@ -108,6 +111,8 @@ pub struct DirectControl {
     repin: Option<Repin>,
     names: Names,
     translations: Translations,
+    learning: Learning,
+    following: Following,
     warned: BTreeSet<String>,
     table: Table,
     /// Where a recorder finds what is known; `None` without one.
@@ -127,7 +132,6 @@ impl DirectControl {
         observations: Observations,
         stage: Option<Stage>,
         neighbourly: Vec<IpAddr>,
-        reserved: Vec<Reserved>,
     ) -> Self {
         let settings = ChoiceSettings {
             split: config.device.split,
@@ -154,13 +158,21 @@ impl DirectControl {
             run_time: running::RunTime::default(),
             repin: (has_gateway && config.device.auto_direct).then(Repin::new),
             names: Names::default(),
-            translations: Translations::new(&config.device.interface, config.device.table, reserved),
+            learning: Learning::default(),
+            following: Following::default(),
+            translations: Translations::new(&config.device.interface, config.device.table),
             warned: BTreeSet::new(),
             table: Table::default(),
             stage,
             applied: None,
             retry_at: None,
         }
+    }
+
+    /// With interfaces for translators of IPv4, opened before; without, networks with a NAT64 carry no IPv4.
+    pub fn with_translators(mut self, reserved: Vec<Reserved>) -> Self {
+        self.translations.reserve(reserved);
+        self
     }
 
     /// Works until the daemon ends.
@@ -181,12 +193,62 @@ impl DirectControl {
                 self.hear(message);
             }
             self.sweep(clock::now());
+            self.learn(clock::now());
+            self.follow(clock::now());
             // First what has happened, which may be the loss of a network; looking closer takes time.
             self.judge(clock::now());
             if self.observe(clock::now()) {
                 self.judge(clock::now());
             }
         }
+    }
+
+    /// Has pins follow their names.
+    fn follow(&mut self, now: Timestamp) {
+        for (name, addresses) in self.following.advance(now, &self.run_time.pinned_names()) {
+            self.run_time.set_addresses(&name, &addresses);
+        }
+    }
+
+    /// Learns what flows are, if a rule asks for it; bonded ones may be treated otherwise from now on.
+    fn learn(&mut self, now: Timestamp) {
+        if self.addresses.is_empty() || !self.learns() {
+            return;
+        }
+        for found in self.learning.advance(now, &self.addresses) {
+            if found.stays
+                && let Some(treatment) = self.treatment_of(&found)
+            {
+                self.treatments.change(&found.flow, treatment);
+            }
+        }
+    }
+
+    fn learns(&self) -> bool {
+        learning::is_wanted(self.run_time.rules().chain(&self.rules))
+    }
+
+    /// What a rule by class says of a flow that runs over the gateway. Whose it is is not known here.
+    fn treatment_of(&self, found: &Found) -> Option<Treatment> {
+        let far = found.flow.destination_socket();
+        let names = self.names.addresses().iter();
+        let names: Vec<&str> =
+            names.filter(|(_, all)| all.contains(&far.ip())).map(|(name, _)| name.as_str()).collect();
+        let facts = FlowFacts {
+            program: None,
+            cgroup: None,
+            user: None,
+            destination: far.ip(),
+            domains: &names,
+            protocol: Protocol(found.flow.protocol),
+            port: far.port(),
+            dscp: Dscp::default(),
+            class: Some(found.class),
+        };
+        let rule = self.run_time.rules().chain(&self.rules).find(|rule| rule.matches(&facts))?;
+        let by_class = rule.matchers().iter().any(|matcher| matches!(matcher, Matcher::Class(_)));
+        let treatment = if by_class { rule.treatment()? } else { return None };
+        (treatment.needs_gateway() && self.has_gateway).then_some(treatment)
     }
 
     /// Looks closer at the networks if it is time; says whether it did.
@@ -248,7 +310,9 @@ impl DirectControl {
         let evaluation = unsettled.then(|| self.policy.next_evaluation());
         let observation = captured.then(|| self.observations.due());
         let repin = self.repin.as_ref().filter(|_| captured).map(Repin::due);
-        [evaluation, observation, repin, self.retry_at, self.run_time.next_sweep()]
+        let following = self.run_time.pins_names().then(|| self.following.due());
+        let learning = (captured && self.learns()).then(|| self.learning.due());
+        [evaluation, observation, repin, learning, following, self.retry_at, self.run_time.next_sweep()]
             .into_iter()
             .flatten()
             .min()
@@ -280,11 +344,13 @@ impl DirectControl {
             table: &self.table,
             numbers: &self.numbers,
             translations: &translations,
+            services: self.learning.services(),
             names: &names,
         };
         let refusing = self.repin.as_ref().and_then(Repin::rule);
         let rules: Vec<&Rule> = self.run_time.rules().chain(&self.rules).chain(refusing).collect();
-        let wanted = plan::direct(&self.config, &self.addresses, &self.near, &self.neighbourly, &rules, &scene);
+        let wanted =
+            plan::direct(&self.config, &self.addresses, &self.near, &self.neighbourly, &rules, &scene);
         let waits = self.retry_at.is_some_and(|at| now < at);
         if self.applied.as_ref() != Some(&wanted) && !waits {
             self.apply(now, wanted);
@@ -328,7 +394,7 @@ impl DirectControl {
                 debug!("new flows have a new table after {} ms", clock::now().since(now).as_millis());
                 let treated =
                     |rule: &FlowRule| matches!(rule.outcome, Outcome::Stay(stay) if stay != Stay::Default);
-                self.treatments.store(wanted.rules.iter().any(treated), Ordering::Relaxed);
+                self.treatments.set(wanted.rules.iter().any(treated));
                 let before = self.applied.replace(wanted);
                 self.close_lost(before.as_ref());
             }

@@ -9,6 +9,7 @@ use std::net::IpAddr;
 use linux::direct::{Choice, FlowMatch, FlowRule, MAXIMUM_DESTINATIONS, MAXIMUM_RULES, Outcome, Stay};
 use linux::prefix::IpPrefix;
 use policy::rules::{Matcher, ProgramPattern, Rule, Strictness};
+use policy::services::Services;
 use policy::{Table, Treatment};
 use units::NetworkId;
 
@@ -29,6 +30,8 @@ pub struct Scene<'a> {
     pub numbers: &'a Numbers,
     /// Those that carry IPv4 through a NAT64.
     pub translations: &'a Translated,
+    /// The classes of flows to where.
+    pub services: &'a Services,
     /// Addresses that names were resolved to.
     pub names: &'a BTreeMap<String, Vec<IpAddr>>,
 }
@@ -37,7 +40,7 @@ pub struct Scene<'a> {
 pub fn compile(rules: &[&Rule], scene: &Scene<'_>, choices: &mut Vec<Choice>) -> Vec<FlowRule> {
     let mut compiled = Vec::new();
     for rule in rules {
-        let matches = matches(rule, scene.names);
+        let matches = matches(rule, scene);
         if matches.is_empty() || compiled.len() + matches.len() > MAXIMUM_RULES {
             continue;
         }
@@ -56,7 +59,8 @@ pub fn unkernelled(rule: &Rule) -> Option<String> {
              \"anabranch run\", or write program = \"cgroup:/PATH\" in place of \"{name}\""
         )),
         Matcher::Class(class) => Some(format!(
-            "rule \"{key}\": that a flow is {class} shows only after it has begun; the rule holds in what `anabranch explain` says"
+            "rule \"{key}\": that a flow is {class} shows only after it has begun: a direct flow is taken for what earlier flows to the \
+             same address and port were, a bonded one changes while it runs"
         )),
         _ => None,
     })
@@ -104,20 +108,26 @@ fn among(listed: &[NetworkId], scene: &Scene<'_>, ipv6: bool) -> Vec<u8> {
     usable.filter_map(|network| scene.numbers.of(network.id)).collect()
 }
 
-fn matches(rule: &Rule, names: &BTreeMap<String, Vec<IpAddr>>) -> Vec<FlowMatch> {
+fn matches(rule: &Rule, scene: &Scene<'_>) -> Vec<FlowMatch> {
     let mut partial = vec![FlowMatch::default()];
     let mut destinations: Option<Vec<IpPrefix>> = None;
     let mut hosts: Option<Vec<IpPrefix>> = None;
+    let mut services: Option<Vec<(IpAddr, u8, u16)>> = None;
     let of_kind =
         |wanted: fn(&Matcher) -> bool| rule.matchers().iter().filter(move |matcher| wanted(matcher));
     for matcher in rule.matchers() {
         match matcher {
-            Matcher::Program(ProgramPattern::Path(_) | ProgramPattern::Name(_)) | Matcher::Class(_) => {
+            Matcher::Program(ProgramPattern::Path(_) | ProgramPattern::Name(_)) => {
                 return Vec::new();
+            }
+            Matcher::Class(class) => {
+                let learned = scene.services.of_class(*class);
+                let learned = learned.map(|service| (service.destination, service.protocol.0, service.port));
+                services.get_or_insert_default().extend(learned);
             }
             Matcher::Destination(prefix) => destinations.get_or_insert_default().push(*prefix),
             Matcher::Domain(domain) => {
-                let found = names.iter().filter(|(name, _)| domain.matches(name));
+                let found = scene.names.iter().filter(|(name, _)| domain.matches(name));
                 let found = found.flat_map(|(_, addresses)| addresses.iter().copied().map(IpPrefix::host));
                 hosts.get_or_insert_default().extend(found);
             }
@@ -136,6 +146,10 @@ fn matches(rule: &Rule, names: &BTreeMap<String, Vec<IpAddr>>) -> Vec<FlowMatch>
     if let Some(mut destinations) = destinations {
         destinations.truncate(MAXIMUM_DESTINATIONS);
         partial[0].destinations = Some(destinations);
+    }
+    if let Some(mut services) = services {
+        services.truncate(MAXIMUM_DESTINATIONS);
+        partial[0].services = Some(services);
     }
     let kinds: [fn(&Matcher) -> bool; 4] = [
         |matcher| matches!(matcher, Matcher::Program(_)),

@@ -11,6 +11,7 @@ use linux::cgroup::{CgroupPath, Hierarchy};
 use linux::clock;
 use linux::prefix::IpPrefix;
 use policy::rules::{Matcher, NetworkChoice, ProgramPattern, Rule, Rules, Strictness, UserId};
+use policy::services::Services;
 use policy::{Table, Treatment};
 use tracing::{info, warn};
 use units::Timestamp;
@@ -52,8 +53,12 @@ pub struct Picture {
     pub default: Treatment,
     /// Whether there is a gateway.
     pub has_gateway: bool,
+    /// Mark of the daemon's own packets.
+    pub own_mark: u32,
     /// Networks that carry IPv4 through a NAT64.
     pub translations: plan::Translated,
+    /// Classes of flows, by where they go.
+    pub services: Services,
     /// Addresses that names were resolved to.
     pub names: BTreeMap<String, Vec<IpAddr>>,
 }
@@ -168,6 +173,31 @@ impl RunTime {
         all
     }
 
+    /// The names of pins, each with its addresses.
+    pub fn pinned_names(&self) -> BTreeMap<String, Vec<IpAddr>> {
+        let of = |made: &Made| match &made.flows {
+            HeldFlows::Domain { name, addresses, .. } => Some((name.clone(), addresses.clone())),
+            HeldFlows::Group(_) | HeldFlows::Destination(_) => None,
+        };
+        self.rules.iter().filter_map(of).collect()
+    }
+
+    /// Whether a name is pinned.
+    pub fn pins_names(&self) -> bool {
+        self.rules.iter().any(|made| matches!(made.flows, HeldFlows::Domain { .. }))
+    }
+
+    /// A pinned name has these addresses.
+    pub fn set_addresses(&mut self, pinned: &str, found: &[IpAddr]) {
+        for made in &mut self.rules {
+            if let HeldFlows::Domain { name, addresses, .. } = &mut made.flows
+                && name == pinned
+            {
+                *addresses = found.to_vec();
+            }
+        }
+    }
+
     /// Whether there is no room for one more of this user.
     fn is_full(&self, by: Requester) -> bool {
         let own = self.rules.iter().filter(|made| made.user == by.user).count();
@@ -220,7 +250,7 @@ impl RunTime {
                 HeldFlows::Destination(_) => (RuleOrigin::Pin, None),
                 HeldFlows::Domain { addresses, .. } => {
                     let text: Vec<String> = addresses.iter().map(ToString::to_string).collect();
-                    (RuleOrigin::Pin, Some(format!("as long as it is {}", text.join(" or "))))
+                    (RuleOrigin::Pin, Some(format!("now {}", text.join(", "))))
                 }
             };
             let mut report = report(&made.rule, origin);
@@ -267,7 +297,9 @@ impl DirectControl {
             reports: self.run_time.reports().chain(configured).collect(),
             default: self.config.default_treatment,
             has_gateway: self.has_gateway,
+            own_mark: self.config.mark,
             translations: self.translations.active(),
+            services: self.learning.services().clone(),
             names: self.run_time.with_names(self.names.addresses()).into_owned(),
         }
     }

@@ -81,15 +81,20 @@ pub fn reserve() -> Vec<Reserved> {
 
 impl Translations {
     /// No translators yet.
-    pub fn new(interface: &str, table: u32, reserved: Vec<Reserved>) -> Self {
+    pub fn new(interface: &str, table: u32) -> Self {
         Self {
             interface: interface.to_owned(),
             table,
-            reserved,
+            reserved: Vec::new(),
             prefixes: BTreeMap::new(),
             running: BTreeMap::new(),
             failed: Vec::new(),
         }
+    }
+
+    /// These can be made interfaces of.
+    pub fn reserve(&mut self, reserved: Vec<Reserved>) {
+        self.reserved = reserved;
     }
 
     /// A network's NAT64 was found, or was not.

@@ -26,8 +26,8 @@ use wire::hello::{DefaultTreatment, Name};
 use wire::inner::Headers;
 
 use super::direct;
-use super::neighbours;
 use super::messages::{Command, Lease, Task};
+use super::neighbours;
 use super::networks::Networks;
 use super::targets::{GatewayAddresses, Link};
 use crate::control::EventLog;
@@ -230,14 +230,13 @@ impl DeviceLoop {
             self.keep_time(now);
             let deadline = self.deadline();
             let (session, hopeless) = (self.state.session, self.state.hopeless);
-            let mut packets =
-                Packets {
-                    treatments: &mut self.treatments,
-                    openings: &mut self.openings,
-                    neighbours: self.neighbours.as_ref(),
-                    session,
-                    hopeless,
-                };
+            let mut packets = Packets {
+                treatments: &mut self.treatments,
+                openings: &mut self.openings,
+                neighbours: self.neighbours.as_ref(),
+                session,
+                hopeless,
+            };
             if self.plane.round(&mut packets, deadline, waker)? {
                 while let Ok(command) = commands.try_recv() {
                     self.obey(command);

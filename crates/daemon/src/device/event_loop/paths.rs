@@ -186,7 +186,9 @@ impl DeviceLoop {
         self.direct.post(direct::Message::Networks(self.networks.iter().cloned().collect()));
         if let Some(neighbours) = &self.neighbours {
             let preferences = self.networks.iter();
-            neighbours.prefer(preferences.map(|network| (network.interface.name.clone(), network.preference)).collect());
+            neighbours.prefer(
+                preferences.map(|network| (network.interface.name.clone(), network.preference)).collect(),
+            );
         }
     }
 

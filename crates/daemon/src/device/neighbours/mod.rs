@@ -166,11 +166,17 @@ impl Neighbourhood {
         let this = Self::new(config, around, seed).map_err(io::Error::other)?;
         this.poller.add(&waker, WAKER, Interest::Readable)?;
         this.poller.add(&this.monitor, MONITOR, Interest::Readable)?;
-        std::thread::Builder::new().name("neighbours".to_owned()).spawn(move || this.run(&messages, &waker))?;
+        std::thread::Builder::new()
+            .name("neighbours".to_owned())
+            .spawn(move || this.run(&messages, &waker))?;
         Ok(Handle { mailbox })
     }
 
-    fn new(config: &Config, around: Surroundings, seed: [u8; 32]) -> Result<Self, Box<dyn std::error::Error + Send + Sync>> {
+    fn new(
+        config: &Config,
+        around: Surroundings,
+        seed: [u8; 32],
+    ) -> Result<Self, Box<dyn std::error::Error + Send + Sync>> {
         let device = &config.device;
         around.root.ask(&Request::Neighbours)?;
         let table = NeighbourRoutes::table(device.table);
@@ -204,7 +210,9 @@ impl Neighbourhood {
             database: Neighbours::new(settings),
             ways: Ways::default(),
             routes: Routes::new(netlink, table),
-            tap: tap.inspect_err(|error| info!("links to neighbours are looked at once a second only: {error}")).ok(),
+            tap: tap
+                .inspect_err(|error| info!("links to neighbours are looked at once a second only: {error}"))
+                .ok(),
             next_tick: Timestamp::ZERO,
             next_look: Timestamp::ZERO,
             budgets: pace::Budgets::new(clock::now()),

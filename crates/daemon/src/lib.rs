@@ -7,5 +7,6 @@ mod dataplane;
 pub mod device;
 pub mod gateway;
 mod mailbox;
+pub mod radio;
 mod supervision;
 pub mod trace;

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use units::{Frequency, MacAddress, NetworkId, Ssid, Timestamp};
 
-use crate::Rate;
+use crate::{PermittedChannel, Rate};
 use crate::beacons::BeaconClock;
 use crate::joining::{Unjoinable, choose};
 use crate::link::Link;
@@ -88,9 +88,9 @@ pub enum Lost {
     /// It says different things of its protection.
     #[error("the access point says different things of how it is protected; it may be forged")]
     Forged,
-    /// It moves to another channel.
-    #[error("the access point moves to another channel")]
-    Moved,
+    /// It is on, or moves to, a channel that the card or the country's rules do not have.
+    #[error("the access point is on a channel that this card may not use here")]
+    Forbidden,
     /// It is not one that this radio joins.
     #[error(transparent)]
     Unjoinable(#[from] Unjoinable),
@@ -292,11 +292,11 @@ impl Network {
 
     /// Takes the best of what was seen, if it has no access point: the strongest that is not avoided. The error is that of the strongest one of
     /// this name, if none can be joined.
-    pub fn choose(&mut self, now: Timestamp, seen: &SeenNetworks) -> Result<bool, Unjoinable> {
+    pub fn choose(&mut self, now: Timestamp, seen: &SeenNetworks, channels: &[PermittedChannel]) -> Result<bool, Unjoinable> {
         if !matches!(self.state, State::Searching) {
             return Ok(false);
         }
-        let mut found: Vec<&Seen> = seen.iter().filter(|seen| self.is_candidate(now, seen)).collect();
+        let mut found: Vec<&Seen> = seen.iter().filter(|seen| self.is_candidate(now, seen, channels)).collect();
         found.sort_by(|a, b| b.signal_dbm.unwrap_or(-100.0).total_cmp(&a.signal_dbm.unwrap_or(-100.0)));
         let mut first_error = None;
         for seen in found {
@@ -319,11 +319,12 @@ impl Network {
         first_error.map_or(Ok(false), Err)
     }
 
-    fn is_candidate(&self, now: Timestamp, seen: &Seen) -> bool {
+    fn is_candidate(&self, now: Timestamp, seen: &Seen, channels: &[PermittedChannel]) -> bool {
         let avoided = self.avoided.iter().any(|avoided| avoided.bssid == seen.bssid && now < avoided.until);
         seen.ssid.as_ref() == Some(&self.settings.ssid)
             && !seen.ad_hoc
             && !avoided
+            && channels.iter().any(|channel| channel.frequency == seen.frequency)
             && !self.settings.avoided.contains(&seen.bssid)
             && self.settings.bssid.is_none_or(|bssid| bssid == seen.bssid)
     }

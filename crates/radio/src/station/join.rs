@@ -34,7 +34,7 @@ impl Station {
         let mut changed = false;
         let mut trouble = Vec::new();
         for network in self.networks.values_mut() {
-            match network.choose(now, &self.seen) {
+            match network.choose(now, &self.seen, &self.settings.channels) {
                 Ok(chosen) => changed |= chosen,
                 Err(reason) => {
                     if network.is_news(reason.into()) {
@@ -230,7 +230,7 @@ impl Station {
             return;
         }
         if !permitted.iter().any(|permitted| permitted.frequency == frequency) {
-            return self.lose(now, id, Lost::Moved);
+            return self.lose(now, id, Lost::Forbidden);
         }
         linked.beacons.leave(now);
         linked.target.frequency = frequency;

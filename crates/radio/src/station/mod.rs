@@ -218,6 +218,16 @@ impl Station {
         self.arrive(now, frequency);
     }
 
+    /// The card cannot be on the channel that [`Self::poll_tune`] wished: it is not used any more.
+    pub fn handle_tune_failed(&mut self, now: Timestamp, frequency: Frequency) {
+        self.settings.channels.retain(|channel| channel.frequency != frequency);
+        let stuck = self.networks.values().filter(|network| network.frequency() == Some(frequency));
+        let stuck: Vec<NetworkId> = stuck.map(|network| network.id).collect();
+        stuck.into_iter().for_each(|id| self.lose(now, id, Lost::Forbidden));
+        self.phase = Phase::Resting;
+        self.wake(now);
+    }
+
     /// A packet for a network, as an Ethernet frame from its interface. Gives whether it was taken: not when too many wait or the network is down.
     pub fn handle_packet(&mut self, now: Timestamp, id: NetworkId, packet: &[u8]) -> bool {
         let Some(network) = self.networks.get_mut(&id) else { return false };

@@ -1,0 +1,150 @@
+//! One Wi-Fi card in many networks: the station of the crate `radio` on a card of this machine, each network an interface of its own.
+//!
+//! ```text
+//! root:   lock, journal, card taken over --fork--> supervisor: gives the card back at the end
+//! worker: loop thread: card <-> station <-> one TAP and one DHCP client for each network
+//! ```
+//! It runs beside the device's daemon and knows nothing of it: what watches links sees further networks come and go.
+
+mod event_loop;
+mod known;
+mod lease;
+
+use std::path::PathBuf;
+
+use identity::StateDirectory;
+use linux::journal::{ApplyError, Journal, JournalError};
+use linux::radio::{BackEnd, OpenError, RadioCard, Radios, take_over};
+use linux::signals::EndSignals;
+use linux::wireless::WirelessError;
+use radio::slots::SlotSettings;
+use thiserror::Error;
+use tracing::info;
+
+use crate::supervision::{self, Answer, Machine, Request, Root, StartError, SuperviseError};
+use linux::privileges::requirements::Purpose;
+
+pub use event_loop::RadioLoop;
+pub use known::{KNOWN_NETWORKS_FILE, KnownError, KnownNetwork, KnownNetworks, MOST_NETWORKS};
+pub use lease::{Lease, LeaseChange, LeaseClient};
+
+/// The interface by which we use the card.
+const MONITOR_INTERFACE: &str = "anyradio0";
+
+/// What a radio needs to start.
+#[derive(Clone, Debug)]
+pub struct RadioOptions {
+    /// Where its known networks and its journal are.
+    pub state: StateDirectory,
+    /// The card: name of one of its interfaces, or of the radio; `None`: the only one.
+    pub card: Option<String>,
+    /// How turns are taken.
+    pub slots: SlotSettings,
+    /// Weight of listening for further networks; 0: only while one is sought.
+    pub scan_weight: u16,
+    /// Where to write all frames that were sent and received, in the pcap format.
+    pub capture: Option<PathBuf>,
+    /// User that the worker becomes.
+    pub user: String,
+}
+
+/// Why a radio cannot start, or had to stop.
+#[derive(Debug, Error)]
+pub enum RadioError {
+    /// Something is missing, another daemon runs, or a dead one's changes stay.
+    #[error(transparent)]
+    Start(#[from] StartError),
+    /// The known networks.
+    #[error(transparent)]
+    Known(#[from] KnownError),
+    /// There is nothing to do.
+    #[error("the radio knows no network yet: `anabranch radio add NAME` adds one")]
+    NoNetworks,
+    /// The kernel knows no card.
+    #[error(transparent)]
+    Wireless(#[from] WirelessError),
+    /// No card of that name, or several to choose from.
+    #[error("{0}; `anabranch radio probe` lists the cards")]
+    Card(String),
+    /// The card cannot be shared in this way.
+    #[error("{card} cannot be in several networks by turns: {reason}")]
+    Unable {
+        /// The card.
+        card: String,
+        /// Why.
+        reason: String,
+    },
+    /// The undo journal.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// The card could not be taken over.
+    #[error(transparent)]
+    Apply(#[from] ApplyError),
+    /// The card could not be opened.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// The worker process.
+    #[error(transparent)]
+    Supervise(#[from] SuperviseError),
+}
+
+/// Runs the radio until SIGTERM or SIGINT, then gives the card back.
+///
+/// Splits the process: must be called before the process starts any thread.
+///
+/// # Errors
+/// Any [`RadioError`].
+pub fn run(options: RadioOptions) -> Result<(), RadioError> {
+    let known = KnownNetworks::load(&options.state)?;
+    if known.network.is_empty() {
+        return Err(RadioError::NoNetworks);
+    }
+    let (_lock, mut journal) = supervision::begin(&options.state, Purpose::Device { nftables: false })?;
+    let mut radios = Radios::open()?;
+    let card = match &options.card {
+        Some(name) => radios.find(name)?.ok_or_else(|| RadioError::Card(format!("no card \"{name}\"")))?,
+        None => {
+            let mut all = radios.list()?;
+            match all.len() {
+                1 => all.remove(0),
+                0 => return Err(RadioError::Card("no Wi-Fi card".to_owned())),
+                several => return Err(RadioError::Card(format!("{several} Wi-Fi cards; name one with --card"))),
+            }
+        }
+    };
+    let choice = BackEnd::choose(&card);
+    if choice.back_end == BackEnd::None {
+        return Err(RadioError::Unable { card: card.name.clone(), reason: choice.reason });
+    }
+    let address = card.address.ok_or_else(|| RadioError::Card(format!("{} has no address", card.name)))?;
+    let user = supervision::prepare(&options.state, &options.user)?;
+    if let Err(error) = journal.apply(&take_over(&card, MONITOR_INTERFACE, &[address])) {
+        journal.restore()?;
+        return Err(error.into());
+    }
+    info!("{}: {}", card.name, choice.reason);
+    let work = move |_: Root| work(&options, &known);
+    supervision::supervise(user, work, || RadioMachine { journal })?;
+    Ok(())
+}
+
+/// Root's part of a radio.
+struct RadioMachine {
+    journal: Journal,
+}
+
+impl Machine for RadioMachine {
+    fn carry_out(&mut self, request: Request) -> Answer {
+        match request {
+            Request::Restore => supervision::restore(&mut self.journal),
+            _ => Answer::Failed { reason: "a radio captures nothing".to_owned() },
+        }
+    }
+}
+
+/// The worker process, without root.
+fn work(options: &RadioOptions, known: &KnownNetworks) -> Result<(), Box<dyn std::error::Error>> {
+    let signals = EndSignals::catch()?;
+    let card = RadioCard::open(MONITOR_INTERFACE)?;
+    Ok(RadioLoop::new(card, signals, options, known)?.run()?)
+}

@@ -53,6 +53,8 @@ pub enum Command {
     Rules(Rules),
     /// Replay a recorded day with another configuration
     WhatIf(WhatIf),
+    /// Use one Wi-Fi card in several networks
+    Radio(Radio),
     /// Run and look after a gateway
     Gateway(Gateway),
     /// Show bonding at work in network namespaces on this machine

@@ -18,6 +18,7 @@ mod neighbours;
 mod networks;
 mod output;
 mod qr;
+mod radio;
 mod session;
 mod status;
 mod table;
@@ -28,7 +29,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use arguments::{Arguments, Command};
+use arguments::{Arguments, Command, RadioCommand};
 use session::Session;
 
 fn main() -> ExitCode {
@@ -58,6 +59,9 @@ fn run(arguments: Arguments) -> anyhow::Result<()> {
         Command::Unpin(unpin) => hold::unpin(&session, &unpin),
         Command::Rules(rules) => hold::list(&session, &rules),
         Command::WhatIf(what_if) => what_if::run(&session, &what_if),
+        Command::Radio(radio) => match radio.command {
+            RadioCommand::Probe(arguments) => radio::probe(&arguments),
+        },
         Command::Gateway(gateway) => gateway::run(&session, gateway.command),
         Command::Demo(companion) => companion::Invocation::demo(companion.arguments).run(),
         Command::Lab(companion) => companion::Invocation::lab(companion.arguments).run(),

@@ -57,6 +57,18 @@ pub const ALL: &[Scenario] = &[
     ("a_full_or_read_only_disk_loses_no_client", disk::a_full_or_read_only_disk_loses_no_client),
     ("a_start_killed_at_any_stage_leaves_nothing", hostile::a_start_killed_at_any_stage_leaves_nothing),
     ("damaged_state_is_named_and_kept", hostile::damaged_state_is_named_and_kept),
+    ("what_down_undoes_was_told_before", hardship::what_down_undoes_was_told_before),
+    ("dhcpcd_changes_an_address_in_a_transfer", crate::leases::dhcpcd_changes_an_address_in_a_transfer),
+    (
+        "systemd_networkd_is_restarted_and_changes_an_address",
+        crate::leases::systemd_networkd_is_restarted_and_changes_an_address,
+    ),
+    ("what_is_missing_is_named_with_its_remedy", crate::lacking::what_is_missing_is_named_with_its_remedy),
+    ("where_ipv6_is_switched_off_any0_has_it", crate::lacking::where_ipv6_is_switched_off_any0_has_it),
+    (
+        "direct_without_control_groups_flows_are_dealt_out",
+        crate::lacking::direct_without_control_groups_flows_are_dealt_out,
+    ),
     ("nonsense_on_the_control_socket_harms_nothing", hostile::nonsense_on_the_control_socket_harms_nothing),
     ("direct_new_flows_are_dealt_out_without_a_gateway", direct::new_flows_are_dealt_out),
     ("direct_rules_choose_networks", direct::rules_choose_networks),
@@ -69,6 +81,10 @@ pub const ALL: &[Scenario] = &[
         direct::a_site_that_refuses_the_gateway_is_reached_directly,
     ),
     ("direct_a_dead_network_gets_no_new_flow", direct::a_dead_network_gets_no_new_flow),
+    (
+        "direct_a_call_that_is_being_made_does_not_hang_on_a_dead_network",
+        direct::a_call_that_is_being_made_does_not_hang_on_a_dead_network,
+    ),
     ("direct_a_program_is_held_to_a_network", crate::holding::a_program_is_held_to_a_network),
     ("direct_flows_are_listed_with_their_reasons", crate::holding::flows_are_listed_with_their_reasons),
     ("direct_bonded_flows_are_listed_too", crate::holding::bonded_flows_are_listed_too),
@@ -127,6 +143,23 @@ pub const ALL: &[Scenario] = &[
         crate::direct_nat64::ipv4_flows_are_dealt_out_to_a_network_with_nat64_too,
     ),
     ("an_ipv6_only_network_carries_through_its_nat64", nat64::an_ipv6_only_network_carries_through_its_nat64),
+];
+
+/// What other users, files of the machine's root or its control groups are needed for.
+pub const NEED_ROOT: &[&str] = &[
+    "a_gateway_that_moves_is_found_by_its_name",
+    "resolv_conf_keeps_its_search_list",
+    "systemd_resolved_asks_over_any0",
+    "what_down_undoes_was_told_before",
+    "dhcpcd_changes_an_address_in_a_transfer",
+    "systemd_networkd_is_restarted_and_changes_an_address",
+    "direct_without_control_groups_flows_are_dealt_out",
+    "direct_a_rule_by_domain_holds_for_the_first_connection",
+    "direct_a_program_is_held_to_a_network",
+    "direct_flows_are_listed_with_their_reasons",
+    "direct_bonded_flows_are_listed_too",
+    "direct_pins_hold_and_are_explained",
+    "direct_a_socket_is_tied_to_a_network",
 ];
 
 pub fn working_paths(bed: &Bed) -> usize {

@@ -1,11 +1,15 @@
 //! What can be typed.
 
+mod radio;
+
 use std::ffi::OsString;
 use std::num::NonZeroU16;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+
+pub use radio::{Radio, RadioAdd, RadioCommand, RadioList, RadioProbe, RadioRemove, RadioUp, RadioWeights};
 
 /// One interface over all your networks, bonded through your own gateway.
 #[derive(Parser, Debug)]
@@ -139,25 +143,6 @@ pub enum NeighboursCommand {
         /// What it is called here
         name: String,
     },
-}
-
-#[derive(Args, Debug)]
-pub struct Radio {
-    #[command(subcommand)]
-    pub command: RadioCommand,
-}
-
-#[derive(Subcommand, Debug)]
-pub enum RadioCommand {
-    /// Say what each Wi-Fi card can do and how it would serve several networks; takes no daemon and no privileges
-    Probe(RadioProbe),
-}
-
-#[derive(Args, Debug)]
-pub struct RadioProbe {
-    /// Answer in JSON
-    #[arg(long)]
-    pub json: bool,
 }
 
 #[derive(Args, Debug)]

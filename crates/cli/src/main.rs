@@ -19,6 +19,7 @@ mod networks;
 mod output;
 mod qr;
 mod radio;
+mod radio_networks;
 mod session;
 mod status;
 mod table;
@@ -61,6 +62,11 @@ fn run(arguments: Arguments) -> anyhow::Result<()> {
         Command::WhatIf(what_if) => what_if::run(&session, &what_if),
         Command::Radio(radio) => match radio.command {
             RadioCommand::Probe(arguments) => radio::probe(&arguments),
+            RadioCommand::Up(arguments) => radio_networks::up(&session, &arguments),
+            RadioCommand::Add(arguments) => radio_networks::add(&session, &arguments),
+            RadioCommand::Remove(arguments) => radio_networks::remove(&session, &arguments),
+            RadioCommand::List(arguments) => radio_networks::list(&session, &arguments),
+            RadioCommand::Weights(arguments) => radio_networks::weights(&session, &arguments),
         },
         Command::Gateway(gateway) => gateway::run(&session, gateway.command),
         Command::Demo(companion) => companion::Invocation::demo(companion.arguments).run(),

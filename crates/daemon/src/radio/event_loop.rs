@@ -16,7 +16,9 @@ use linux::tap::{Tap, TapOptions};
 use linux::tun::{self, TunError};
 use radio::pcap::{self, Record, Sent};
 use radio::radiotap::Captured;
-use radio::{Event, NetworkStatus, Outcome, PermittedChannel, Station, StationSettings, Switch, Transmission};
+use radio::{
+    Event, NetworkStatus, Outcome, PermittedChannel, Station, StationSettings, Switch, Transmission,
+};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use thiserror::Error;
@@ -106,7 +108,8 @@ impl RadioLoop {
             .collect();
         let seed = dataplane::seed().map_err(LoopError::Randomness)?;
         let mut randomness = StdRng::from_seed(seed);
-        let settings = StationSettings { address, channels, slots: options.slots, scan_weight: options.scan_weight };
+        let settings =
+            StationSettings { address, channels, slots: options.slots, scan_weight: options.scan_weight };
         let mut station = Station::new(settings, StdRng::from_rng(&mut randomness));
         let poller = Poller::new()?;
         poller.add(&card, CARD, Interest::Readable)?;
@@ -178,7 +181,8 @@ impl RadioLoop {
 
     fn timeout(&mut self, now: Timestamp) -> Option<Timestamp> {
         let station = self.station.poll_timeout(now);
-        let up: Vec<NetworkId> = self.station.networks().filter(|network| network.up).map(|network| network.network).collect();
+        let up: Vec<NetworkId> =
+            self.station.networks().filter(|network| network.up).map(|network| network.network).collect();
         let leases = self.attached.iter_mut().filter(|(id, _)| up.contains(id));
         leases.filter_map(|(_, attached)| attached.lease.timeout(now)).chain(station).min()
     }
@@ -265,7 +269,8 @@ impl RadioLoop {
                         station.handle_frame(now, &heard);
                     }
                     Captured::Outcome(outcome) => {
-                        let sent = Sent { succeeded: outcome.acknowledged, attempts: outcome.attempts.unwrap_or(1) };
+                        let sent =
+                            Sent { succeeded: outcome.acknowledged, attempts: outcome.attempts.unwrap_or(1) };
                         record(capture, outcome.frame, Frequency(0), None, None, Some(sent));
                         station.handle_outcome(now, &outcome);
                     }
@@ -285,7 +290,8 @@ impl RadioLoop {
     }
 
     fn read_interface(&mut self, number: u64) {
-        let id = number.checked_sub(FIRST_INTERFACE).and_then(|number| u32::try_from(number).ok()).map(NetworkId);
+        let id =
+            number.checked_sub(FIRST_INTERFACE).and_then(|number| u32::try_from(number).ok()).map(NetworkId);
         let Some((id, attached)) = id.and_then(|id| Some((id, self.attached.get_mut(&id)?))) else { return };
         let mut buffer = [0; Tap::longest_frame(MTU)];
         for _ in 0..BUDGET {
@@ -306,7 +312,8 @@ impl RadioLoop {
     }
 
     fn note(&mut self, event: Event) {
-        let (Event::Up { network, .. } | Event::Down { network, .. } | Event::Trouble { network, .. }) = event;
+        let (Event::Up { network, .. } | Event::Down { network, .. } | Event::Trouble { network, .. }) =
+            event;
         let Some(attached) = self.attached.get_mut(&network) else { return };
         let carrier = match event {
             Event::Up { bssid, frequency, .. } => {

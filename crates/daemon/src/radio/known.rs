@@ -55,7 +55,9 @@ pub enum KnownError {
         problem: String,
     },
     /// More networks than one radio serves.
-    #[error("one radio is in at most {MOST_NETWORKS} networks; remove one with `anabranch radio remove NAME`")]
+    #[error(
+        "one radio is in at most {MOST_NETWORKS} networks; remove one with `anabranch radio remove NAME`"
+    )]
     TooMany,
     /// No network of that name.
     #[error("the radio knows no network \"{0}\"; `anabranch radio list` shows those that it knows")]
@@ -102,12 +104,18 @@ impl KnownNetwork {
         let ssid = Ssid::new(self.ssid.as_bytes());
         let ssid = ssid.ok_or_else(|| wrong("ssid", "a name has 1 to 32 bytes".to_owned()))?;
         let passphrase = self.passphrase.as_deref().map(Passphrase::new).transpose();
-        let passphrase = passphrase.map_err(|error: PassphraseError| wrong("passphrase", error.to_string()))?;
+        let passphrase =
+            passphrase.map_err(|error: PassphraseError| wrong("passphrase", error.to_string()))?;
         if !(1..=MOST_WEIGHT).contains(&self.weight) {
-            return Err(wrong("weight", format!("expected a number from 1 to {MOST_WEIGHT}, not {}", self.weight)));
+            return Err(wrong(
+                "weight",
+                format!("expected a number from 1 to {MOST_WEIGHT}, not {}", self.weight),
+            ));
         }
         let address = |key, text: &String| {
-            parse_address(text).ok_or_else(|| wrong(key, format!("expected an address like 02:00:5e:10:00:01, not \"{text}\"")))
+            parse_address(text).ok_or_else(|| {
+                wrong(key, format!("expected an address like 02:00:5e:10:00:01, not \"{text}\""))
+            })
         };
         Ok(NetworkSettings {
             ssid,
@@ -134,7 +142,8 @@ impl KnownNetwork {
                 Err(KnownError::Value { network: self.ssid.clone(), key: "interface", problem })
             };
         }
-        let kept = self.ssid.chars().filter(char::is_ascii_alphanumeric).map(|letter| letter.to_ascii_lowercase());
+        let kept =
+            self.ssid.chars().filter(char::is_ascii_alphanumeric).map(|letter| letter.to_ascii_lowercase());
         let name: String = kept.take(LONGEST_INTERFACE - 3).collect();
         Ok(format!("wl-{}", if name.is_empty() { "net" } else { &name }))
     }
@@ -213,7 +222,8 @@ impl KnownNetworks {
             network.settings()?;
             let interface = network.interface_name()?;
             if interfaces.contains(&interface) {
-                let problem = format!("two networks would be called {interface}; give one a name with `interface`");
+                let problem =
+                    format!("two networks would be called {interface}; give one a name with `interface`");
                 return Err(KnownError::Value { network: network.ssid.clone(), key: "interface", problem });
             }
             interfaces.push(interface);
@@ -275,7 +285,10 @@ mod tests {
         let (_directory, state) = state();
         let cases = [
             ("[[network]]\nssid = \"home\"\npassphrase = \"topsecret", "line 3"),
-            ("[[network]]\nssid = \"home\"\npassphrase = \"topsecret\"\nwieght = 2", "unknown field `wieght`"),
+            (
+                "[[network]]\nssid = \"home\"\npassphrase = \"topsecret\"\nwieght = 2",
+                "unknown field `wieght`",
+            ),
             ("[[network]]\nssid = \"home\"\npassphrase = \"tops\"", "8 to 63 characters"),
             ("[[network]]\nssid = \"home\"\nweight = 0", "from 1 to 1000"),
             ("[[network]]\nssid = \"home\"\nbssid = \"topsecret\"", "expected an address like"),

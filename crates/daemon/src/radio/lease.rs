@@ -97,7 +97,8 @@ impl LeaseClient {
         self.interface.poll(instant(now), &mut self.wire, &mut self.sockets);
         match self.sockets.get_mut::<dhcpv4::Socket<'_>>(self.handle).poll()? {
             dhcpv4::Event::Configured(config) => {
-                let address = IpPrefix::new(IpAddr::V4(config.address.address()), config.address.prefix_len()).ok()?;
+                let address =
+                    IpPrefix::new(IpAddr::V4(config.address.address()), config.address.prefix_len()).ok()?;
                 let servers = config.dns_servers.iter().copied().take(MOST_SERVERS).collect();
                 Some(LeaseChange::Lent(Lease { address, gateway: config.router, servers }))
             }

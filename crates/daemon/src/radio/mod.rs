@@ -17,7 +17,6 @@ use linux::journal::{ApplyError, Journal, JournalError};
 use linux::radio::{BackEnd, OpenError, RadioCard, Radios, take_over};
 use linux::signals::EndSignals;
 use linux::wireless::WirelessError;
-use radio::slots::SlotSettings;
 use thiserror::Error;
 use tracing::info;
 
@@ -27,6 +26,7 @@ use linux::privileges::requirements::Purpose;
 pub use event_loop::RadioLoop;
 pub use known::{KNOWN_NETWORKS_FILE, KnownError, KnownNetwork, KnownNetworks, MOST_NETWORKS};
 pub use lease::{Lease, LeaseChange, LeaseClient};
+pub use radio::slots::{Cycle, SlotSettings};
 
 /// The interface by which we use the card.
 const MONITOR_INTERFACE: &str = "anyradio0";
@@ -108,7 +108,9 @@ pub fn run(options: RadioOptions) -> Result<(), RadioError> {
             match all.len() {
                 1 => all.remove(0),
                 0 => return Err(RadioError::Card("no Wi-Fi card".to_owned())),
-                several => return Err(RadioError::Card(format!("{several} Wi-Fi cards; name one with --card"))),
+                several => {
+                    return Err(RadioError::Card(format!("{several} Wi-Fi cards; name one with --card")));
+                }
             }
         }
     };

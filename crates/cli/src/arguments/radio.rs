@@ -1,0 +1,128 @@
+//! What `anabranch radio` takes.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+use daemon::radio::{Cycle, SlotSettings};
+
+#[derive(Args, Debug)]
+pub struct Radio {
+    #[command(subcommand)]
+    pub command: RadioCommand,
+}
+
+#[derive(Subcommand, Debug)]
+pub enum RadioCommand {
+    /// Say what each Wi-Fi card can do and how it would serve several networks; takes no daemon and no privileges
+    Probe(RadioProbe),
+    /// Be in all known networks with one card until it is ended; each gets an interface of its own
+    Up(RadioUp),
+    /// Make a network known; its passphrase is read from standard input
+    Add(RadioAdd),
+    /// Forget a network
+    Remove(RadioRemove),
+    /// Show the known networks
+    List(RadioList),
+    /// Change a network's share of the radio's time
+    Weights(RadioWeights),
+}
+
+#[derive(Args, Debug)]
+pub struct RadioProbe {
+    /// Answer in JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct RadioUp {
+    /// The card: one of its interfaces, such as wlan0; needed where there are several
+    #[arg(long, value_name = "NAME")]
+    pub card: Option<String>,
+    /// Visit every network once in so many milliseconds, shared by weight
+    #[arg(long, value_name = "MS", default_value_t = 200, value_parser = clap::value_parser!(u32).range(20..=2_000), conflicts_with = "slot")]
+    pub cycle: u32,
+    /// Instead, stay in each network its weight times so many milliseconds
+    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u32).range(10..=1_000))]
+    pub slot: Option<u32>,
+    /// How much more time goes to networks that deliver more; 0: weights alone decide
+    #[arg(long, value_name = "NUMBER", default_value_t = 2.0, value_parser = alpha)]
+    pub alpha: f64,
+    /// Make slots up to so many milliseconds longer by chance, so that several such radios do not march in step
+    #[arg(long, value_name = "MS", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=100))]
+    pub spread: u32,
+    /// Weight of listening for further networks; 0: only while one is missing
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub scan_weight: u16,
+    /// Write all frames that are sent and heard to a file that Wireshark reads
+    #[arg(long, value_name = "FILE")]
+    pub pcap: Option<PathBuf>,
+}
+
+impl RadioUp {
+    /// How turns are taken.
+    pub fn slots(&self) -> SlotSettings {
+        let milliseconds = |number: u32| Duration::from_millis(number.into());
+        let cycle = match self.slot {
+            Some(slot) => Cycle::Multiples(milliseconds(slot)),
+            None => Cycle::Bounded(milliseconds(self.cycle)),
+        };
+        SlotSettings {
+            cycle,
+            alpha: self.alpha,
+            spread: milliseconds(self.spread),
+            ..SlotSettings::default()
+        }
+    }
+}
+
+#[derive(Args, Debug)]
+pub struct RadioAdd {
+    /// The network's name on the air
+    pub name: String,
+    /// It has no passphrase
+    #[arg(long)]
+    pub open: bool,
+    /// It does not show its name
+    #[arg(long)]
+    pub hidden: bool,
+    /// Its share of the radio's time, relative to the others'
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub weight: u16,
+    /// Only this access point
+    #[arg(long, value_name = "ADDRESS")]
+    pub bssid: Option<String>,
+    /// Never this access point; can be given several times
+    #[arg(long, value_name = "ADDRESS")]
+    pub avoid: Vec<String>,
+    /// What its interface is called
+    #[arg(long, value_name = "NAME")]
+    pub interface: Option<String>,
+}
+
+#[derive(Args, Debug)]
+pub struct RadioRemove {
+    /// The network's name on the air
+    pub name: String,
+}
+
+#[derive(Args, Debug)]
+pub struct RadioList {
+    /// Answer in JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct RadioWeights {
+    /// The network's name on the air
+    pub name: String,
+    /// Its share of the radio's time, relative to the others'
+    pub weight: u16,
+}
+
+fn alpha(text: &str) -> Result<f64, String> {
+    let number: f64 = text.parse().map_err(|_| format!("expected a number from 0 to 10, not \"{text}\""))?;
+    if (0.0..=10.0).contains(&number) { Ok(number) } else { Err("expected a number from 0 to 10".to_owned()) }
+}

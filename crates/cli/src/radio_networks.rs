@@ -1,0 +1,159 @@
+//! `anabranch radio up|add|remove|list|weights`: one Wi-Fi card in several networks.
+
+use std::io::{self, BufRead, IsTerminal};
+
+use anyhow::Context;
+use daemon::radio::{KnownNetwork, KnownNetworks, RadioOptions, run};
+use identity::StateDirectory;
+use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
+use serde::Serialize;
+use zeroize::Zeroizing;
+
+use crate::arguments::{RadioAdd, RadioList, RadioRemove, RadioUp, RadioWeights};
+use crate::output;
+use crate::session::Session;
+
+/// Below the state directory: the radio has a lock and a journal of its own.
+const DIRECTORY: &str = "radio";
+/// User that the radio's worker becomes, as the other daemons' do.
+const USER: &str = "anabranch";
+/// Longest line that is read as a passphrase.
+const LONGEST_LINE: u64 = 256;
+
+fn state(session: &Session) -> anyhow::Result<StateDirectory> {
+    let parent = StateDirectory::create(session.path())?;
+    Ok(StateDirectory::create(parent.file(DIRECTORY))?)
+}
+
+/// Runs until it is told to stop.
+pub fn up(session: &Session, arguments: &RadioUp) -> anyhow::Result<()> {
+    let options = RadioOptions {
+        state: state(session)?,
+        card: arguments.card.clone(),
+        slots: arguments.slots(),
+        scan_weight: arguments.scan_weight,
+        capture: arguments.pcap.clone(),
+        user: USER.to_owned(),
+    };
+    Ok(run(options)?)
+}
+
+/// Adds a network; its passphrase comes from the terminal or from standard input, never from the command line.
+pub fn add(session: &Session, arguments: &RadioAdd) -> anyhow::Result<()> {
+    let state = state(session)?;
+    let mut known = KnownNetworks::load(&state)?;
+    let passphrase = if arguments.open { None } else { Some(read_passphrase(&arguments.name)?) };
+    known.add(KnownNetwork {
+        ssid: arguments.name.clone(),
+        passphrase: passphrase.map(|passphrase| passphrase.to_string()),
+        weight: arguments.weight,
+        hidden: arguments.hidden,
+        bssid: arguments.bssid.clone(),
+        avoid: arguments.avoid.clone(),
+        interface: arguments.interface.clone(),
+    });
+    known.save(&state)?;
+    output::line(&format!("{} is known. A running radio takes it at its next start.", arguments.name))
+}
+
+/// Forgets a network.
+pub fn remove(session: &Session, arguments: &RadioRemove) -> anyhow::Result<()> {
+    let state = state(session)?;
+    let mut known = KnownNetworks::load(&state)?;
+    known.remove(&arguments.name)?;
+    known.save(&state)?;
+    output::line(&format!("{} is forgotten. A running radio leaves it at its next start.", arguments.name))
+}
+
+/// Changes a network's share of the radio.
+pub fn weights(session: &Session, arguments: &RadioWeights) -> anyhow::Result<()> {
+    let state = state(session)?;
+    let mut known = KnownNetworks::load(&state)?;
+    let found = known.network.iter_mut().find(|network| network.ssid == arguments.name);
+    let network = found.ok_or_else(|| daemon::radio::KnownError::Unknown(arguments.name.clone()))?;
+    network.weight = arguments.weight;
+    known.save(&state)?;
+    output::line(&format!("{} has weight {}.", arguments.name, arguments.weight))
+}
+
+/// One network of the list, without its secret.
+#[derive(Serialize)]
+struct Listed<'a> {
+    ssid: &'a str,
+    interface: String,
+    weight: u16,
+    hidden: bool,
+    protected: bool,
+}
+
+/// Shows the networks that the radio knows.
+pub fn list(session: &Session, arguments: &RadioList) -> anyhow::Result<()> {
+    let known = KnownNetworks::load(&state(session)?)?;
+    let listed = known.network.iter().map(|network| {
+        Ok(Listed {
+            ssid: &network.ssid,
+            interface: network.interface_name()?,
+            weight: network.weight,
+            hidden: network.hidden,
+            protected: network.passphrase.is_some(),
+        })
+    });
+    let listed: Vec<Listed<'_>> = listed.collect::<anyhow::Result<_>>()?;
+    if arguments.json {
+        return output::json(&listed);
+    }
+    if listed.is_empty() {
+        return output::line("The radio knows no network yet: `anabranch radio add NAME` adds one.");
+    }
+    for network in &listed {
+        let kind = if network.protected { "with passphrase" } else { "open" };
+        let hidden = if network.hidden { ", hidden" } else { "" };
+        output::line(&format!(
+            "{}: {kind}{hidden}, weight {}, as {}",
+            network.ssid, network.weight, network.interface
+        ))?;
+    }
+    Ok(())
+}
+
+fn read_passphrase(name: &str) -> anyhow::Result<Zeroizing<String>> {
+    let input = io::stdin();
+    let hidden = if input.is_terminal() {
+        eprint!("Passphrase of {name}: ");
+        Some(Hidden::begin()?)
+    } else {
+        None
+    };
+    let mut line = Zeroizing::new(String::new());
+    let mut limited = io::Read::take(input.lock(), LONGEST_LINE);
+    limited.read_line(&mut line).context("the passphrase cannot be read from standard input")?;
+    if hidden.is_some() {
+        eprintln!();
+    }
+    let passphrase = line.trim_end_matches(['\r', '\n']);
+    anyhow::ensure!(
+        !passphrase.is_empty(),
+        "no passphrase was given on standard input; an open network is added with --open"
+    );
+    Ok(Zeroizing::new(passphrase.to_owned()))
+}
+
+/// While it lives the terminal does not show what is typed.
+struct Hidden(Termios);
+
+impl Hidden {
+    fn begin() -> anyhow::Result<Self> {
+        let before = tcgetattr(io::stdin())?;
+        let mut quiet = before.clone();
+        quiet.local_modes -= LocalModes::ECHO;
+        tcsetattr(io::stdin(), OptionalActions::Now, &quiet)?;
+        Ok(Self(before))
+    }
+}
+
+impl Drop for Hidden {
+    fn drop(&mut self) {
+        // A terminal that is gone needs nothing back.
+        let _ = tcsetattr(io::stdin(), OptionalActions::Now, &self.0);
+    }
+}

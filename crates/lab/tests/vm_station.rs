@@ -1,0 +1,102 @@
+//! One radio in two networks of unmodified hostapd at once, in the virtual machine: the whole way from the command to the packets.
+//! Skipped with a reason where a part of the bed cannot be had, except in CI.
+
+#![expect(clippy::unwrap_used, reason = "a test ends where a step fails")]
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use lab::vm::topology::SERVER_ADDRESS;
+use lab::vm::wifi::{AccessPoint, Protection, Security, Wifi, WifiNetwork};
+use lab::vm::{Job, Machine, MachineError};
+use sim::NetworkSpec;
+
+const KNOWN: &str = r#"
+[[network]]
+ssid = "cafe"
+
+[[network]]
+ssid = "home"
+passphrase = "correct horse"
+hidden = true
+"#;
+
+/// Pings through each network at the same time, 300 times: the radio is away from each of them half of the time.
+fn script() -> String {
+    format!(
+        r#". /job/networks; . /job/wifi; build_networks; build_air
+        at_home() {{ in_namespace device "$@"; }}
+        mkdir -p /tmp/state/radio; cp /job/radio.toml /tmp/state/radio/; chmod 700 /tmp/state /tmp/state/radio; chmod 600 /tmp/state/radio/radio.toml
+        at_home anabranch --state /tmp/state radio up --pcap /tmp/state/radio/air.pcap >/results/radio.log 2>&1 &
+        radio=$!
+        for network in cafe home; do
+            for _ in $(seq 100); do at_home ip addr show "wl-$network" 2>/dev/null | grep -q 'inet ' && break; sleep 0.1; done
+        done
+        at_home ip -brief addr
+        at_home ping -q -i 0.02 -c 300 -W 2 -I wl-cafe {SERVER_ADDRESS} >/results/cafe.ping & one=$!
+        at_home ping -q -i 0.02 -c 300 -W 2 -I wl-home {SERVER_ADDRESS} >/results/home.ping & two=$!
+        wait $one $two
+        kill -TERM $radio; wait $radio; echo "radio ended with $?"
+        cp /tmp/state/radio/air.pcap /results/
+        at_home ip -brief link; at_home iw dev
+        cat /results/radio.log /results/*.ping"#
+    )
+}
+
+#[test]
+fn one_radio_is_in_two_networks() {
+    let lab = PathBuf::from(env!("CARGO_BIN_EXE_anabranch-lab"));
+    let anabranch = lab.with_file_name("anabranch");
+    if !anabranch.exists() {
+        println!("skipped: {} is not built; cargo build -p anabranch-cli", anabranch.display());
+        return;
+    }
+    let machine = match Machine::find() {
+        Ok(machine) => machine,
+        Err(error @ MachineError::Missing { .. }) if std::env::var_os("CI").is_none() => {
+            println!("skipped: {error}");
+            return;
+        }
+        Err(error) => panic!("{error}"),
+    };
+    let home = AccessPoint {
+        security: Security::Wpa2 { passphrase: "correct horse".into(), protection: Protection::Offered },
+        hidden: true,
+        ..AccessPoint::open("home", 11)
+    };
+    let wifi = Wifi::new(vec![
+        WifiNetwork {
+            link: NetworkSpec::symmetric("cafe", 10.0, 20),
+            points: vec![AccessPoint::open("cafe", 1)],
+        },
+        WifiNetwork { link: NetworkSpec::symmetric("home", 5.0, 10), points: vec![home] },
+    ]);
+    let mut job = Job::new(script());
+    wifi.add_to(&mut job).unwrap();
+    job.files.insert("/job/radio.toml".into(), KNOWN.into());
+    job.programs.push(anabranch);
+    let outcome = machine.run(&job).unwrap();
+    println!("{}\nwall time {:?}", outcome.output, outcome.wall_time);
+    assert_eq!(outcome.exit, 0, "{}", outcome.output);
+    for network in ["cafe", "home"] {
+        let said = String::from_utf8_lossy(&outcome.files[&format!("{network}.ping")]).into_owned();
+        assert!(said.contains("300 packets transmitted, 300") && said.contains(" 0% packet loss"), "{network}: {said}");
+    }
+    assert!(outcome.output.contains("radio ended with 0"), "{}", outcome.output);
+    assert!(outcome.output.contains("Interface wlan0"), "the card was not given back: {}", outcome.output);
+    assert!(!outcome.output.contains("correct horse"), "the passphrase is in the log: {}", outcome.output);
+    is_readable_capture(&outcome.files["air.pcap"]);
+}
+
+/// Where tshark is installed: that it finds data frames in what was written.
+fn is_readable_capture(capture: &[u8]) {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("air.pcap");
+    std::fs::write(&file, capture).unwrap();
+    let tshark = Command::new("tshark").arg("-r").arg(&file).args(["-Y", "wlan.fc.type_subtype == 0x0020"]).output();
+    let Ok(tshark) = tshark else {
+        println!("tshark is not installed: the capture was not looked at");
+        return;
+    };
+    assert!(tshark.stdout.iter().filter(|byte| **byte == b'\n').count() > 100, "{}", String::from_utf8_lossy(&tshark.stderr));
+}

@@ -329,6 +329,7 @@ fn work(
         names: upstream.transpose()?,
         mark: config.device.mark,
         resolving: Arc::default(),
+        discovering: Arc::default(),
     };
     let outcome = watcher.run(&signals, &task_receiver, &task_waker);
     drop(control);

@@ -1,9 +1,10 @@
 //! The device's second thread: signals, the kernel's news, look-ups and root's help.
 
+use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Receiver;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -49,6 +50,8 @@ pub struct Watcher {
     pub mark: u32,
     /// Whether the system's resolver has been asked and has not answered yet.
     pub resolving: Arc<AtomicBool>,
+    /// Networks whose NAT64 is being looked for.
+    pub discovering: Arc<Mutex<BTreeSet<NetworkId>>>,
 }
 
 impl Watcher {
@@ -224,6 +227,11 @@ impl Watcher {
 
     fn discover(&self, network: NetworkId, interface: String, servers: Vec<IpAddr>) {
         let (commands, choices, mark) = (self.commands.clone(), self.choices.clone(), self.mark);
+        let discovering = self.discovering.clone();
+        // One at a time for each network, however often it comes and goes.
+        if !self.discovering.lock().unwrap_or_else(PoisonError::into_inner).insert(network) {
+            return;
+        }
         let work = move || {
             // The servers of a network that has just come may not answer yet.
             for pause in DISCOVERY_PAUSES {
@@ -232,12 +240,14 @@ impl Watcher {
                 choices.post(direct::Message::Nat64(network, prefix));
                 commands.post(Command::Nat64(network, prefix));
                 if prefix.is_some() {
-                    return;
+                    break;
                 }
             }
+            discovering.lock().unwrap_or_else(PoisonError::into_inner).remove(&network);
         };
         if let Err(error) = thread::Builder::new().name("nat64".to_owned()).spawn(work) {
             warn!("NAT64 cannot be looked for: {error}");
+            self.discovering.lock().unwrap_or_else(PoisonError::into_inner).remove(&network);
         }
     }
 }

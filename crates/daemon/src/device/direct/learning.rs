@@ -57,10 +57,13 @@ impl Learning {
 
     /// Takes a sample if it is time; the flows whose class is new or another.
     pub fn advance(&mut self, now: Timestamp, own: &[std::net::IpAddr]) -> Vec<Found> {
-        if now < self.due || self.failed {
+        if now < self.due {
             return Vec::new();
         }
         self.due = now + INTERVAL;
+        if self.failed {
+            return Vec::new();
+        }
         self.services.expire(now);
         let mut entries: Vec<Entry> = Vec::new();
         let listed = Conntrack::open().map_err(|error| error.to_string()).and_then(|mut conntrack| {

@@ -1,7 +1,5 @@
 //! The reader of radiotap on random bytes, on mutated real headers and on the committed fuzz corpus.
 
-#![expect(clippy::unwrap_used, reason = "a test ends where a step fails")]
-
 use proptest::prelude::*;
 use std::path::Path;
 

@@ -81,6 +81,9 @@ pub enum DeviceError {
     /// The kernel does not tell which marks are in use.
     #[error(transparent)]
     Netlink(#[from] NetlinkError),
+    /// The kernel cannot lead flows out.
+    #[error(transparent)]
+    Direct(#[from] linux::direct::DirectError),
     /// The key.
     #[error(transparent)]
     Key(#[from] KeyError),
@@ -106,6 +109,9 @@ pub fn run(options: DeviceOptions) -> Result<(), DeviceError> {
     let peer = gateway(&state, &config.device)?;
     let nftables = config.device.kill_switch || goes_directly(peer.as_ref(), &config.device);
     let (_lock, journal) = supervision::begin(&state, Purpose::Device { nftables })?;
+    if goes_directly(peer.as_ref(), &config.device) {
+        linux::direct::is_possible()?;
+    }
     let key = KeyPair::load_or_create(&state)?;
     let mtu = config.device.mtu.unwrap_or(DEFAULT_MTU);
     if machine::routing(&config.device, 0).is_taken()? {
@@ -278,9 +284,9 @@ fn work(
         root.clone(),
         events.clone(),
         observations,
-        stage.clone(),
         neighbourly.clone(),
     )
+    .on_stage(stage.clone())
     .with_translators(opened.translators);
     std::thread::Builder::new()
         .name("choices".to_owned())

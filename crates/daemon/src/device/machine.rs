@@ -9,7 +9,7 @@ use linux::dns;
 use linux::journal::{Change, Journal};
 use linux::neighbour_routes::NeighbourRoutes;
 use linux::routing::{self, Routing};
-use tracing::{info, warn};
+use tracing::info;
 
 use super::groups::Groups;
 use super::neighbours;
@@ -86,11 +86,11 @@ impl DeviceMachine {
             return Answer::Failed { reason: error.to_string() };
         }
         let answer = self.apply(&table);
-        if matches!(answer, Answer::Done) {
-            self.count_bytes();
-            self.hasten(direct);
+        if answer != Answer::Done {
+            return answer;
         }
-        answer
+        self.count_bytes();
+        self.hasten(direct).map_or(answer, |what| Answer::DoneWithout { what })
     }
 
     /// Has the kernel count what flows carry, for `anabranch flows`; only those that begin from then on.
@@ -104,33 +104,35 @@ impl DeviceMachine {
     }
 
     /// New TCP connections get their network from the kernel at `connect`, where it can do that and no rule must be looked at. All
-    /// else goes through nftables, which is slower and does the same.
-    fn hasten(&mut self, direct: &Direct) {
+    /// else goes through nftables, which is slower and does the same. Tells once why it cannot.
+    fn hasten(&mut self, direct: &Direct) -> Option<String> {
         let (v4, v6) = direct.unruled();
         if self.fast_path.is_none() {
             if v4.is_empty() && v6.is_empty() || self.without_fast_path {
-                return;
+                return None;
             }
             match load_fast_path() {
                 Ok(fast_path) => self.fast_path = Some(fast_path),
                 Err(error) => {
-                    info!("direct flows go by nftables alone, which is slower: {error}");
                     self.without_fast_path = true;
-                    return;
+                    return Some(without_fast_path(&error));
                 }
             }
         }
-        let Some(fast_path) = &mut self.fast_path else { return };
+        let fast_path = self.fast_path.as_mut()?;
         // First without slots: a prefix must not be missing while there are some.
         let fed = fast_path
             .set_slots(Slots::default())
             .and_then(|()| fast_path.set_excluded(&direct.near))
             .and_then(|()| fast_path.set_slots(Slots { v4: &v4, v6: &v6 }));
-        if let Err(error) = fed {
-            warn!("direct flows go by nftables alone, which is slower: {error}");
-            self.fast_path = None;
-        }
+        let error = fed.err()?;
+        self.fast_path = None;
+        Some(without_fast_path(&error.to_string()))
     }
+}
+
+fn without_fast_path(error: &str) -> String {
+    format!("direct flows go by nftables alone, which is slower for each new connection: {error}")
 }
 
 fn load_fast_path() -> Result<FastPath, String> {
@@ -155,12 +157,12 @@ impl Machine for DeviceMachine {
                 Ok(None) => Answer::Done,
                 Err(error) => Answer::Failed { reason: error.to_string() },
             },
-            Request::Direct(direct) => self.direct(&direct),
-            Request::Run { process, user } => self.groups.run(&mut self.journal, process, user),
             Request::Neighbours => {
                 let changes = neighbour_routes(&self.routing).plan();
                 self.apply(&changes)
             }
+            Request::Direct(direct) => self.direct(&direct),
+            Request::Run { process, user } => self.groups.run(&mut self.journal, process, user),
             Request::EndRun { cgroup } => self.groups.end(&mut self.journal, &cgroup),
             Request::Programs { inodes } => self.groups.programs(&inodes),
             Request::Restore => {

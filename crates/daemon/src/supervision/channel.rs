@@ -56,6 +56,11 @@ pub enum Request {
 pub enum Answer {
     /// It is done.
     Done,
+    /// It is done, by other means than usual.
+    DoneWithout {
+        /// What is lost, why, and what serves instead; for people.
+        what: String,
+    },
     /// It is not done; the text tells why.
     Failed {
         /// For people.

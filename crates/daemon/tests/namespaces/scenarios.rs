@@ -13,7 +13,10 @@ use linux::netlink::{Netlink, Route};
 use linux::netns::Namespace;
 
 use crate::bed::{Bed, SERVER_V4, SERVER_V6, eventually};
-use crate::{clock, direct, direct_metrics, disk, hardship, hostile, names, nat64, resolved, treatments};
+use crate::{
+    clock, direct, direct_hardship, direct_metrics, disk, hardship, hostile, names, nat64, resolved,
+    treatments,
+};
 
 /// A name and what it does.
 type Scenario = (&'static str, fn());
@@ -121,6 +124,23 @@ pub const ALL: &[Scenario] = &[
     ),
     ("neighbours_expire_and_come_back", crate::neighbours::neighbours_expire_and_come_back),
     ("neighbours_nothing_stays_behind", crate::neighbours::nothing_stays_behind),
+    ("direct_rules_that_cannot_hold_are_named", direct_hardship::rules_that_cannot_hold_are_named),
+    ("direct_what_other_programs_set_is_left_alone", direct_hardship::what_other_programs_set_is_left_alone),
+    ("direct_without_bpf_nftables_deals_flows_out", direct_hardship::without_bpf_nftables_deals_flows_out),
+    (
+        "direct_without_control_groups_only_programs_cannot_be_told_apart",
+        direct_hardship::without_control_groups_only_programs_cannot_be_told_apart,
+    ),
+    ("direct_without_nft_nothing_is_started", direct_hardship::without_nft_nothing_is_started),
+    (
+        "direct_without_connection_tracking_traffic_goes_as_before",
+        direct_hardship::without_connection_tracking_traffic_goes_as_before,
+    ),
+    ("direct_a_wrong_clock_moves_no_flow", direct_hardship::a_wrong_clock_moves_no_flow),
+    (
+        "direct_a_thousand_addresses_leave_nothing_behind",
+        direct_hardship::a_thousand_addresses_leave_nothing_behind,
+    ),
     ("direct_idle_direct_mode_is_quiet", direct_metrics::idle_direct_mode_is_quiet),
     (
         "direct_a_program_reaches_what_lies_on_its_network_itself",

@@ -229,12 +229,31 @@ pub enum DirectError {
     /// nftables.
     #[error(transparent)]
     Nft(#[from] NftError),
+    /// The kernel lacks what tells flows apart.
+    #[error(
+        "this kernel cannot lead flows out directly, so nothing is changed and traffic keeps the machine's own routes; load its \
+         connection tracking (modprobe -a nf_conntrack nft_ct nft_numgen nft_masq), or join a gateway: {0}"
+    )]
+    Unable(NftError),
     /// Routes.
     #[error(transparent)]
     Netlink(#[from] crate::netlink::NetlinkError),
     /// The kernel's routing cannot be asked at all.
     #[error("cannot open a routing socket: {0}")]
     Open(std::io::Error),
+}
+
+/// Has nftables check what every table of direct mode needs: connection tracking, turns, address translation. Nothing is changed.
+///
+/// # Errors
+/// [`DirectError::Unable`].
+pub fn is_possible() -> Result<(), DirectError> {
+    let script = format!(
+        "table inet anabranch_possible {{\n  chain output {{\n    type route hook output priority mangle;\n    \
+         ct state new ct mark & {NETWORK_MASK:#x} == 0 numgen inc mod 2 vmap {{ 0 : accept, 1 : accept }}\n  }}\n  \
+         chain postrouting {{\n    type nat hook postrouting priority srcnat;\n    masquerade\n  }}\n}}\n"
+    );
+    nft::check(&script).map_err(DirectError::Unable)
 }
 
 impl Direct {

@@ -33,6 +33,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use anabranch::control::EventKind;
+use linux::cgroup::Hierarchy;
 use linux::clock;
 use linux::direct::{Direct, FlowRule, Outcome, Stay};
 use linux::poll::Waker;
@@ -40,7 +41,7 @@ use linux::prefix::IpPrefix;
 use linux::tun::Reserved;
 use policy::network::NetworkInput;
 use policy::refusal;
-use policy::rules::{DomainPattern, Dscp, FlowFacts, Matcher, Protocol, Rule, Rules};
+use policy::rules::{DomainPattern, Dscp, FlowFacts, Matcher, ProgramPattern, Protocol, Rule, Rules};
 use policy::{ChoiceSettings, NetworkPolicy, Table, Treatment};
 use tracing::{debug, info, warn};
 use units::{NetworkId, Timestamp};
@@ -51,7 +52,7 @@ use super::networks::Network;
 use crate::config::{Config, DeviceConfig};
 use crate::control::EventLog;
 use crate::mailbox::Mailbox;
-use crate::supervision::{Request, Root};
+use crate::supervision::{Answer as RootAnswer, Request, Root};
 use following::Following;
 use learning::{Found, Learning};
 use names::{Lesson, Names};
@@ -119,6 +120,8 @@ pub struct DirectControl {
     stage: Option<Stage>,
     applied: Option<Direct>,
     retry_at: Option<Timestamp>,
+    /// Why flows cannot be led out, as it was told.
+    failing: Option<String>,
 }
 
 impl DirectControl {
@@ -130,7 +133,6 @@ impl DirectControl {
         root: Arc<Root>,
         events: Arc<EventLog>,
         observations: Observations,
-        stage: Option<Stage>,
         neighbourly: Vec<IpAddr>,
     ) -> Self {
         let settings = ChoiceSettings {
@@ -163,9 +165,10 @@ impl DirectControl {
             translations: Translations::new(&config.device.interface, config.device.table),
             warned: BTreeSet::new(),
             table: Table::default(),
-            stage,
+            stage: None,
             applied: None,
             retry_at: None,
+            failing: None,
         }
     }
 
@@ -173,6 +176,11 @@ impl DirectControl {
     pub fn with_translators(mut self, reserved: Vec<Reserved>) -> Self {
         self.translations.reserve(reserved);
         self
+    }
+
+    /// Leaves what it knows on `stage` for a recorder.
+    pub fn on_stage(self, stage: Option<Stage>) -> Self {
+        Self { stage, ..self }
     }
 
     /// Works until the daemon ends.
@@ -293,13 +301,26 @@ impl DirectControl {
         let Ok(rules) = Rules::new(self.rules.clone()) else { return };
         let conflicts =
             rules.conflicts(&names, self.has_gateway).into_iter().map(|conflict| conflict.to_string());
-        let warnings: BTreeSet<String> =
-            conflicts.chain(self.rules.iter().filter_map(rules::unkernelled)).collect();
+        let warnings: BTreeSet<String> = conflicts
+            .chain(self.rules.iter().filter_map(rules::unkernelled))
+            .chain(self.ungrouped())
+            .collect();
         for text in warnings.difference(&self.warned) {
             warn!("{text}");
             self.events.push(EventKind::Warning, None, text.clone());
         }
         self.warned = warnings;
+    }
+
+    /// Rules by control group where there are none.
+    fn ungrouped(&self) -> Option<String> {
+        let by_group = |rule: &&Rule| {
+            let group = |matcher: &Matcher| matches!(matcher, Matcher::Program(ProgramPattern::Cgroup(_)));
+            rule.matchers().iter().any(group)
+        };
+        let keys: Vec<&str> = self.rules.iter().filter(by_group).map(Rule::key).collect();
+        let error = Hierarchy::find().err().filter(|_| !keys.is_empty())?;
+        Some(format!("rules by program ({}) match no flow, all others hold: {error}", keys.join(", ")))
     }
 
     /// When to judge again by itself; `None` to wait for news.
@@ -389,8 +410,13 @@ impl DirectControl {
 
     fn apply(&mut self, now: Timestamp, wanted: Direct) {
         self.retry_at = None;
-        match self.root.ask(&Request::Direct(Box::new(wanted.clone()))) {
-            Ok(_) => {
+        match self.root.ask_for(&Request::Direct(Box::new(wanted.clone()))) {
+            Ok(answer) => {
+                self.failing = None;
+                if let RootAnswer::DoneWithout { what } = answer {
+                    warn!("{what}");
+                    self.events.push(EventKind::Warning, None, what);
+                }
                 debug!("new flows have a new table after {} ms", clock::now().since(now).as_millis());
                 let treated =
                     |rule: &FlowRule| matches!(rule.outcome, Outcome::Stay(stay) if stay != Stay::Default);
@@ -400,8 +426,11 @@ impl DirectControl {
             }
             Err(error) => {
                 let text = format!("flows cannot be led out directly: {error}");
-                warn!("{text}");
-                self.events.push(EventKind::Warning, None, text);
+                if self.failing.as_ref() != Some(&text) {
+                    warn!("{text}");
+                    self.events.push(EventKind::Warning, None, text.clone());
+                    self.failing = Some(text);
+                }
                 self.retry_at = Some(now + RETRY_PAUSE);
             }
         }

@@ -81,7 +81,7 @@ fn radiotap(record: &Record<'_>) -> Vec<u8> {
     }
     if let Some(sent) = record.sent {
         present |= 1 << TRANSMIT_FLAGS | 1 << DATA_RETRIES;
-        if fields.len() % 2 != 0 {
+        if !fields.len().is_multiple_of(2) {
             fields.push(0);
         }
         fields.extend(u16::from(!sent.succeeded).to_le_bytes());

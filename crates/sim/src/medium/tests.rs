@@ -79,7 +79,7 @@ fn equal_back_offs_collide() {
     }
     let events = run(&mut medium, Timestamp::from_millis(500));
     let collided: Vec<&Attempt> = attempts(&events).filter(|attempt| attempt.collided).collect();
-    assert!(!collided.is_empty() && collided.len() % 2 == 0);
+    assert!(!collided.is_empty() && collided.len().is_multiple_of(2));
     let (_, used) = medium.channel_statistics().next().unwrap();
     assert_eq!(used.collisions as usize * 2, collided.len());
     assert!(
@@ -319,7 +319,7 @@ fn tcp_goodput(frequency: Frequency) -> f64 {
             if let Event::Reception(heard) = event {
                 now = heard.at;
                 received += u32::from(heard.station == station);
-                if heard.station == station && received % 2 == 0 {
+                if heard.station == station && received.is_multiple_of(2) {
                     medium.transmit(now, station, frame(0, address(point), 84, frequency, fast())).unwrap();
                 }
             }

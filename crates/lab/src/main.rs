@@ -5,7 +5,7 @@ use clap::{Parser, Subcommand};
 use lab::demo::{DemoOptions, FetchLine};
 use lab::experiment::{
     Bed, Experiment, ExperimentId, Record, Verdict, experiments_directory, find, read_record, registry,
-    write_record,
+    run_seeds, write_record,
 };
 use lab::netbed::{FetchRequest, fetch, isolation, listen, serve};
 use std::collections::BTreeMap;
@@ -40,16 +40,19 @@ enum Command {
         /// Where to run; by default each experiment's usual bed.
         #[arg(long)]
         bed: Option<Bed>,
-        /// Decides all chance.
+        /// Decides all chance; where there are several runs, the first one's.
         #[arg(long, default_value_t = 1)]
         seed: u64,
+        /// How many runs, each with the next seed; the means are judged. By default 3 on the bed sim and 1 elsewhere.
+        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000))]
+        seeds: Option<u64>,
         /// Writes the result here as well (one experiment only); "-" is the terminal.
         #[arg(long, value_name = "FILE")]
         json: Option<PathBuf>,
         /// Runs without touching the results that are kept.
         #[arg(long)]
         dry: bool,
-        /// Compares with the result that is kept and fails where the verdict differs.
+        /// Compares with the result that is kept (with one seed, with what that seed gave) and fails where the verdict differs.
         #[arg(long)]
         check: bool,
         /// The namespaces have been entered: how a run on the bed netns starts itself again.
@@ -131,12 +134,12 @@ fn main() -> ExitCode {
 fn run(command: Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::List { json } => list(json),
-        Command::Run { what, bed, seed, json, dry, check, isolated } => {
+        Command::Run { what, bed, seed, seeds, json, dry, check, isolated } => {
             let experiments = select(&what)?;
             if bed == Some(Bed::Netns) {
                 settle_in_namespaces(isolated)?;
             }
-            run_experiments(&experiments, &RunOptions { bed, seed, json, dry, check })
+            run_experiments(&experiments, &RunOptions { bed, seed, seeds, json, dry, check })
         }
         Command::Demo(options) => lab::demo::run(&options),
         Command::ServeFile { address } => {
@@ -252,6 +255,7 @@ fn list(json: bool) -> anyhow::Result<ExitCode> {
 struct RunOptions {
     bed: Option<Bed>,
     seed: u64,
+    seeds: Option<u64>,
     json: Option<PathBuf>,
     dry: bool,
     check: bool,
@@ -269,7 +273,7 @@ fn run_experiments(experiments: &[Experiment], options: &RunOptions) -> anyhow::
         println!("{:<26} {:<15} {}", experiment.id.to_string(), record.verdict.to_string(), record.reason);
         if options.check {
             let kept = read_record(&directory, experiment, record.bed)?.0;
-            differs |= report_difference(&kept, &record);
+            differs |= report_difference(&comparable(&kept, &record)?, &record);
         }
     }
     Ok(if differs { ExitCode::FAILURE } else { ExitCode::SUCCESS })
@@ -283,8 +287,11 @@ fn run_one(experiment: &Experiment, options: &RunOptions, directory: &Path) -> a
         experiment.id,
         experiment.beds.iter().map(Bed::to_string).collect::<Vec<_>>().join(", ")
     );
-    let report = (experiment.runner)(bed, options.seed).with_context(|| format!("run {}", experiment.id))?;
-    let record = Record::new(experiment, bed, options.seed, &report);
+    let count = options.seeds.unwrap_or_else(|| experiment.seeds(bed));
+    let last = options.seed.checked_add(count).context("there are no more seeds after that one")?;
+    let reports =
+        run_seeds(experiment, bed, options.seed..last, &|ended| show_progress(experiment, ended, count))?;
+    let record = Record::new(experiment, bed, &reports);
     match options.json.as_deref() {
         Some(path) if path == Path::new("-") => print!("{}", record.to_json()?),
         Some(path) => {
@@ -293,9 +300,35 @@ fn run_one(experiment: &Experiment, options: &RunOptions, directory: &Path) -> a
         None => {}
     }
     if !options.dry && !options.check {
-        write_record(directory, experiment, &record, &report)?;
+        let (_, first) = reports.into_iter().next().context("nothing was run")?;
+        write_record(directory, experiment, &record, &first)?;
     }
     Ok(record)
+}
+
+/// One line of progress on a terminal, overwritten by the next.
+fn show_progress(experiment: &Experiment, ended: usize, count: u64) {
+    let mut terminal = std::io::stderr();
+    if count > 1 && terminal.is_terminal() {
+        let line = format!("\r{}: {ended} of {count} seeds", experiment.id);
+        let end = if ended as u64 == count { "\r\x1b[K" } else { "\x1b[K" };
+        let _ = terminal.write_all((line + end).as_bytes()).and_then(|()| terminal.flush());
+    }
+}
+
+/// What of the kept result a rerun can be compared with: the same seeds.
+fn comparable(kept: &Record, record: &Record) -> anyhow::Result<Record> {
+    if (kept.seed, kept.seeds()) == (record.seed, record.seeds()) {
+        return Ok(kept.clone());
+    }
+    kept.of_seed(record.seed).filter(|_| record.seeds() == 1).with_context(|| {
+        format!(
+            "the kept result of {} is of {}, not {}",
+            kept.experiment,
+            kept.seeds_text(),
+            record.seeds_text()
+        )
+    })
 }
 
 fn usual_bed(experiment: &Experiment) -> anyhow::Result<Bed> {

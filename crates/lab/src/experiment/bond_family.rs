@@ -5,6 +5,7 @@ use super::bond_trials::{NamedTrial, Ride, run_all};
 use super::record::RATE_SCALE;
 use super::{BarGroup, Bed, Experiment, ExperimentId, Goal, Metrics, Report};
 use crate::simbed::{Algorithm, Outcome, Traffic, Trial, Way, quantile};
+use anyhow::Context;
 use sim::{Capacity, Loss, NetworkSpec, Scenario};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -24,7 +25,7 @@ const LEAST_IDLE: f64 = 0.1;
 const SHORT_DOWNLOAD: Bytes = Bytes(20 << 20);
 /// Payload of a full packet on a plain network, over its size.
 const PAYLOAD_PART: f64 = 1_448.0 / 1_500.0;
-/// The traces of the generated networks are part of what the experiment is.
+/// Seed of the traces that the specification names; each run has those of its own seed.
 const TRACE_SEED: u64 = 1;
 /// One-way delays within which the goal for the sum is high, and within which there is one.
 const NEAR_DELAYS: Duration = Duration::from_millis(30);
@@ -78,7 +79,7 @@ fn spec(scenario: &Scenario) -> toml::Table {
     table.insert("short_download_bytes".into(), (SHORT_DOWNLOAD.0 as i64).into());
     let kinds = kinds_of_traffic().map(|(name, _)| toml::Value::from(name));
     table.insert("traffic".into(), kinds.to_vec().into());
-    table.insert("trace_seed".into(), (TRACE_SEED as i64).into());
+    table.insert("trace_seed".into(), "that of the run".into());
     table.insert("networks".into(), scenario.networks.iter().map(network).collect::<Vec<_>>().into());
     table
 }
@@ -169,6 +170,8 @@ fn bars(scenario: &Scenario) -> Vec<BarGroup> {
 }
 
 fn run(scenario: &Scenario, bed: Bed, seed: u64) -> anyhow::Result<Report> {
+    let own = sim::scenario::scenarios(seed).into_iter().find(|own| own.name == scenario.name);
+    let scenario = &own.context("there are no such networks")?;
     let divisor = divisor(scenario, bed);
     let networks = scenario.networks.iter().map(|network| network.clone().slowed(divisor)).collect();
     let scenario = &Scenario { networks, ..scenario.clone() };

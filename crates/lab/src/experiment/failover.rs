@@ -15,6 +15,8 @@ const TRIALS: u64 = 20;
 /// The first outage comes this long after the start, the others at other moments of the flow's life.
 const FIRST_OUTAGE: Duration = Duration::from_millis(5_000);
 const OUTAGE_STEP: Duration = Duration::from_millis(137);
+/// Nothing else is left to chance in the simulation: each seed has moments of its own.
+const SEED_STEP: Duration = Duration::from_millis(29);
 const OUTAGE: Duration = Duration::from_secs(3);
 /// The busiest network and the other one: rate in Mbit/s, round trip in ms.
 const BUSIEST: (f64, u64) = (40.0, 20);
@@ -31,6 +33,7 @@ pub(super) fn experiment() -> Experiment {
     let mut spec = toml::Table::new();
     spec.insert("trials".into(), (TRIALS as i64).into());
     spec.insert("outage_s".into(), (OUTAGE.as_secs() as i64).into());
+    spec.insert("seed_step_ms".into(), (SEED_STEP.as_millis() as i64).into());
     spec.insert("busiest".into(), format!("{} Mbit/s, round trip {} ms", BUSIEST.0, BUSIEST.1).into());
     spec.insert("other".into(), format!("{} Mbit/s, round trip {} ms", OTHER.0, OTHER.1).into());
     spec.insert("traffic".into(), "tcp-cubic".into());
@@ -112,10 +115,15 @@ fn trial(number: u64, is_reported: bool, seed: u64) -> Failover {
         networks: networks().into(),
         index: 0,
         is_reported,
-        at: Timestamp::ZERO + FIRST_OUTAGE + OUTAGE_STEP * number as u32,
+        at: Timestamp::ZERO + FIRST_OUTAGE + OUTAGE_STEP * number as u32 + seed_step(seed, SEED_STEP),
         outage: OUTAGE,
         seed: seed.wrapping_mul(1_000).wrapping_add(number),
     }
+}
+
+/// What the seed adds to the moments of an experiment: nothing for the first, then `step` more for each of ten.
+pub(super) fn seed_step(seed: u64, step: Duration) -> Duration {
+    step * (seed.wrapping_sub(1) % 10) as u32
 }
 
 fn milliseconds(time: Duration) -> f64 {

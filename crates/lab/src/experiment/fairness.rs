@@ -4,15 +4,19 @@
 //! nothing. Both are one figure in Jain's index (RFC 5166 section 2.3) of what the two get of the link: 0.8 is one getting three times
 //! what the other gets.
 
+use super::failover::seed_step;
 use super::{BarGroup, Bed, Experiment, ExperimentId, Goal, Metrics, Report};
 use crate::simbed::{Algorithm, Fairness};
 use sim::NetworkSpec;
+use std::time::Duration;
 use units::Timestamp;
 
 /// Rate of both networks in Mbit/s, and round trip in ms.
 const NETWORK: (f64, u64) = (40.0, 30);
 /// The plain download joins the bonded one, which is then left to settle.
 const PLAIN_START: Timestamp = Timestamp::from_millis(10_000);
+/// Nothing else is left to chance: with each seed it joins at a moment of its own.
+const SEED_STEP: Duration = Duration::from_millis(173);
 const MEASURED_FROM: Timestamp = Timestamp::from_millis(20_000);
 const END: Timestamp = Timestamp::from_millis(60_000);
 const LEAST_JAIN_INDEX: f64 = 0.8;
@@ -31,6 +35,7 @@ pub(super) fn experiment() -> Experiment {
     spec.insert("shared".into(), "the first of them".into());
     spec.insert("traffic".into(), ALGORITHMS.map(|(name, _)| toml::Value::from(name)).to_vec().into());
     spec.insert("plain_start_s".into(), seconds(PLAIN_START).into());
+    spec.insert("seed_step_ms".into(), (SEED_STEP.as_millis() as i64).into());
     spec.insert("measured_s".into(), vec![seconds(MEASURED_FROM), seconds(END)].into());
     let kinds = || ALGORITHMS.iter().flat_map(|(name, _)| BONDS.map(|(bond, _)| format!("{name}.{bond}")));
     let group = |kind: String| BarGroup {
@@ -60,7 +65,7 @@ fn run(seed: u64) -> anyhow::Result<Report> {
                 networks: ["shared", "own"].into_iter().take(count).map(network).collect(),
                 shared: 0,
                 algorithm,
-                plain_start: PLAIN_START,
+                plain_start: PLAIN_START + seed_step(seed, SEED_STEP),
                 measured_from: MEASURED_FROM,
                 end: END,
                 seed,

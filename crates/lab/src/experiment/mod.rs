@@ -9,11 +9,13 @@ mod juggler_bittorrent;
 mod juggler_striping;
 mod record;
 mod registry;
+mod seeds;
 mod verdict;
 mod vif;
 
 pub use record::{Record, experiments_directory, read_record, write_record};
 pub use registry::{find, registry};
+pub use seeds::{SeedRun, SeededReport, run_seeds, spread};
 pub use verdict::{Bound, Goal, Verdict, verdict};
 
 use std::collections::BTreeMap;
@@ -144,6 +146,16 @@ pub struct Experiment {
     /// Runs it.
     pub runner: Runner,
 }
+
+impl Experiment {
+    /// With how many seeds a verdict on `bed` is taken: several where time is virtual and a run costs seconds.
+    pub fn seeds(&self, bed: Bed) -> u64 {
+        if bed == Bed::Sim { SIMULATED_SEEDS } else { 1 }
+    }
+}
+
+/// A simulated run is one of many that could have been.
+const SIMULATED_SEEDS: u64 = 3;
 
 /// A group of bars: its label and (label of the bar, metric).
 #[derive(Clone, Debug)]

@@ -2,7 +2,10 @@
 //! `plot.svg` and `README.md`. Runs on another bed than the experiment's usual one lie beside them:
 //! `result-BED.json`, `series-BED.csv`, `plot-BED.svg`. The README tells of all of them.
 
-use super::{Bed, Experiment, ExperimentId, Goal, Metrics, Report, Verdict, verdict};
+use super::seeds::means;
+use super::{
+    Bed, Experiment, ExperimentId, Goal, Metrics, Report, SeedRun, SeededReport, Verdict, spread, verdict,
+};
 use crate::plot;
 use anyhow::Context;
 use std::fmt::Write as _;
@@ -16,9 +19,9 @@ pub struct Record {
     pub experiment: ExperimentId,
     /// Where it ran.
     pub bed: Bed,
-    /// What decided chance.
+    /// What decided chance; the first of several.
     pub seed: u64,
-    /// The figures.
+    /// The figures; the means over all seeds.
     pub metrics: Metrics,
     /// The figure of the paper that it repeats.
     pub paper: Option<String>,
@@ -28,21 +31,53 @@ pub struct Record {
     pub verdict: Verdict,
     /// Why.
     pub reason: String,
+    /// Each seed's own figures, where there were several.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub runs: Vec<SeedRun>,
 }
 
 impl Record {
-    /// The record of a run of `experiment`.
-    pub fn new(experiment: &Experiment, bed: Bed, seed: u64, report: &Report) -> Self {
-        let (verdict, reason) = verdict(&report.metrics, &experiment.goals, report.void.as_deref());
+    /// The record of `experiment`'s runs with different seeds. The verdict is that on the means; one void run voids all.
+    pub fn new(experiment: &Experiment, bed: Bed, reports: &[SeededReport]) -> Self {
+        let metrics = means(reports.iter().map(|(_, report)| &report.metrics));
+        let void = reports.iter().find_map(|(_, report)| report.void.as_deref());
+        let (verdict, reason) = verdict(&metrics, &experiment.goals, void);
+        let runs = reports.iter().filter(|_| reports.len() > 1);
+        let runs =
+            runs.map(|(seed, report)| SeedRun { seed: *seed, metrics: report.metrics.clone() }).collect();
         Self {
             experiment: experiment.id.clone(),
             bed,
-            seed,
-            metrics: report.metrics.clone(),
+            seed: reports.first().map_or(0, |(seed, _)| *seed),
+            metrics,
             paper: experiment.paper.clone(),
             goal: experiment.goals.clone(),
             verdict,
             reason,
+            runs,
+        }
+    }
+
+    /// What the record would be had only `seed` been run; `None` if it was not.
+    pub fn of_seed(&self, seed: u64) -> Option<Self> {
+        if self.runs.is_empty() {
+            return (self.seed == seed).then(|| self.clone());
+        }
+        let metrics = self.runs.iter().find(|run| run.seed == seed)?.metrics.clone();
+        let (verdict, reason) = verdict(&metrics, &self.goal, None);
+        Some(Self { seed, metrics, verdict, reason, runs: Vec::new(), ..self.clone() })
+    }
+
+    /// With how many seeds it was run.
+    pub fn seeds(&self) -> u64 {
+        self.runs.len().max(1) as u64
+    }
+
+    /// "seed 1" or "seeds 1 to 5".
+    pub fn seeds_text(&self) -> String {
+        match self.runs.last() {
+            Some(last) => format!("seeds {} to {}", self.seed, last.seed),
+            None => format!("seed {}", self.seed),
         }
     }
 
@@ -198,9 +233,12 @@ fn readme(experiment: &Experiment, records: &[Record]) -> String {
     for record in records {
         let scale = record.rate_scale();
         let scale = scale.map_or(String::new(), |scale| format!(", all rates and queues times {scale}"));
+        let seeds = record.seeds_text();
+        let means =
+            if record.runs.is_empty() { "" } else { ": means, and in brackets the least and the greatest" };
         let _ = writeln!(
             text,
-            "Bed {bed}, seed {seed}{scale}. Again: `anabranch lab run {} --bed {bed} --seed {seed}`.\n",
+            "Bed {bed}, {seeds}{scale}{means}. Again: `anabranch lab run {} --bed {bed} --seed {seed}`.\n",
             experiment.id,
             bed = record.bed,
             seed = record.seed,
@@ -213,7 +251,10 @@ fn readme(experiment: &Experiment, records: &[Record]) -> String {
         for record in records {
             let value = record.metrics.get(&goal.metric).map(|value| (value * 1e4).round() / 1e4);
             let value = value.map_or("not measured".to_owned(), |value| value.to_string());
-            let _ = write!(text, " {value} |");
+            let spread = spread(&record.runs, &goal.metric).map(|(least, most)| {
+                format!(" ({} to {})", (least * 1e4).round() / 1e4, (most * 1e4).round() / 1e4)
+            });
+            let _ = write!(text, " {value}{} |", spread.unwrap_or_default());
         }
         text.push('\n');
     }
@@ -238,7 +279,11 @@ mod tests {
         for (bed, value) in [(Bed::Vm, 0.25), (Bed::Sim, 7.5)] {
             let scale = (bed == Bed::Vm).then(|| (RATE_SCALE.to_owned(), 0.5));
             let report = Report { metrics: metrics(value).chain(scale).collect(), ..Report::default() };
-            let record = Record::new(&experiment, bed, 1, &report);
+            let mut reports = vec![(1, report.clone())];
+            if bed == Bed::Sim {
+                reports.push((2, Report { metrics: metrics(8.5).collect(), ..Report::default() }));
+            }
+            let record = Record::new(&experiment, bed, &reports);
             write_record(&directory, &experiment, &record, &report).unwrap();
         }
         let text = fs::read_to_string(directory.join("BOND").join(&experiment.id.name).join("README.md"));
@@ -247,7 +292,33 @@ mod tests {
         assert!(text.contains("on the bed sim:") && text.contains("**Missed** on the bed vm:"), "{text}");
         assert!(text.contains("(plot.svg)") && text.contains("(plot-vm.svg)"), "{text}");
         assert!(text.contains("Bed vm, seed 1, all rates and queues times 0.5."), "{text}");
-        assert!(text.contains("| sim | vm |") && text.contains(" 7.5 | 0.25 |"), "{text}");
+        assert!(text.contains("Bed sim, seeds 1 to 2: means"), "{text}");
+        assert!(text.contains("| sim | vm |") && text.contains(" 8 (7.5 to 8.5) | 0.25 |"), "{text}");
+    }
+
+    #[test]
+    fn the_means_are_judged_and_each_seed_can_be_judged_alone() {
+        let experiment = registry().into_iter().next().unwrap();
+        let report = |value| {
+            let metrics = experiment.goals.iter().map(|goal| (goal.metric.clone(), value)).collect();
+            Report { metrics, ..Report::default() }
+        };
+        let goals = vec![Goal::at_least(experiment.goals[0].metric.clone(), 0.95)];
+        let experiment = Experiment { goals, ..experiment };
+        let record = Record::new(&experiment, Bed::Sim, &[(1, report(0.9)), (2, report(1.1))]);
+        assert_eq!((record.verdict, record.seeds()), (Verdict::Met, 2));
+        let again: Record = serde_json::from_str(&record.to_json().unwrap()).unwrap();
+        assert_eq!(again, record);
+        assert_eq!(again.of_seed(1).unwrap().verdict, Verdict::Missed);
+        assert_eq!(again.of_seed(2).unwrap().verdict, Verdict::Met);
+        assert_eq!(again.of_seed(3), None);
+        let alone = Record::new(&experiment, Bed::Sim, &[(1, report(0.9))]);
+        assert_eq!(again.of_seed(1), Some(alone.clone()));
+        assert_eq!(alone.of_seed(1), Some(alone.clone()));
+        assert!(!alone.to_json().unwrap().contains("runs"));
+        let void = Report { void: Some("frames were dropped".to_owned()), ..report(1.1) };
+        let record = Record::new(&experiment, Bed::Sim, &[(1, report(1.1)), (2, void)]);
+        assert_eq!(record.verdict, Verdict::NotReproduced);
     }
 
     #[test]

@@ -1,14 +1,19 @@
 //! Grouped bars.
 
 use super::canvas::{Area, COLOURS, Canvas, draw_axis, short_number};
-use crate::experiment::{BarGroup, Metrics};
+use crate::experiment::{BarGroup, Metrics, Record, spread};
 
-/// Draws `groups` of bars with the values that `metrics` has; a legend on top names the bars of the
-/// first group, which all groups share. Bars that no group has a value for are left out.
-pub(super) fn draw_bars(canvas: &mut Canvas, area: Area, groups: &[BarGroup], metrics: &Metrics, unit: &str) {
-    let groups = &without_absent(groups, metrics);
-    let value = |metric: &String| metrics.get(metric).copied().filter(|value| value.is_finite());
-    let all = groups.iter().flat_map(|group| &group.bars).filter_map(|(_, metric)| value(metric));
+/// Of the lines from the least to the greatest value over the seeds.
+pub(super) const SPREAD_COLOUR: &str = "#444444";
+
+/// Draws `groups` of bars with the values that `record` has, and over each a line from the least to the greatest value that a
+/// seed gave; a legend on top names the bars of the first group, which all groups share. Bars that no group has a value
+/// for are left out.
+pub(super) fn draw_bars(canvas: &mut Canvas, area: Area, groups: &[BarGroup], record: &Record, unit: &str) {
+    let groups = &without_absent(groups, &record.metrics);
+    let value = |metric: &String| record.metrics.get(metric).copied().filter(|value| value.is_finite());
+    let most = |metric: &String| Some(spread(&record.runs, metric).map_or(value(metric)?, |(_, most)| most));
+    let all = groups.iter().flat_map(|group| &group.bars).filter_map(|(_, metric)| most(metric));
     let inner = Area {
         left: area.left + 36.0,
         top: area.top + 30.0,
@@ -30,9 +35,16 @@ pub(super) fn draw_bars(canvas: &mut Canvas, area: Area, groups: &[BarGroup], me
             let height = value / top * inner.height;
             let shape = Area { left: x, top: inner.bottom() - height, width: bar_width * 0.92, height };
             canvas.rectangle(shape, COLOURS[bar % COLOURS.len()]);
+            let middle = x + shape.width / 2.0;
+            let mut label_at = shape.top;
+            if let Some((least, most)) = spread(&record.runs, metric) {
+                let [least, most] = [least, most].map(|value| inner.bottom() - value / top * inner.height);
+                canvas.line((middle, least), (middle, most), SPREAD_COLOUR);
+                label_at = most;
+            }
             canvas.centred_text(
                 x + bar_width / 2.0,
-                shape.top - 3.0,
+                label_at - 3.0,
                 9.0,
                 &short_number((value * 10.0).round() / 10.0),
             );

@@ -23,18 +23,17 @@ pub fn experiment_plot(experiment: &Experiment, record: &Record, series: &Series
     let lines_height = if series.is_empty() { 0.0 } else { LINES_HEIGHT };
     let mut canvas = Canvas::new(WIDTH, TITLE_HEIGHT + BARS_HEIGHT + lines_height + MARGIN);
     let scale = record.rate_scale().map_or(String::new(), |scale| format!(", rates times {scale}"));
-    let run =
-        format!("{}: {} on bed {}{scale}, seed {}", experiment.id, record.verdict, record.bed, record.seed);
+    let run = format!(
+        "{}: {} on bed {}{scale}, {}",
+        experiment.id,
+        record.verdict,
+        record.bed,
+        record.seeds_text()
+    );
     canvas.text(MARGIN, 24.0, 15.0, &run);
     canvas.faint_text(MARGIN, 42.0, 11.0, &experiment.title);
     let area = |top, height| Area { left: MARGIN, top, width: WIDTH - 2.0 * MARGIN, height };
-    draw_bars(
-        &mut canvas,
-        area(TITLE_HEIGHT, BARS_HEIGHT),
-        &experiment.bars,
-        &record.metrics,
-        experiment.unit,
-    );
+    draw_bars(&mut canvas, area(TITLE_HEIGHT, BARS_HEIGHT), &experiment.bars, record, experiment.unit);
     if !series.is_empty() {
         draw_lines(&mut canvas, area(TITLE_HEIGHT + BARS_HEIGHT, LINES_HEIGHT), series, experiment.unit);
     }
@@ -43,8 +42,9 @@ pub fn experiment_plot(experiment: &Experiment, record: &Record, series: &Series
 
 #[cfg(test)]
 mod tests {
+    use super::bars::SPREAD_COLOUR;
     use super::*;
-    use crate::experiment::{Bed, Report, registry};
+    use crate::experiment::{Bed, Metrics, Report, registry};
 
     #[test]
     fn a_plot_is_well_formed_and_shows_its_bars() {
@@ -55,13 +55,17 @@ mod tests {
             .iter()
             .flat_map(|group| group.bars.iter().map(|(_, metric)| (metric.clone(), 7.0)));
         let report = Report { metrics: metrics.chain(bars).collect(), ..Report::default() };
-        let record = Record::new(&experiment, Bed::Sim, 1, &report);
+        let other =
+            |metrics: &Metrics| metrics.iter().map(|(name, value)| (name.clone(), value + 1.0)).collect();
+        let second = Report { metrics: other(&report.metrics), ..Report::default() };
+        let record = Record::new(&experiment, Bed::Sim, &[(1, report), (2, second)]);
         let series = [("a <b>".to_owned(), vec![(0.0, 1.0), (1.0, 2.0)])];
         let svg = experiment_plot(&experiment, &record, &series);
         assert!(svg.starts_with("<svg ") && svg.ends_with("</svg>\n"));
         assert!(svg.contains("a &lt;b&gt;"));
         let bars: usize = experiment.bars.iter().map(|group| group.bars.len()).sum();
         assert!(svg.matches("<rect ").count() >= bars);
+        assert!(svg.matches(SPREAD_COLOUR).count() >= bars, "each bar shows how far the seeds are apart");
         for tag in ["text", "g"] {
             let open = svg.matches(&format!("<{tag} ")).count();
             assert_eq!(open, svg.matches(&format!("</{tag}>")).count(), "{tag}");

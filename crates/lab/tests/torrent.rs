@@ -1,5 +1,5 @@
 //! The lab's torrent and tracker serve a real BitTorrent client.
-#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a failed step is a failed test")]
+#![expect(clippy::unwrap_used, reason = "a failed step is a failed test")]
 
 use std::fs;
 use std::net::{TcpListener, TcpStream};

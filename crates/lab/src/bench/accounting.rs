@@ -53,6 +53,30 @@ pub fn processor_time(processes: &[u32]) -> anyhow::Result<Duration> {
     Ok(Duration::from_nanos(nanoseconds))
 }
 
+/// Processor time that `process` used so far with all threads that it ever had, and that of its children that have ended; to
+/// 10 ms. Other than [`processor_time`] it has what ended threads used.
+///
+/// # Errors
+/// If the process is gone.
+pub fn lifetime_processor_time(process: u32) -> anyhow::Result<(Duration, Duration)> {
+    let text = fs::read_to_string(format!("/proc/{process}/stat"))
+        .with_context(|| format!("look at process {process}"))?;
+    times_of_stat(&text).with_context(|| format!("process {process} has no times"))
+}
+
+/// From fields 14 to 17 of `stat`: user and system time, and those of children; the name before them may hold anything.
+fn times_of_stat(text: &str) -> Option<(Duration, Duration)> {
+    let (_, rest) = text.rsplit_once(')')?;
+    let ticks: Vec<u64> =
+        rest.split_whitespace().skip(11).take(4).filter_map(|word| word.parse().ok()).collect();
+    let [user, system, user_of_children, system_of_children] = ticks[..] else { return None };
+    let time = |ticks: u64| Duration::from_millis(ticks * TICK_MS);
+    Some((time(user + system), time(user_of_children + system_of_children)))
+}
+
+/// USER_HZ is 100 wherever Linux runs.
+const TICK_MS: u64 = 10;
+
 /// Memory that `processes` hold now (VmRSS), kB; what they share counts once for each.
 ///
 /// # Errors
@@ -133,6 +157,21 @@ mod tests {
         assert!(0 < now && now <= peak, "{now} {peak}");
         assert!(peak < once && once < twice, "{peak} {once} {twice}");
         assert!(process_tree(child.id()).is_err());
+    }
+
+    #[test]
+    fn what_ended_children_used_is_known() {
+        let line = "7 (a) b) R 1 2 3 4 5 6 7 8 9 10 11 12 13 14 20 0 1 0 5";
+        assert_eq!(
+            times_of_stat(line),
+            Some((Duration::from_millis(230), Duration::from_millis(270))),
+            "11 and 12, 13 and 14 ticks"
+        );
+        let own = std::process::id();
+        let (_, before) = lifetime_processor_time(own).unwrap();
+        let script = "i=0; while [ $i -lt 200000 ]; do i=$((i + 1)); done";
+        assert!(Command::new("sh").args(["-c", script]).status().unwrap().success());
+        assert!(lifetime_processor_time(own).unwrap().1 > before);
     }
 
     #[test]

@@ -19,6 +19,7 @@ mod memory;
 mod ping;
 mod result;
 mod throughput;
+mod ways;
 mod wireguard;
 
 pub use result::{BenchmarkRecord, Conditions, results_directory};

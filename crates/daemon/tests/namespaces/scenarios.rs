@@ -180,6 +180,10 @@ pub const NEED_ROOT: &[&str] = &[
     "direct_bonded_flows_are_listed_too",
     "direct_pins_hold_and_are_explained",
     "direct_a_socket_is_tied_to_a_network",
+    "direct_a_program_reaches_what_lies_on_its_network_itself",
+    "direct_a_flow_is_taken_for_what_earlier_ones_were",
+    "direct_ipv4_flows_go_through_the_nat64_of_the_only_network",
+    "direct_ipv4_flows_are_dealt_out_to_a_network_with_nat64_too",
 ];
 
 pub fn working_paths(bed: &Bed) -> usize {

@@ -174,8 +174,11 @@ impl Street {
 
     /// Between a switch and a machine nothing passes any more, or again; the machines' cables stay plugged in.
     fn cut(&self, lan: usize, port: &str, cut: bool) {
-        let command =
-            if cut { format!("ip link set {port} nomaster") } else { format!("ip link set {port} master bridge") };
+        let command = if cut {
+            format!("ip link set {port} nomaster")
+        } else {
+            format!("ip link set {port} master bridge")
+        };
         shell(&self.switches[lan], &command);
     }
 
@@ -294,7 +297,8 @@ pub fn a_broadcast_arrives_once() {
         socket.set_read_timeout(Some(Duration::from_millis(700))).unwrap();
         socket
     };
-    let any0 = street.ann().space.run(|| Netlink::open().unwrap().link("any0").unwrap().unwrap().index).unwrap();
+    let any0 =
+        street.ann().space.run(|| Netlink::open().unwrap().link("any0").unwrap().unwrap().index).unwrap();
     let everybody = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
     let cases: [(&str, &str, SocketAddr, bool); 3] = [
         ("0.0.0.0:0", "0.0.0.0:7000", (Ipv4Addr::BROADCAST, 7_000).into(), false),
@@ -340,7 +344,11 @@ impl Recorder {
     fn record(&mut self) {
         let said = &mut self.said;
         let mut take = |frame: &[u8]| {
-            if frame.len() > 62 && frame[12..14] == [0x86, 0xdd] && frame[20] == 17 && frame[56..58] == PORT.to_be_bytes() {
+            if frame.len() > 62
+                && frame[12..14] == [0x86, 0xdd]
+                && frame[20] == 17
+                && frame[56..58] == PORT.to_be_bytes()
+            {
                 said.insert(frame[62..].to_vec());
             }
         };
@@ -358,16 +366,23 @@ pub fn a_stranger_takes_nothing_over_and_learns_nothing() {
         recorders.iter_mut().for_each(Recorder::record);
         std::thread::sleep(Duration::from_millis(50));
     }
-    assert!(street.eve().neighbourhood().neighbours.iter().all(|known| known.links.is_empty()), "she meets nobody");
+    assert!(
+        street.eve().neighbourhood().neighbours.iter().all(|known| known.links.is_empty()),
+        "she meets nobody"
+    );
     let own_texts = [street.ann(), street.bob()].map(|machine| machine.key.public().0);
-    let said: BTreeSet<Vec<u8>> = recorders.iter().flat_map(|recorder| recorder.said.iter().cloned()).collect();
+    let said: BTreeSet<Vec<u8>> =
+        recorders.iter().flat_map(|recorder| recorder.said.iter().cloned()).collect();
     assert!(said.len() > 10, "{} datagrams were recorded", said.len());
     for (at, bytes) in said.iter().enumerate() {
         for key in &own_texts {
             assert!(!bytes.windows(8).any(|part| part == &key[..8]), "a key is told in the clear");
         }
         // Beyond the kind, the length of a beacon's list and what random bytes have in common, no two are alike.
-        let alike = said.iter().skip(at + 1).filter(|other| other.windows(8).any(|part| bytes.windows(8).any(|own| own == part)));
+        let alike = said
+            .iter()
+            .skip(at + 1)
+            .filter(|other| other.windows(8).any(|part| bytes.windows(8).any(|own| own == part)));
         assert_eq!(alike.count(), 0, "something stays the same from one datagram to the next");
     }
     drop(eve_daemon);
@@ -421,7 +436,8 @@ pub fn neighbours_expire_and_come_back() {
         bob.links.is_empty() && bob.network.is_none()
     });
     assert!(gone.elapsed() > LIFETIME - Duration::from_secs(3), "{:?}", gone.elapsed());
-    let refused = street.ann().space.run(|| TcpStream::connect_timeout(&address, Duration::from_secs(5))).unwrap();
+    let refused =
+        street.ann().space.run(|| TcpStream::connect_timeout(&address, Duration::from_secs(5))).unwrap();
     assert!(refused.is_err_and(|error| error.kind() != std::io::ErrorKind::TimedOut), "refused at once");
     let _bob = street.bob().start();
     within(Duration::from_secs(20), "Bob is back", || street.ann().neighbour("bob").links.len() == 2);

@@ -155,7 +155,9 @@ impl Neighbourhood {
         }
         for at in 0..self.known.len() {
             let expected = self.known[at].keys.expected_tag(&beacon.nonce);
-            let is_met = self.known[at].contact.address(network).is_some();
+            // IPv6 carries both families; it is ready a moment after IPv4.
+            let met = self.known[at].contact.address(network);
+            let is_met = met.is_some_and(|met| met.is_ipv6() || from.is_ipv4());
             if !is_met && beacon.tags().any(|tag| *tag == expected) && self.budgets.answers.take(now) {
                 self.say_hello(now, at, network, from, true, None);
             }

@@ -79,6 +79,12 @@ impl PowerModel {
         self.start + self.active * time + self.bits(transfer) + self.tail * self.tail_time
     }
 
+    /// What [`Self::transfer`] takes more than a card that stays idle for as long: what a choice between cards can save, as
+    /// all of them stay connected. (`[VIF] 3.2.4` takes listening for free, which it is not on every card.)
+    pub fn added_by(&self, transfer: Transfer, time: Duration) -> Joules {
+        Joules(self.transfer(transfer, time).0 - (self.idle * (time + self.tail_time)).0)
+    }
+
     /// The same while other transfers keep the card awake: neither start nor tail.
     pub fn further_transfer(&self, transfer: Transfer, time: Duration) -> Joules {
         self.active * time + self.bits(transfer)
@@ -220,6 +226,7 @@ mod tests {
         let transfer = Transfer { sent: Bytes(1_000_000), received: Bytes(10_000_000) };
         assert!(near(card.transfer(transfer, Duration::from_secs(3)), 12.1));
         assert!(near(card.further_transfer(transfer, Duration::from_secs(3)), 7.6));
+        assert!(near(card.added_by(transfer, Duration::from_secs(3)), 11.4), "0.1 W for 7 s less");
     }
 
     proptest! {

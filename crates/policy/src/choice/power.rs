@@ -96,11 +96,11 @@ impl Cost {
 }
 
 /// Energy of receiving one buffer over the network: `[VIF] eq. 5` and eq. 7 with the whole of [`PowerModel`], so with
-/// the tail that dominates small transfers. `None` without a model or a throughput.
+/// the tail that dominates small transfers, and without what the card draws while idle. `None` without a model or a throughput.
 fn energy(input: &NetworkInput, settings: &ChoiceSettings) -> Option<Joules> {
     let transfer = Transfer { received: settings.transfer, ..Transfer::default() };
     let rate = throughput(input, settings)?;
-    Some(input.power?.transfer(transfer, rate.time_for(settings.transfer)))
+    Some(input.power?.added_by(transfer, rate.time_for(settings.transfer)))
 }
 
 /// What was delivered, else what a window allows (`[VIF] eq. 4`), and never more than the link claims.

@@ -204,7 +204,8 @@ fn table(networks: u8, slots: u16, round: u32) -> anyhow::Result<Direct> {
     let dealt: Vec<u32> =
         (0..u32::from(slots)).map(|slot| (slot * slot + round) % u32::from(networks) + 1).collect();
     let value = serde_json::json!({
-        "interface": "any0", "addresses": ["10.255.86.1"], "table": 43_857, "near": [], "exits": exits,
+        "interface": "any0", "addresses": ["10.255.86.1"], "table": 43_857, "near": [], "neighbourly": [],
+        "exits": exits,
         "choices": [{"v4": dealt, "v6": []}], "rules": [], "otherwise": {"leave": 0},
     });
     serde_json::from_value(value).context("make a table")

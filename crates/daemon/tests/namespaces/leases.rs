@@ -39,6 +39,11 @@ impl Drop for Running {
     fn drop(&mut self) {
         // As systemd does it: networkd takes its addresses with it.
         drop(Command::new("kill").args(["-TERM", &self.0.id().to_string()]).status());
+        let deadline = Instant::now() + Duration::from_secs(5);
+        while Instant::now() < deadline && matches!(self.0.try_wait(), Ok(None)) {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        drop(self.0.kill());
         drop(self.0.wait());
     }
 }

@@ -10,8 +10,8 @@ use serde::Serialize;
 use zeroize::Zeroizing;
 
 use crate::arguments::{RadioAdd, RadioList, RadioRemove, RadioUp, RadioWeights};
-use crate::output;
 use crate::session::Session;
+use crate::{logging, output};
 
 /// Below the state directory: the radio has a lock and a journal of its own.
 const DIRECTORY: &str = "radio";
@@ -27,6 +27,7 @@ fn state(session: &Session) -> anyhow::Result<StateDirectory> {
 
 /// Runs until it is told to stop.
 pub fn up(session: &Session, arguments: &RadioUp) -> anyhow::Result<()> {
+    logging::start();
     let options = RadioOptions {
         state: state(session)?,
         card: arguments.card.clone(),

@@ -80,7 +80,10 @@ fn one_radio_is_in_two_networks() {
     assert_eq!(outcome.exit, 0, "{}", outcome.output);
     for network in ["cafe", "home"] {
         let said = String::from_utf8_lossy(&outcome.files[&format!("{network}.ping")]).into_owned();
-        assert!(said.contains("300 packets transmitted, 300") && said.contains(" 0% packet loss"), "{network}: {said}");
+        assert!(
+            said.contains("300 packets transmitted, 300") && said.contains(" 0% packet loss"),
+            "{network}: {said}"
+        );
     }
     assert!(outcome.output.contains("radio ended with 0"), "{}", outcome.output);
     assert!(outcome.output.contains("Interface wlan0"), "the card was not given back: {}", outcome.output);
@@ -93,10 +96,15 @@ fn is_readable_capture(capture: &[u8]) {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("air.pcap");
     std::fs::write(&file, capture).unwrap();
-    let tshark = Command::new("tshark").arg("-r").arg(&file).args(["-Y", "wlan.fc.type_subtype == 0x0020"]).output();
+    let tshark =
+        Command::new("tshark").arg("-r").arg(&file).args(["-Y", "wlan.fc.type_subtype == 0x0020"]).output();
     let Ok(tshark) = tshark else {
         println!("tshark is not installed: the capture was not looked at");
         return;
     };
-    assert!(tshark.stdout.iter().filter(|byte| **byte == b'\n').count() > 100, "{}", String::from_utf8_lossy(&tshark.stderr));
+    assert!(
+        tshark.stdout.iter().filter(|byte| **byte == b'\n').count() > 100,
+        "{}",
+        String::from_utf8_lossy(&tshark.stderr)
+    );
 }

@@ -13,12 +13,12 @@ use std::time::Duration;
 
 use units::{Frequency, MacAddress, NetworkId, Ssid, Timestamp};
 
-use crate::{PermittedChannel, Rate};
 use crate::beacons::BeaconClock;
 use crate::joining::{Unjoinable, choose};
 use crate::link::Link;
 use crate::scan::{Seen, SeenNetworks};
 use crate::security::{Passphrase, SharedKey};
+use crate::{PermittedChannel, Rate};
 
 /// Packets that wait for a network's turn; what comes when it is full is refused.
 pub const MOST_WAITING: usize = 256;
@@ -292,11 +292,17 @@ impl Network {
 
     /// Takes the best of what was seen, if it has no access point: the strongest that is not avoided. The error is that of the strongest one of
     /// this name, if none can be joined.
-    pub fn choose(&mut self, now: Timestamp, seen: &SeenNetworks, channels: &[PermittedChannel]) -> Result<bool, Unjoinable> {
+    pub fn choose(
+        &mut self,
+        now: Timestamp,
+        seen: &SeenNetworks,
+        channels: &[PermittedChannel],
+    ) -> Result<bool, Unjoinable> {
         if !matches!(self.state, State::Searching) {
             return Ok(false);
         }
-        let mut found: Vec<&Seen> = seen.iter().filter(|seen| self.is_candidate(now, seen, channels)).collect();
+        let mut found: Vec<&Seen> =
+            seen.iter().filter(|seen| self.is_candidate(now, seen, channels)).collect();
         found.sort_by(|a, b| b.signal_dbm.unwrap_or(-100.0).total_cmp(&a.signal_dbm.unwrap_or(-100.0)));
         let mut first_error = None;
         for seen in found {

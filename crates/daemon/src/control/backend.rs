@@ -2,8 +2,8 @@
 
 use anabranch::control::{
     DownReport, ExplainRequest, Explained, FailureCode, Flows, ForwardReport, ForwardRequest, GatewayClients,
-    Hold, InviteRequest, Invited, NeighbourKey, Neighbourhood, NetworkChange, NetworkReport, PinRequest, Revoked, RuleReport, Running,
-    Status,
+    Hold, InviteRequest, Invited, NeighbourKey, Neighbourhood, NetworkChange, NetworkReport, PinRequest,
+    Revoked, RuleReport, Running, Status,
 };
 use thiserror::Error;
 

@@ -4,8 +4,8 @@
 //! `fetch` asks it for bytes (or offers them) from the device's and reports what arrived, as JSON.
 
 mod connect;
-mod exchange;
 mod counters;
+mod exchange;
 mod link;
 mod pace;
 mod pattern;
@@ -14,9 +14,9 @@ mod quic;
 mod record;
 mod request;
 mod tcp;
-mod transfers;
 mod torrent;
 mod tracker;
+mod transfers;
 
 use std::fs;
 use std::io::{self, Write};
@@ -27,15 +27,15 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 
 pub use connect::{Attempt, ConnectReport};
-pub use exchange::ExchangeReport;
 pub use counters::{CountersReport, Moved};
+pub use exchange::ExchangeReport;
 pub use link::LinkArguments;
 pub use ping::PingReport;
 pub use record::{FlowReport, Gap, Report};
 pub(crate) use record::{MAX_GAPS, SHORTEST_GAP};
 pub use request::{Congestion, Request, Transport};
-pub use transfers::{Transfer, TransferReport};
 pub use torrent::TorrentArguments;
+pub use transfers::{Transfer, TransferReport};
 
 /// `anabranch-lab traffic ...`
 #[derive(Clone, Debug, clap::Subcommand)]

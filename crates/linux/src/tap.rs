@@ -13,7 +13,7 @@ use units::MacAddress;
 
 use crate::netlink::{Netlink, NetlinkError};
 use crate::system_call::check;
-use crate::tun::{TunError, open_device};
+use crate::tun::{Reserved, TunError, make_device};
 
 /// What a TAP interface is to be.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -46,7 +46,15 @@ impl Tap {
     /// # Errors
     /// [`TunError`], as for TUN interfaces.
     pub fn create(options: &TapOptions) -> Result<Self, TunError> {
-        let (file, name) = open_device(&options.name, libc::IFF_TAP | libc::IFF_NO_PI)?;
+        Self::create_on(Reserved::open()?, options)
+    }
+
+    /// The same on a device that was opened before, by a process that may no more.
+    ///
+    /// # Errors
+    /// [`TunError`], as for TUN interfaces.
+    pub fn create_on(reserved: Reserved, options: &TapOptions) -> Result<Self, TunError> {
+        let (file, name) = make_device(reserved, &options.name, libc::IFF_TAP | libc::IFF_NO_PI)?;
         let fail = |error| TunError::Interface { name: name.clone(), error };
         let mut netlink = Netlink::open().map_err(NetlinkError::from)?;
         let index = netlink.link(&name)?.map(|link| link.index);

@@ -13,7 +13,7 @@ use linux::prefix::IpPrefix;
 use linux::radio::{RadioCard, TransferError, TuneError};
 use linux::signals::EndSignals;
 use linux::tap::{Tap, TapOptions};
-use linux::tun::{self, TunError};
+use linux::tun::{self, Reserved, TunError};
 use radio::pcap::{self, Record, Sent};
 use radio::radiotap::Captured;
 use radio::{
@@ -90,7 +90,7 @@ pub struct RadioLoop {
 }
 
 impl RadioLoop {
-    /// Makes the interfaces; nothing is sent yet.
+    /// Makes the interfaces, on devices opened before, one for each network; nothing is sent yet.
     ///
     /// # Errors
     /// Any [`LoopError`] but those of the card.
@@ -99,6 +99,7 @@ impl RadioLoop {
         signals: EndSignals,
         options: &RadioOptions,
         known: &KnownNetworks,
+        reserved: Vec<Reserved>,
     ) -> Result<Self, LoopError> {
         be_punctual();
         let address = card.address().ok_or(TransferError::Gone)?;
@@ -116,10 +117,11 @@ impl RadioLoop {
         poller.add(&signals, SIGNALS, Interest::Readable)?;
         let now = clock::now();
         let mut attached = BTreeMap::new();
-        for (number, network) in (1..).zip(&known.network) {
+        for ((number, network), reserved) in (1..).zip(&known.network).zip(reserved) {
             let id = NetworkId(number);
             let name = network.interface_name()?;
-            let tap = Tap::create(&TapOptions { name, address, mtu: MTU, queue: INTERFACE_QUEUE })?;
+            let tap =
+                Tap::create_on(reserved, &TapOptions { name, address, mtu: MTU, queue: INTERFACE_QUEUE })?;
             poller.add(&tap, Token(FIRST_INTERFACE + u64::from(number)), Interest::Readable)?;
             station.add_network(now, id, network.settings()?);
             let lease = LeaseClient::new(now, address, randomness.random());

@@ -16,6 +16,7 @@ use identity::StateDirectory;
 use linux::journal::{ApplyError, Journal, JournalError};
 use linux::radio::{BackEnd, OpenError, RadioCard, Radios, take_over};
 use linux::signals::EndSignals;
+use linux::tun::{Reserved, TunError};
 use linux::wireless::WirelessError;
 use thiserror::Error;
 use tracing::info;
@@ -83,6 +84,9 @@ pub enum RadioError {
     /// The card could not be opened.
     #[error(transparent)]
     Open(#[from] OpenError),
+    /// The device of the networks' interfaces.
+    #[error(transparent)]
+    Interface(#[from] TunError),
     /// The worker process.
     #[error(transparent)]
     Supervise(#[from] SuperviseError),
@@ -119,13 +123,16 @@ pub fn run(options: RadioOptions) -> Result<(), RadioError> {
         return Err(RadioError::Unable { card: card.name.clone(), reason: choice.reason });
     }
     let address = card.address.ok_or_else(|| RadioError::Card(format!("{} has no address", card.name)))?;
+    // The worker may not open the device.
+    let reserved: Result<Vec<Reserved>, TunError> = known.network.iter().map(|_| Reserved::open()).collect();
+    let reserved = reserved?;
     let user = supervision::prepare(&options.state, &options.user)?;
     if let Err(error) = journal.apply(&take_over(&card, MONITOR_INTERFACE, &[address])) {
         journal.restore()?;
         return Err(error.into());
     }
     info!("{}: {}", card.name, choice.reason);
-    let work = move |_: Root| work(&options, &known);
+    let work = move |_: Root| work(&options, &known, reserved);
     supervision::supervise(user, work, || RadioMachine { journal })?;
     Ok(())
 }
@@ -145,8 +152,12 @@ impl Machine for RadioMachine {
 }
 
 /// The worker process, without root.
-fn work(options: &RadioOptions, known: &KnownNetworks) -> Result<(), Box<dyn std::error::Error>> {
+fn work(
+    options: &RadioOptions,
+    known: &KnownNetworks,
+    reserved: Vec<Reserved>,
+) -> Result<(), Box<dyn std::error::Error>> {
     let signals = EndSignals::catch()?;
     let card = RadioCard::open(MONITOR_INTERFACE)?;
-    Ok(RadioLoop::new(card, signals, options, known)?.run()?)
+    Ok(RadioLoop::new(card, signals, options, known, reserved)?.run()?)
 }

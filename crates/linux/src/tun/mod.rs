@@ -202,9 +202,12 @@ impl Reserved {
     }
 }
 
-/// Opens the device as an interface of the kind that `flags` say; returns it with the name that it got.
-pub(crate) fn open_device(name: &str, flags: libc::c_int) -> Result<(File, String), TunError> {
-    let Reserved(file) = Reserved::open()?;
+/// Makes the device an interface of the kind that `flags` say; returns it with the name that it got.
+pub(crate) fn make_device(
+    Reserved(file): Reserved,
+    name: &str,
+    flags: libc::c_int,
+) -> Result<(File, String), TunError> {
     let name = make_interface(&file, name, flags)?;
     Ok((file, name))
 }

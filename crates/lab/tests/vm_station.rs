@@ -27,7 +27,7 @@ fn script() -> String {
         r#". /job/networks; . /job/wifi; build_networks; build_air
         at_home() {{ in_namespace device "$@"; }}
         mkdir -p /tmp/state/radio; cp /job/radio.toml /tmp/state/radio/; chmod 700 /tmp/state /tmp/state/radio; chmod 600 /tmp/state/radio/radio.toml
-        at_home anabranch --state /tmp/state radio up --pcap /tmp/state/radio/air.pcap >/results/radio.log 2>&1 &
+        ip netns exec device anabranch --state /tmp/state radio up --pcap /tmp/state/radio/air.pcap >/results/radio.log 2>&1 &
         radio=$!
         for network in cafe home; do
             for _ in $(seq 100); do at_home ip addr show "wl-$network" 2>/dev/null | grep -q 'inet ' && break; sleep 0.1; done
@@ -35,9 +35,8 @@ fn script() -> String {
         at_home ip -brief addr
         at_home ping -q -i 0.02 -c 300 -W 2 -I wl-cafe {SERVER_ADDRESS} >/results/cafe.ping & one=$!
         at_home ping -q -i 0.02 -c 300 -W 2 -I wl-home {SERVER_ADDRESS} >/results/home.ping & two=$!
-        wait $one $two
+        wait $one $two; cp /tmp/state/radio/air.pcap /results/
         kill -TERM $radio; wait $radio; echo "radio ended with $?"
-        cp /tmp/state/radio/air.pcap /results/
         at_home ip -brief link; at_home iw dev
         cat /results/radio.log /results/*.ping"#
     )
@@ -77,6 +76,7 @@ fn one_radio_is_in_two_networks() {
     job.programs.push(anabranch);
     let outcome = machine.run(&job).unwrap();
     println!("{}\nwall time {:?}", outcome.output, outcome.wall_time);
+    std::fs::write("/tmp/air.pcap", &outcome.files["air.pcap"]).unwrap();
     assert_eq!(outcome.exit, 0, "{}", outcome.output);
     for network in ["cafe", "home"] {
         let said = String::from_utf8_lossy(&outcome.files[&format!("{network}.ping")]).into_owned();

@@ -90,7 +90,7 @@ pub struct RadioLoop {
 }
 
 impl RadioLoop {
-    /// Makes the interfaces, on devices opened before, one for each network; nothing is sent yet.
+    /// Makes the interfaces, on devices opened before, one for each network; nothing is sent yet. `capture` has its header already.
     ///
     /// # Errors
     /// Any [`LoopError`] but those of the card.
@@ -100,6 +100,7 @@ impl RadioLoop {
         options: &RadioOptions,
         known: &KnownNetworks,
         reserved: Vec<Reserved>,
+        capture: Option<File>,
     ) -> Result<Self, LoopError> {
         be_punctual();
         let address = card.address().ok_or(TransferError::Gone)?;
@@ -128,12 +129,6 @@ impl RadioLoop {
             let metric = FIRST_METRIC + number;
             attached.insert(id, Attached { ssid: network.ssid.clone(), tap, lease, lent: None, metric });
         }
-        let capture = options.capture.as_ref().map(|path| {
-            let mut file = File::create(path)?;
-            file.write_all(&pcap::file_header())?;
-            io::Result::Ok(file)
-        });
-        let capture = capture.transpose()?;
         let (pending, times) = (None, SwitchTimes::default());
         Ok(Self { card, station, attached, poller, signals, capture, pending, times, reported: now })
     }

@@ -10,6 +10,9 @@ mod event_loop;
 mod known;
 mod lease;
 
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::PathBuf;
 
 use identity::StateDirectory;
@@ -18,6 +21,7 @@ use linux::radio::{BackEnd, OpenError, RadioCard, Radios, take_over};
 use linux::signals::EndSignals;
 use linux::tun::{Reserved, TunError};
 use linux::wireless::WirelessError;
+use radio::pcap::file_header;
 use thiserror::Error;
 use tracing::info;
 
@@ -84,6 +88,14 @@ pub enum RadioError {
     /// The card could not be opened.
     #[error(transparent)]
     Open(#[from] OpenError),
+    /// The file for captured frames.
+    #[error("no capture can be written to {}: {error}", path.display())]
+    Capture {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        error: io::Error,
+    },
     /// The device of the networks' interfaces.
     #[error(transparent)]
     Interface(#[from] TunError),
@@ -123,6 +135,7 @@ pub fn run(options: RadioOptions) -> Result<(), RadioError> {
         return Err(RadioError::Unable { card: card.name.clone(), reason: choice.reason });
     }
     let address = card.address.ok_or_else(|| RadioError::Card(format!("{} has no address", card.name)))?;
+    let capture = options.capture.as_ref().map(begin_capture).transpose()?;
     // The worker may not open the device.
     let reserved: Result<Vec<Reserved>, TunError> = known.network.iter().map(|_| Reserved::open()).collect();
     let reserved = reserved?;
@@ -132,9 +145,18 @@ pub fn run(options: RadioOptions) -> Result<(), RadioError> {
         return Err(error.into());
     }
     info!("{}: {}", card.name, choice.reason);
-    let work = move |_: Root| work(&options, &known, reserved);
+    let work = move |_: Root| work(&options, &known, reserved, capture);
     supervision::supervise(user, work, || RadioMachine { journal })?;
     Ok(())
+}
+
+fn begin_capture(path: &PathBuf) -> Result<File, RadioError> {
+    let begin = || {
+        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
+        file.write_all(&file_header())?;
+        io::Result::Ok(file)
+    };
+    begin().map_err(|error| RadioError::Capture { path: path.clone(), error })
 }
 
 /// Root's part of a radio.
@@ -156,8 +178,9 @@ fn work(
     options: &RadioOptions,
     known: &KnownNetworks,
     reserved: Vec<Reserved>,
+    capture: Option<File>,
 ) -> Result<(), Box<dyn std::error::Error>> {
     let signals = EndSignals::catch()?;
     let card = RadioCard::open(MONITOR_INTERFACE)?;
-    Ok(RadioLoop::new(card, signals, options, known, reserved)?.run()?)
+    Ok(RadioLoop::new(card, signals, options, known, reserved, capture)?.run()?)
 }

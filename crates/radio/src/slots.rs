@@ -56,10 +56,13 @@ struct Turn {
     weight: u16,
     /// Longest time away that does not overflow what keeps frames for us meanwhile.
     most_absence: Option<Duration>,
+    /// Of the period's turns that were full.
     bytes: u64,
     time: Duration,
-    /// Bytes a second while present, of the latest period in which there was a turn.
+    /// Bytes a second while present and full, of the latest period; `None` if no turn was full.
     delivers: Option<f64>,
+    /// The last turn was full.
+    full: bool,
     /// Periods in a row in which it delivered little.
     poor_periods: u8,
     given_up: bool,
@@ -109,6 +112,7 @@ impl Slots {
             bytes: 0,
             time: Duration::ZERO,
             delivers: None,
+            full: false,
             poor_periods: 0,
             given_up: false,
         });
@@ -136,12 +140,20 @@ impl Slots {
         }
     }
 
-    /// What a member delivered in a turn that took so long.
-    pub fn delivered(&mut self, member: Member, bytes: u64, time: Duration) {
-        if let Some(turn) = self.turns.iter_mut().find(|turn| turn.member == member) {
+    /// What a member delivered in a turn that took so long. Only a `full` turn, in which something was under way nearly all the time,
+    /// tells what the member can deliver: `[MULTIAP] eq. 6` supposes that all paths are kept busy.
+    pub fn delivered(&mut self, member: Member, bytes: u64, time: Duration, full: bool) {
+        let Some(turn) = self.turns.iter_mut().find(|turn| turn.member == member) else { return };
+        turn.full = full;
+        if full {
             turn.bytes += bytes;
             turn.time += time;
         }
+    }
+
+    /// Whether a member's last turn was full: it could use more time.
+    pub fn is_full(&self, member: Member) -> bool {
+        self.turns.iter().any(|turn| turn.member == member && turn.full)
     }
 
     /// Whether a member was given up for the time being: it is visited seldom.
@@ -216,8 +228,9 @@ impl Slots {
     /// Judges what came in the last few cycles.
     fn end_period(&mut self) {
         for turn in &mut self.turns {
-            if !turn.time.is_zero() {
-                turn.delivers = Some(turn.bytes as f64 / turn.time.as_secs_f64());
+            // A member that is given up may have had no turn in this period.
+            if !turn.time.is_zero() || !turn.given_up {
+                turn.delivers = (!turn.time.is_zero()).then(|| turn.bytes as f64 / turn.time.as_secs_f64());
             }
             (turn.bytes, turn.time) = (0, Duration::ZERO);
         }
@@ -271,7 +284,7 @@ mod tests {
             .map(|_| {
                 let slot = slots.advance(&mut randomness).unwrap();
                 let bytes = delivers(slot.member) * slot.length.as_secs_f64();
-                slots.delivered(slot.member, bytes as u64, slot.length);
+                slots.delivered(slot.member, bytes as u64, slot.length, true);
                 (slot.member, slot.length.as_millis() as u64)
             })
             .collect()
@@ -305,6 +318,19 @@ mod tests {
         assert_eq!(run(&mut equal, 40, delivers)[38..], [(B, 100), (A, 100)]);
         // By hand: 200 ms * 2^2 / (2^2 + 1^2) = 160 ms.
         assert_eq!(run(&mut adapting, 40, delivers)[38..], [(B, 40), (A, 160)]);
+    }
+
+    #[test]
+    fn who_has_little_to_carry_is_not_taken_for_poor() {
+        let mut slots = slots(SlotSettings::default(), &[(A, 1), (B, 1)]);
+        let mut randomness = ChaCha8Rng::seed_from_u64(5);
+        for _ in 0..100 {
+            let slot = slots.advance(&mut randomness).unwrap();
+            let bytes = if slot.member == A { 5_000 } else { 100 };
+            slots.delivered(slot.member, bytes, slot.length, false);
+        }
+        assert!(!slots.is_given_up(B) && !slots.is_full(A));
+        assert_eq!(slots.length(B), Some(Duration::from_millis(100)));
     }
 
     #[test]

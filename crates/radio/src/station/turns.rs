@@ -10,6 +10,8 @@ use crate::slots::{Member, Slot};
 
 /// Nothing happened here for so long, so another's packets may go first.
 const IDLE: Duration = Duration::from_millis(5);
+/// A slot is full if frames followed each other closely in this part of it.
+const FULL_PART: f64 = 0.8;
 /// How long a slot may be drawn out while a network is being joined.
 const JOINING_TIME: Duration = Duration::from_millis(300);
 /// An access point has so long to confirm that it knows that we sleep.
@@ -40,6 +42,8 @@ pub(super) enum Phase {
         until: Timestamp,
         /// When a frame was last sent or heard here for us.
         active: Timestamp,
+        /// How long frames followed each other closely.
+        busy: Duration,
     },
     /// The access points here are told that we sleep.
     Leaving { next: Slot, to: Frequency, since: Timestamp },
@@ -150,7 +154,8 @@ impl Station {
     }
 
     fn begin_slot(&mut self, now: Timestamp, slot: Slot) {
-        self.phase = Phase::Present { since: now, until: now + slot.length, active: now };
+        self.phase =
+            Phase::Present { since: now, until: now + slot.length, active: now, busy: Duration::ZERO };
         if slot.member == Member::Scan {
             self.seen.forget_old(now);
             self.send_probes();
@@ -190,23 +195,30 @@ impl Station {
 
     /// Tells the turns what came in the slot that ends, and learns from what was kept.
     fn account(&mut self, now: Timestamp) {
-        let Phase::Present { since, .. } = self.phase else { return };
+        let Phase::Present { since, busy, .. } = self.phase else { return };
         let time = now.since(since);
+        let full = busy >= time.mul_f64(FULL_PART);
         let mut delivered = Vec::new();
         for network in self.here_mut() {
             let bytes = std::mem::take(&mut network.slot_bytes);
             delivered.push((Member::Network(network.id), bytes));
         }
-        delivered.into_iter().for_each(|(member, bytes)| self.slots.delivered(member, bytes, time));
+        for (member, bytes) in delivered {
+            self.slots.delivered(member, bytes, time, full && bytes > 0);
+        }
     }
 
     /// A network sent or received something here.
     pub(super) fn note_activity(&mut self, now: Timestamp, id: NetworkId) {
         let here = self.frequency.is_some()
             && self.networks.get(&id).and_then(|network| network.frequency()) == self.frequency;
-        if let Phase::Present { active, .. } = &mut self.phase
+        if let Phase::Present { active, busy, .. } = &mut self.phase
             && here
         {
+            let pause = now.since(*active);
+            if pause < IDLE {
+                *busy += pause;
+            }
             *active = now;
         }
     }
@@ -252,7 +264,8 @@ impl Station {
         let waits = |network: &crate::network::Network| !network.waiting.is_empty();
         let idle = now.since(active) >= IDLE && !self.here().any(waits);
         let elsewhere = || self.networks.values().filter(|network| network.frequency() != self.frequency);
-        if idle && elsewhere().any(|network| network.is_open() && waits(network)) {
+        let wants = |network: &Network| waits(network) || self.slots.is_full(Member::Network(network.id));
+        if idle && elsewhere().any(|network| network.is_open() && wants(network)) {
             return true;
         }
         let half = now.since(since) >= until.since(since) / 2;
@@ -276,7 +289,11 @@ impl Station {
                 let idle = self
                     .networks
                     .values()
-                    .any(|network| network.frequency() != self.frequency && !network.waiting.is_empty())
+                    .any(|network| {
+                        let wants =
+                            !network.waiting.is_empty() || self.slots.is_full(Member::Network(network.id));
+                        network.frequency() != self.frequency && wants
+                    })
                     .then(|| (active + IDLE).max(earliest))
                     .filter(|at| *at > now);
                 let half = since + until.since(since) / 2;

@@ -31,6 +31,8 @@ pub struct Interface {
     pub mtu: u32,
     /// What made it (`veth`, `bridge`, `tun`, `wireguard`); `None` for hardware.
     pub kind: Option<String>,
+    /// What its owner has noted on it.
+    pub alias: Option<String>,
     /// Usable addresses that reach beyond the link, with their subnets, in order.
     pub addresses: Vec<IpPrefix>,
     /// The IPv4 default route over it with the lowest metric.
@@ -156,6 +158,7 @@ fn list(netlink: &mut Netlink) -> Result<(BTreeMap<u32, Interface>, Vec<IpPrefix
                 enslaved: link.enslaved,
                 mtu: link.mtu,
                 kind: link.kind,
+                alias: link.alias,
                 addresses: Vec::new(),
                 default_route_v4: None,
                 default_route_v6: None,

@@ -26,7 +26,12 @@ pub struct TapOptions {
     pub mtu: u32,
     /// How many frames wait in the kernel while nobody reads.
     pub queue: u32,
+    /// What is noted on it; [`SHARED_RADIO`] says that it leads out although a program made it.
+    pub alias: Option<&'static str>,
 }
+
+/// Noted on the interface of a network that has a part of a radio: by this the device's daemon takes it for a network as any other.
+pub const SHARED_RADIO: &str = "network of a shared radio";
 
 /// The interface; it vanishes when this value is dropped.
 pub struct Tap {
@@ -62,6 +67,9 @@ impl Tap {
         netlink.set_link_address(index, options.address)?;
         netlink.set_link_mtu(index, options.mtu)?;
         netlink.set_link_queue_length(index, options.queue)?;
+        if let Some(alias) = options.alias {
+            netlink.set_link_alias(index, alias)?;
+        }
         // Before it is on, or the monitor would see a network that works for a moment.
         set_carrier(&file, false).map_err(fail)?;
         netlink.set_link_up(index, true)?;
@@ -132,7 +140,13 @@ mod tests {
     const ADDRESS: MacAddress = MacAddress([2, 0xab, 0, 0, 0, 7]);
 
     fn options() -> TapOptions {
-        TapOptions { name: "ab-tap%d".into(), address: ADDRESS, mtu: 1_400, queue: 16 }
+        TapOptions {
+            name: "ab-tap%d".into(),
+            address: ADDRESS,
+            mtu: 1_400,
+            queue: 16,
+            alias: Some(SHARED_RADIO),
+        }
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use linux::monitor::Interface;
+use linux::tap::SHARED_RADIO;
 use policy::NetworkPreference;
 use units::NetworkId;
 
@@ -153,7 +154,8 @@ impl Networks {
 
 /// Whether an interface is none of ours, which are called `own`, and rides on no other network, unless it is `wanted` all the same.
 pub fn leads_out(interface: &Interface, own: &str, wanted: bool) -> bool {
-    let tunnel = interface.kind.as_deref().is_some_and(|kind| TUNNELS.contains(&kind));
+    let shared_radio = interface.alias.as_deref() == Some(SHARED_RADIO);
+    let tunnel = !shared_radio && interface.kind.as_deref().is_some_and(|kind| TUNNELS.contains(&kind));
     interface.name != own && !interface.loopback && !interface.enslaved && (!tunnel || wanted)
 }
 
@@ -221,6 +223,7 @@ mod tests {
             enslaved: false,
             mtu: 1_500,
             kind: None,
+            alias: None,
             addresses: vec!["192.0.2.5/24".parse().unwrap()],
             default_route_v4: Some(DefaultRoute { gateway: "192.0.2.1".parse().ok(), metric: 0 }),
             default_route_v6: None,
@@ -285,6 +288,12 @@ mod tests {
         let mut networks = networks("wg0");
         let routeless = Interface { default_route_v4: None, ..interface("docker0", 5) };
         let port = Interface { enslaved: true, ..interface("eth1", 6) };
+        let radio = Interface {
+            kind: Some("tun".to_owned()),
+            alias: Some(SHARED_RADIO.to_owned()),
+            ..interface("wl-home", 7)
+        };
+        assert!(leads_out(&radio, "any0", false));
         let kind = |name, kind: &str| Interface { kind: Some(kind.to_owned()), ..interface(name, 7) };
         let all = [routeless, port, interface("any0", 8), kind("tun0", "tun"), kind("wg0", "wireguard")];
         networks.update(&all);

@@ -196,6 +196,7 @@ mod tests {
             enslaved: false,
             mtu: 1_500,
             kind: None,
+            alias: None,
             addresses: addresses.to_vec(),
             default_route_v4: route.filter(|_| ipv4),
             default_route_v6: route.filter(|_| ipv6),

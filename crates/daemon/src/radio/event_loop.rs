@@ -12,7 +12,7 @@ use linux::poll::{Interest, Poller, Ready, Token, be_punctual};
 use linux::prefix::IpPrefix;
 use linux::radio::{RadioCard, TransferError, TuneError};
 use linux::signals::EndSignals;
-use linux::tap::{Tap, TapOptions};
+use linux::tap::{SHARED_RADIO, Tap, TapOptions};
 use linux::tun::{self, Reserved, TunError};
 use radio::pcap::{self, Record, Sent};
 use radio::radiotap::Captured;
@@ -121,8 +121,10 @@ impl RadioLoop {
         for ((number, network), reserved) in (1..).zip(&known.network).zip(reserved) {
             let id = NetworkId(number);
             let name = network.interface_name()?;
-            let tap =
-                Tap::create_on(reserved, &TapOptions { name, address, mtu: MTU, queue: INTERFACE_QUEUE })?;
+            let tap = Tap::create_on(
+                reserved,
+                &TapOptions { name, address, mtu: MTU, queue: INTERFACE_QUEUE, alias: Some(SHARED_RADIO) },
+            )?;
             poller.add(&tap, Token(FIRST_INTERFACE + u64::from(number)), Interest::Readable)?;
             station.add_network(now, id, network.settings()?);
             let lease = LeaseClient::new(now, address, randomness.random());

@@ -26,6 +26,8 @@ pub struct Link {
     pub mtu: u32,
     /// What made it (`veth`, `bridge`, `tun`, `wireguard`); `None` for hardware.
     pub kind: Option<String>,
+    /// What its owner has noted on it, for people and programs.
+    pub alias: Option<String>,
     /// The ARP hardware type: 1 Ethernet, 65534 none (TUN), 519 raw IP (modems), 803 802.11 with radiotap.
     pub hardware_type: u16,
     /// Its hardware address, if it has one of 6 bytes.
@@ -62,6 +64,13 @@ impl Netlink {
         let mut request = Request::new(libc::RTM_NEWLINK, ACK, &body(index, 0, 0));
         request.attribute(libc::IFLA_ADDRESS, &address.0);
         self.change(&format!("set the hardware address of link {index} to {address}"), request)
+    }
+
+    /// Notes something on the link that `ip link` shows and other programs can read.
+    pub fn set_link_alias(&mut self, index: u32, alias: &str) -> Result<(), NetlinkError> {
+        let mut request = Request::new(libc::RTM_NEWLINK, ACK, &body(index, 0, 0));
+        request.attribute(libc::IFLA_IFALIAS, alias.as_bytes());
+        self.change(&format!("note \"{alias}\" on link {index}"), request)
     }
 
     /// Sets how many packets wait in the link's transmit queue.
@@ -137,6 +146,7 @@ fn parse(message: Message<'_>) -> Option<Link> {
         enslaved: false,
         mtu: 0,
         kind: None,
+        alias: None,
         hardware_type: message::short(message.body, 2)?,
         address: None,
     };
@@ -145,6 +155,7 @@ fn parse(message: Message<'_>) -> Option<Link> {
             libc::IFLA_IFNAME => link.name = message::text(value),
             libc::IFLA_ADDRESS => link.address = value.try_into().ok().map(MacAddress),
             libc::IFLA_MTU => link.mtu = message::number(value, 0)?,
+            libc::IFLA_IFALIAS => link.alias = Some(message::text(value)),
             libc::IFLA_MASTER => link.enslaved = true,
             libc::IFLA_LINKINFO => {
                 link.kind = message::attributes(value)

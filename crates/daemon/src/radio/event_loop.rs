@@ -45,7 +45,7 @@ const REPORT_EVERY: Duration = Duration::from_secs(60);
 
 /// Why the loop cannot start, or ended.
 #[derive(Debug, Error)]
-pub enum LoopError {
+pub(super) enum LoopError {
     /// A network's settings.
     #[error(transparent)]
     Known(#[from] KnownError),
@@ -76,7 +76,7 @@ struct Attached {
 }
 
 /// The loop and all that it owns.
-pub struct RadioLoop {
+pub(super) struct RadioLoop {
     card: RadioCard,
     station: Station,
     attached: BTreeMap<NetworkId, Attached>,

@@ -27,7 +27,7 @@ const CLIENT_PORT: [u8; 2] = [0, 68];
 
 /// What a network lent us.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Lease {
+pub(super) struct Lease {
     /// Our address and its subnet.
     pub address: IpPrefix,
     /// The way out.
@@ -38,7 +38,7 @@ pub struct Lease {
 
 /// A change of what is lent.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum LeaseChange {
+pub(super) enum LeaseChange {
     /// This from now on.
     Lent(Lease),
     /// Nothing any more.
@@ -46,7 +46,7 @@ pub enum LeaseChange {
 }
 
 /// The client of one network.
-pub struct LeaseClient {
+pub(super) struct LeaseClient {
     interface: Interface,
     sockets: SocketSet<'static>,
     handle: SocketHandle,

@@ -28,9 +28,8 @@ use tracing::info;
 use crate::supervision::{self, Answer, Machine, Request, Root, StartError, SuperviseError};
 use linux::privileges::requirements::Purpose;
 
-pub use event_loop::RadioLoop;
+use event_loop::RadioLoop;
 pub use known::{KNOWN_NETWORKS_FILE, KnownError, KnownNetwork, KnownNetworks, MOST_NETWORKS};
-pub use lease::{Lease, LeaseChange, LeaseClient};
 pub use radio::slots::{Cycle, SlotSettings};
 
 /// The interface by which we use the card.

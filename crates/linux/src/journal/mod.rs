@@ -8,7 +8,7 @@
 mod change;
 mod undo;
 
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -205,7 +205,12 @@ fn read_own(path: &Path) -> Result<Option<Vec<u8>>, JournalError> {
 /// Replaces `path` by a file with `bytes`, on disk before this returns.
 pub(crate) fn write_durably(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let temporary = path.with_extension("new");
-    let mut file = File::create(&temporary)?;
+    // One that a killed process left is not written on: it may have got another owner since.
+    match fs::remove_file(&temporary) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut file = OpenOptions::new().write(true).create_new(true).open(&temporary)?;
     if let Err(error) = file.write_all(bytes).and_then(|()| file.sync_all()) {
         drop(fs::remove_file(&temporary));
         return Err(error);
@@ -231,3 +236,28 @@ fn set_link_up(interface: &str, up: bool) -> Result<(), ChangeError> {
 }
 
 const FILE: &str = "undo.json";
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{MetadataExt, lchown};
+
+    use super::*;
+
+    #[test]
+    fn what_a_killed_process_left_does_not_lend_its_owner() {
+        if effective_user() != 0 {
+            println!("skipped: only root can give files away");
+            return;
+        }
+        let directory = std::env::temp_dir().join(format!("ab-journal-{}", std::process::id()));
+        fs::create_dir_all(&directory).unwrap();
+        let file = directory.join(FILE);
+        let left = file.with_extension("new");
+        fs::write(&left, "half").unwrap();
+        lchown(&left, Some(65_534), Some(65_534)).unwrap();
+        write_durably(&file, b"[]").unwrap();
+        assert_eq!(fs::metadata(&file).unwrap().uid(), 0);
+        assert_eq!(fs::read(&file).unwrap(), b"[]");
+        fs::remove_dir_all(&directory).unwrap();
+    }
+}

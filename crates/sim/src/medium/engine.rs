@@ -135,7 +135,7 @@ impl<P: Propagation> Medium<P> {
     /// Takes a frame of `station`.
     ///
     /// # Errors
-    /// [`Refused`]; there is no [`Outcome`] for it then.
+    /// [`Refused`]; there is no outcome for it then.
     pub fn transmit(&mut self, now: Timestamp, station: StationId, frame: Frame) -> Result<(), Refused> {
         let frequency = frame.frequency;
         let receiver = frame.receiver().ok_or(Refused::TooShort)?;

@@ -65,7 +65,7 @@ pub enum SignalLoss {
     Steady(f64),
     /// By rate: that of the highest rate in the list that is not above the frame's, else 0.
     ByRate(BTreeMap<Rate, f64>),
-    /// By signal, rate and length ([`error_rate`]).
+    /// By signal, rate and length.
     BySignal,
 }
 

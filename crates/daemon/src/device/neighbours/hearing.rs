@@ -18,7 +18,8 @@ impl Neighbourhood {
         let beacons = self.links.iter().map(|link| link.next_beacon);
         let hellos = self.known.iter().filter(|known| known.contact.addresses().next().is_some());
         let hellos = hellos.map(|known| known.pace.due());
-        beacons.chain(hellos).chain(self.ways.due()).chain([self.next_tick]).min().unwrap_or(self.next_tick)
+        let own = [self.next_tick, self.next_look];
+        beacons.chain(hellos).chain(self.ways.due()).chain(own).min().unwrap_or(self.next_tick)
     }
 
     /// What is due by itself.
@@ -35,6 +36,9 @@ impl Neighbourhood {
             }
         }
         self.say_where_we_are(now);
+        if now >= self.next_look {
+            self.look(now);
+        }
         let challenged = self.ways.due().is_some_and(|due| now >= due);
         if now < self.next_tick && !challenged {
             return;
@@ -47,9 +51,6 @@ impl Neighbourhood {
         }
         self.choose_all(now);
         self.ways.retain_known(&self.database);
-        if now >= self.next_look {
-            self.look(now);
-        }
     }
 
     /// Notes from which neighbours packets come.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
+use std::time::Duration;
 
 use linux::BindTo;
 use linux::monitor::Interface;
@@ -83,6 +84,8 @@ pub struct Links {
     preferences: BTreeMap<String, NetworkPreference>,
     numbers: BTreeMap<String, NetworkId>,
     links: BTreeMap<NetworkId, Link>,
+    /// Interfaces whose IPv6 address the kernel checks yet, by number, and since when.
+    awaited: BTreeMap<u32, Timestamp>,
     buffer: ReceiveBuffer,
 }
 
@@ -96,6 +99,7 @@ impl Links {
             preferences: BTreeMap::new(),
             numbers: BTreeMap::new(),
             links: BTreeMap::new(),
+            awaited: BTreeMap::new(),
             buffer: ReceiveBuffer::new(),
         }
     }
@@ -110,18 +114,20 @@ impl Links {
     ) -> (Vec<NetworkId>, Vec<String>) {
         let mut gone = Vec::new();
         let mut fresh = Vec::new();
-        let wanted: Vec<(&Interface, Vec<IpAddr>)> = interfaces
-            .iter()
-            .filter(|interface| self.may_be_link(interface))
+        let possible: Vec<&Interface> =
+            interfaces.iter().filter(|interface| self.may_be_link(interface)).take(MOST_LINKS).collect();
+        self.wait_for_v6(now, &possible, addresses);
+        let wanted: Vec<(&Interface, Vec<IpAddr>)> = possible
+            .into_iter()
+            .filter(|interface| !self.is_awaited(now, interface.index))
             .map(|interface| (interface, own_addresses(interface, addresses)))
             .filter(|(_, own)| !own.is_empty())
-            .take(MOST_LINKS)
             .collect();
         self.links.retain(|network, link| {
             let same = wanted.iter().any(|(interface, own)| {
                 interface.name == link.name
                     && interface.index == link.index
-                    && link.ports.iter().map(|port| &port.address).eq(own)
+                    && link.ports.iter().all(|port| own.contains(&port.address))
             });
             if !same {
                 gone.push(*network);
@@ -138,10 +144,22 @@ impl Links {
                 continue;
             }
             let network = *self.numbers.entry(interface.name.clone()).or_insert(number);
-            if self.links.contains_key(&network) {
+            let is_new = |own: &&IpAddr| {
+                self.links
+                    .get(&network)
+                    .is_none_or(|link| link.ports.iter().all(|port| port.address != **own))
+            };
+            let ports = own.iter().filter(is_new);
+            let ports: Vec<Port> =
+                ports.filter_map(|own| self.open(interface, network, *own, poller)).collect();
+            if let Some(link) = self.links.get_mut(&network) {
+                // Whoever was met by the other family stays met.
+                if !ports.is_empty() {
+                    link.ports.extend(ports);
+                    (link.next_beacon, link.beacons) = (now, 0);
+                }
                 continue;
             }
-            let ports = own.iter().filter_map(|own| self.open(interface, network, *own, poller)).collect();
             let link = Link {
                 network,
                 name: interface.name.clone(),
@@ -155,6 +173,32 @@ impl Links {
             self.links.insert(network, link);
         }
         (gone, fresh)
+    }
+
+    /// Notes which interfaces have an IPv6 address that is not ready yet, and since when.
+    fn wait_for_v6(&mut self, now: Timestamp, possible: &[&Interface], addresses: &[InterfaceAddress]) {
+        let is_checking = |index: u32| {
+            let mut own =
+                addresses.iter().filter(|own| own.index == index && is_link_local(own.address.address()));
+            let any = own.next().map(|first| first.usable);
+            any == Some(false) && own.all(|own| !own.usable)
+        };
+        self.awaited.retain(|index, _| is_checking(*index));
+        for interface in possible {
+            let has_link = self.links.values().any(|link| link.index == interface.index);
+            if !has_link && is_checking(interface.index) {
+                self.awaited.entry(interface.index).or_insert(now);
+            }
+        }
+    }
+
+    fn is_awaited(&self, now: Timestamp, index: u32) -> bool {
+        self.awaited.get(&index).is_some_and(|since| now.since(*since) < V6_PATIENCE)
+    }
+
+    /// Whether a link will be looked at again soon since its IPv6 address is not ready yet.
+    pub fn is_waiting(&self, now: Timestamp) -> bool {
+        self.awaited.keys().any(|index| self.is_awaited(now, *index))
     }
 
     fn open(&self, interface: &Interface, network: NetworkId, own: IpAddr, poller: &Poller) -> Option<Port> {
@@ -252,13 +296,19 @@ fn own_addresses(interface: &Interface, addresses: &[InterfaceAddress]) -> Vec<I
     let of = |is_ours: fn(IpAddr) -> bool| {
         here().map(|own| own.address.address()).filter(|own| is_ours(*own)).min()
     };
-    let v6 = of(|own| matches!(own, IpAddr::V6(own) if own.is_unicast_link_local()));
+    let v6 = of(is_link_local);
     let v4 = of(|own| own.is_ipv4());
     v6.into_iter().chain(v4).collect()
 }
 
+fn is_link_local(address: IpAddr) -> bool {
+    matches!(address, IpAddr::V6(address) if address.is_unicast_link_local())
+}
+
 /// Tokens below this are the thread's own.
 pub const FIRST_TOKEN: Token = Token(16);
+/// IPv4 alone would do for half of the addresses only; duplicate address detection takes one to two seconds (RFC 4862 section 5.4).
+const V6_PATIENCE: Duration = Duration::from_secs(3);
 const MOST_LINKS: usize = 32;
 const MOST_NAMES: usize = 256;
 /// Reads from one socket before others get their turn.

@@ -272,13 +272,16 @@ impl Neighbourhood {
 
     /// Looks which links there are.
     fn look(&mut self, now: Timestamp) {
-        self.next_look = now + LOOK_PAUSE;
         let addresses = match self.routes.netlink().addresses() {
             Ok(addresses) => addresses,
-            Err(error) => return warn!("the links' addresses cannot be read: {error}"),
+            Err(error) => {
+                self.next_look = now + LOOK_PAUSE;
+                return warn!("the links' addresses cannot be read: {error}");
+            }
         };
         let interfaces: Vec<_> = self.monitor.interfaces().cloned().collect();
         let (gone, fresh) = self.links.update(now, &interfaces, &addresses, &self.poller);
+        self.next_look = now + if self.links.is_waiting(now) { QUICK_LOOK_PAUSE } else { LOOK_PAUSE };
         for network in gone {
             self.database.forget_network(network);
             self.heard_from.retain(|(link, _), _| *link != network);
@@ -343,5 +346,7 @@ const MESSAGES: usize = 256;
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Link-local addresses are ready a second or two after their link, and nothing tells.
 const LOOK_PAUSE: Duration = Duration::from_secs(1);
+/// The same while one is known to be on its way.
+const QUICK_LOOK_PAUSE: Duration = Duration::from_millis(100);
 /// What fits a datagram on a link of 1,500 bytes.
 const LONGEST_BROADCAST: usize = 1_380;

@@ -15,7 +15,7 @@ pub struct IncomingId(pub u64);
 /// What the owner should know.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum EndpointEvent {
-    /// A peer wants a session: answer with [`Endpoint::accept`] or [`Endpoint::refuse`].
+    /// A peer wants a session: answer with [`Endpoint::accept`](crate::Endpoint::accept) or [`Endpoint::refuse`](crate::Endpoint::refuse).
     Incoming {
         /// For the answer.
         id: IncomingId,

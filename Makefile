@@ -35,7 +35,7 @@ test: ## Run all tests; namespaces and the virtual machine included where this m
 	@$(MAKE) --no-print-directory purity test-scripts test-dissector test-rust test-systemd test-experiments test-demo
 
 test-unit: ## Run the tests of the pure crates only: quick, no privileges
-	$(CARGO) test --locked -p anabranch-units -p anabranch-wire -p anabranch-policy -p anabranch-bond -p anabranch-sim
+	$(CARGO) test --locked -p anabranch-units -p anabranch-wire -p anabranch-policy -p anabranch-bond -p anabranch-radio -p anabranch-sim
 
 # The tests of the lab start the programs, so these come first.
 test-rust:

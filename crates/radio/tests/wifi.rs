@@ -1,5 +1,7 @@
 //! A station on random bytes, on mutated real exchanges and on the committed fuzz corpus.
 
+#![expect(clippy::unwrap_used, reason = "a test ends where a step fails")]
+
 use proptest::prelude::*;
 use std::path::Path;
 

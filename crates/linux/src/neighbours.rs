@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::netlink::message::{self, Message, Request};
 use crate::netlink::socket::NetlinkSocket;
-use crate::netlink::{DUMP, Netlink, NetlinkError};
+use crate::netlink::{ACK, DUMP, Netlink, NetlinkError};
 
 /// What the kernel believes of a neighbour (`NUD_*` of `linux/neighbour.h`, RFC 4861 section 7.3.2).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -72,6 +72,27 @@ impl Netlink {
             NeighbourEvent::Changed(neighbour) => Some(neighbour),
             _ => None,
         })
+    }
+
+    /// Drops the packets that wait until `address` on the link of `interface` is found, if any do: whoever has sent them is told at
+    /// once that they are lost. The kernel itself asks for three seconds, and TCP does not repeat what waits.
+    pub fn drop_waiting(&mut self, interface: u32, address: IpAddr) -> Result<(), NetlinkError> {
+        let is_waited_for = |known: &Neighbour| {
+            (known.interface, known.address) == (interface, address)
+                && matches!(known.state, NeighbourState::Incomplete | NeighbourState::Probe)
+        };
+        if !self.neighbours()?.iter().any(is_waited_for) {
+            return Ok(());
+        }
+        let mut body = [0; BODY];
+        body[0] = if address.is_ipv4() { libc::AF_INET as u8 } else { libc::AF_INET6 as u8 };
+        body[4..8].copy_from_slice(&interface.to_ne_bytes());
+        let mut request = Request::new(libc::RTM_DELNEIGH, ACK, &body);
+        request.address(DESTINATION, address);
+        match self.change(&format!("give up looking for {address} on link {interface}"), request) {
+            Err(error) if !error.is_missing() => Err(error),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -223,6 +244,33 @@ mod tests {
         assert!(!list().iter().any(Neighbour::is_known));
         let events = monitor.read_events().unwrap();
         assert!(events.iter().any(|event| matches!(event, NeighbourEvent::Removed(_))), "{events:?}");
+    }
+
+    #[test]
+    fn what_waits_for_a_silent_host_is_dropped() {
+        if !may_test() {
+            return;
+        }
+        let (left, _right) = joined_pair();
+        for (local, far) in [("0.0.0.0:0", "10.77.0.9"), ("[::]:0", "fd77::9")] {
+            let far: IpAddr = far.parse().unwrap();
+            let waiting = left.run(|| {
+                UdpSocket::bind(local).unwrap().send_to(b"x", (far, 9)).unwrap();
+                let mut netlink = Netlink::open().unwrap();
+                let index = netlink.link("cable").unwrap().unwrap().index;
+                let states = |netlink: &mut Netlink| -> Vec<_> {
+                    let all = netlink.neighbours().unwrap().into_iter();
+                    all.filter(|known| known.address == far).map(|known| known.state).collect()
+                };
+                let before = states(&mut netlink);
+                netlink.drop_waiting(index, far).unwrap();
+                netlink.drop_waiting(index, far).unwrap();
+                [before, states(&mut netlink)]
+            });
+            let [before, after] = waiting.unwrap();
+            assert_eq!(before, [NeighbourState::Incomplete]);
+            assert!(after.iter().all(|state| *state == NeighbourState::Failed), "{after:?}");
+        }
     }
 
     proptest! {

@@ -387,6 +387,11 @@ pub fn a_stranger_takes_nothing_over_and_learns_nothing() {
         assert_eq!(alike.count(), 0, "something stays the same from one datagram to the next");
     }
     drop(eve_daemon);
+    // The process without root ends a moment after the one with it.
+    eventually("Eve's daemon gives its port up", || {
+        let local = SocketAddrV6::new(Ipv6Addr::UNSPECIFIED, PORT, 0, 0);
+        street.eve().space.run(|| UdpSocket::bind(local)).unwrap().is_ok()
+    });
 
     // Eve says again all that Bob has said, from where she is, on both LANs.
     let replay = || {

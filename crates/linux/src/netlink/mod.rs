@@ -38,7 +38,7 @@ impl Netlink {
         Ok(Self { socket: NetlinkSocket::open(libc::NETLINK_ROUTE, 0)? })
     }
 
-    fn change(&mut self, operation: &str, request: Request) -> Result<(), NetlinkError> {
+    pub(crate) fn change(&mut self, operation: &str, request: Request) -> Result<(), NetlinkError> {
         let of_ipv6 = request.family() == Some(libc::AF_INET6 as u8);
         match self.socket.request(operation, request) {
             // What speaks of IPv6 is not needed where there is none.
@@ -75,7 +75,7 @@ impl Netlink {
 }
 
 const REQUEST: u16 = libc::NLM_F_REQUEST as u16;
-const ACK: u16 = REQUEST | libc::NLM_F_ACK as u16;
+pub(crate) const ACK: u16 = REQUEST | libc::NLM_F_ACK as u16;
 const CREATE: u16 = ACK | (libc::NLM_F_CREATE | libc::NLM_F_EXCL) as u16;
 const CREATE_OR_REPLACE: u16 = ACK | (libc::NLM_F_CREATE | libc::NLM_F_REPLACE) as u16;
 pub(crate) const DUMP: u16 = REQUEST | libc::NLM_F_DUMP as u16;

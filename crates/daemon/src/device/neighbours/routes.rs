@@ -34,10 +34,18 @@ impl Routes {
         };
         match outcome {
             Ok(()) => {
-                match way {
+                let old = match way {
                     Some(way) => self.set.insert(destination, way),
                     None => self.set.remove(&destination),
                 };
+                // What was sent between the end of the old link and now must not wait for it.
+                let left = old.map(|old| (old.interface, old.next_hop));
+                if let Some((interface, next_hop)) = left
+                    && left != way.map(|way| (way.interface, way.next_hop))
+                    && let Err(error) = self.netlink.drop_waiting(interface, next_hop)
+                {
+                    debug!("{error}");
+                }
                 true
             }
             Err(error) if error.is_missing_device() => {

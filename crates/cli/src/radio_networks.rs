@@ -54,7 +54,7 @@ pub fn add(session: &Session, arguments: &RadioAdd) -> anyhow::Result<()> {
         interface: arguments.interface.clone(),
     });
     known.save(&state)?;
-    output::line(&format!("{} is known. A running radio takes it at its next start.", arguments.name))
+    output::line(&format!("{} is known. A running radio joins it within a second.", arguments.name))
 }
 
 /// Forgets a network.
@@ -63,7 +63,7 @@ pub fn remove(session: &Session, arguments: &RadioRemove) -> anyhow::Result<()> 
     let mut known = KnownNetworks::load(&state)?;
     known.remove(&arguments.name)?;
     known.save(&state)?;
-    output::line(&format!("{} is forgotten. A running radio leaves it at its next start.", arguments.name))
+    output::line(&format!("{} is forgotten. A running radio leaves it within a second.", arguments.name))
 }
 
 /// Changes a network's share of the radio.

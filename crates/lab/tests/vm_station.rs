@@ -36,6 +36,11 @@ fn script() -> String {
         at_home ping -q -i 0.02 -c 300 -W 2 -I wl-cafe {SERVER_ADDRESS} >/results/cafe.ping & one=$!
         at_home ping -q -i 0.02 -c 300 -W 2 -I wl-home {SERVER_ADDRESS} >/results/home.ping & two=$!
         wait $one $two; cp /tmp/state/radio/air.pcap /results/
+        anabranch --state /tmp/state radio weights cafe 4 && anabranch --state /tmp/state radio remove home
+        sleep 3; at_home ip -brief addr >/results/without-home
+        echo 'correct horse' | anabranch --state /tmp/state radio add home --hidden --interface wl-again
+        for _ in $(seq 100); do at_home ip addr show wl-again 2>/dev/null | grep -q 'inet ' && break; sleep 0.1; done
+        at_home ip -brief addr >/results/with-home
         kill -TERM $radio; wait $radio; echo "radio ended with $?"
         at_home ip -brief link; at_home iw dev
         cat /results/radio.log /results/*.ping"#
@@ -84,6 +89,11 @@ fn one_radio_is_in_two_networks() {
             "{network}: {said}"
         );
     }
+    let result = |name: &str| String::from_utf8_lossy(&outcome.files[name]).into_owned();
+    let without = result("without-home");
+    assert!(!without.contains("wl-home") && without.contains("wl-cafe"), "{without}");
+    let with = result("with-home");
+    assert!(with.lines().any(|line| line.starts_with("wl-again") && line.contains("10.64.2.")), "{with}");
     assert!(outcome.output.contains("radio ended with 0"), "{}", outcome.output);
     assert!(outcome.output.contains("Interface wlan0"), "the card was not given back: {}", outcome.output);
     assert!(!outcome.output.contains("correct horse"), "the passphrase is in the log: {}", outcome.output);

@@ -49,6 +49,7 @@ fn every_default_in_the_example_is_the_real_one() {
         Some(expected.4),
     );
     assert_eq!(all_set, expected);
+    assert_eq!(config.device.neighbour_address.take(), "10.254.86.1".parse().ok());
     let backup = NetworkConfig {
         backup: Some(true),
         price: Some(Price(2_500)),
@@ -181,7 +182,7 @@ fn unknown_keys_are_named_with_a_near_one() {
     assert_eq!(fault("[device]\nmut = 1"), "there is no key device.mut: did you mean mtu?");
     assert_eq!(fault("[gatway]\n"), "there is no key gatway: did you mean gateway?");
     assert!(fault("[network.a]\ncolour = 1").starts_with(
-        "there is no key network.a.colour: expected one of priority, backup, metered, off, carrier"
+        "there is no key network.a.colour: expected one of priority, backup, metered, off, neighbours, carrier"
     ));
 }
 

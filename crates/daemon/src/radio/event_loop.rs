@@ -4,8 +4,11 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Write as _};
 use std::net::IpAddr;
+use std::os::fd::AsRawFd as _;
+use std::os::unix::fs::MetadataExt as _;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use identity::{StateDirectory, StateError};
 use linux::clock;
 use linux::netlink::{Netlink, NetlinkError, Route};
 use linux::poll::{Interest, Poller, Ready, Token, be_punctual};
@@ -26,7 +29,7 @@ use tracing::{debug, info, warn};
 use units::{Frequency, NetworkId, Timestamp};
 
 use super::lease::{Lease, LeaseChange, LeaseClient};
-use super::{KnownError, KnownNetworks, RadioOptions};
+use super::{KNOWN_NETWORKS_FILE, KnownError, KnownNetwork, KnownNetworks, Prepared, RadioOptions};
 use crate::dataplane;
 
 const CARD: Token = Token(0);
@@ -40,6 +43,8 @@ const INTERFACE_QUEUE: u32 = 64;
 const MTU: u32 = 1_500;
 /// The first network's routes have this metric, the next ones more: behind cables, as other programs have it for Wi-Fi.
 const FIRST_METRIC: u32 = 600;
+/// How often the file of known networks is looked at.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// How often what is going on is logged.
 const REPORT_EVERY: Duration = Duration::from_secs(60);
 
@@ -49,6 +54,9 @@ pub(super) enum LoopError {
     /// A network's settings.
     #[error(transparent)]
     Known(#[from] KnownError),
+    /// The state directory.
+    #[error(transparent)]
+    State(#[from] StateError),
     /// An interface.
     #[error(transparent)]
     Interface(#[from] TunError),
@@ -68,7 +76,7 @@ pub(super) enum LoopError {
 
 /// A network's interface.
 struct Attached {
-    ssid: String,
+    known: KnownNetwork,
     tap: Tap,
     lease: LeaseClient,
     lent: Option<Lease>,
@@ -87,10 +95,18 @@ pub(super) struct RadioLoop {
     pending: Option<Transmission>,
     times: SwitchTimes,
     reported: Timestamp,
+    randomness: StdRng,
+    reserved: Vec<Reserved>,
+    next_number: u32,
+    state: StateDirectory,
+    /// Behind the path of `state`.
+    _directory: File,
+    looked: Timestamp,
+    changed: Option<SystemTime>,
 }
 
 impl RadioLoop {
-    /// Makes the interfaces, on devices opened before, one for each network; nothing is sent yet. `capture` has its header already.
+    /// Makes the interfaces; nothing is sent yet.
     ///
     /// # Errors
     /// Any [`LoopError`] but those of the card.
@@ -98,9 +114,7 @@ impl RadioLoop {
         card: RadioCard,
         signals: EndSignals,
         options: &RadioOptions,
-        known: &KnownNetworks,
-        reserved: Vec<Reserved>,
-        capture: Option<File>,
+        prepared: Prepared,
     ) -> Result<Self, LoopError> {
         be_punctual();
         let address = card.address().ok_or(TransferError::Gone)?;
@@ -112,27 +126,110 @@ impl RadioLoop {
         let mut randomness = StdRng::from_seed(seed);
         let settings =
             StationSettings { address, channels, slots: options.slots, scan_weight: options.scan_weight };
-        let mut station = Station::new(settings, StdRng::from_rng(&mut randomness));
         let poller = Poller::new()?;
         poller.add(&card, CARD, Interest::Readable)?;
         poller.add(&signals, SIGNALS, Interest::Readable)?;
+        let Prepared { known, reserved, capture, directory } = prepared;
+        // A name by which only this process can open it, whatever lies above it.
+        let state =
+            StateDirectory::open(format!("/proc/self/fd/{}", directory.as_raw_fd()), "anabranch radio add")?;
         let now = clock::now();
-        let mut attached = BTreeMap::new();
-        for ((number, network), reserved) in (1..).zip(&known.network).zip(reserved) {
-            let id = NetworkId(number);
-            let name = network.interface_name()?;
-            let tap = Tap::create_on(
-                reserved,
-                &TapOptions { name, address, mtu: MTU, queue: INTERFACE_QUEUE, alias: Some(SHARED_RADIO) },
-            )?;
-            poller.add(&tap, Token(FIRST_INTERFACE + u64::from(number)), Interest::Readable)?;
-            station.add_network(now, id, network.settings()?);
-            let lease = LeaseClient::new(now, address, randomness.random());
-            let metric = FIRST_METRIC + number;
-            attached.insert(id, Attached { ssid: network.ssid.clone(), tap, lease, lent: None, metric });
+        let mut this = Self {
+            card,
+            station: Station::new(settings, StdRng::from_rng(&mut randomness)),
+            attached: BTreeMap::new(),
+            poller,
+            signals,
+            capture,
+            pending: None,
+            times: SwitchTimes::default(),
+            reported: now,
+            randomness,
+            reserved,
+            next_number: 1,
+            state,
+            _directory: directory,
+            looked: now,
+            changed: None,
+        };
+        this.changed = this.time_of_change();
+        this.adopt(now, known)?;
+        Ok(this)
+    }
+
+    /// Makes the radio's networks those that are known: leaves the others, joins the new ones, takes over weights.
+    fn adopt(&mut self, now: Timestamp, known: KnownNetworks) -> Result<(), LoopError> {
+        let same = |one: &KnownNetwork, other: &KnownNetwork| {
+            *one == KnownNetwork { weight: one.weight, ..other.clone() }
+        };
+        let stale = self
+            .attached
+            .iter()
+            .filter(|(_, attached)| !known.network.iter().any(|network| same(&attached.known, network)));
+        let stale: Vec<NetworkId> = stale.map(|(id, _)| *id).collect();
+        for id in stale {
+            self.station.remove_network(now, id);
+            if let Some(attached) = self.attached.remove(&id) {
+                info!("{}: left", attached.known.ssid);
+            }
         }
-        let (pending, times) = (None, SwitchTimes::default());
-        Ok(Self { card, station, attached, poller, signals, capture, pending, times, reported: now })
+        for network in known.network {
+            match self.attached.iter_mut().find(|(_, attached)| same(&attached.known, &network)) {
+                Some((id, attached)) => {
+                    self.station.set_weight(*id, network.weight);
+                    attached.known = network;
+                }
+                None => self.attach(now, network)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn attach(&mut self, now: Timestamp, known: KnownNetwork) -> Result<(), LoopError> {
+        let (name, settings, address) = (known.interface_name()?, known.settings()?, self.station.address());
+        // A device serves one interface; those that root opened may be used up by networks that came and went.
+        let reserved = self.reserved.pop().map_or_else(Reserved::open, Ok)?;
+        let alias = Some(SHARED_RADIO);
+        let tap =
+            Tap::create_on(reserved, &TapOptions { name, address, mtu: MTU, queue: INTERFACE_QUEUE, alias })?;
+        let number = self.next_number;
+        self.next_number += 1;
+        self.poller.add(&tap, Token(FIRST_INTERFACE + u64::from(number)), Interest::Readable)?;
+        let id = NetworkId(number);
+        self.station.add_network(now, id, settings);
+        let lease = LeaseClient::new(now, address, self.randomness.random());
+        let metric = FIRST_METRIC + number;
+        self.attached.insert(id, Attached { known, tap, lease, lent: None, metric });
+        Ok(())
+    }
+
+    /// Looks once in a while whether other networks are known now.
+    fn look_at_known(&mut self, now: Timestamp) {
+        if now.since(self.looked) < LOOK_EVERY {
+            return;
+        }
+        self.looked = now;
+        let changed = self.time_of_change();
+        if changed == self.changed {
+            return;
+        }
+        let adopted = KnownNetworks::load(&self.state).map_err(LoopError::from);
+        match adopted.and_then(|known| self.adopt(now, known)) {
+            Ok(()) => self.changed = changed,
+            // Being replaced just now, or wrong: told once, and looked at again when it changes.
+            Err(error) => {
+                warn!("the networks stay as they are: {error}");
+                self.changed = changed;
+            }
+        }
+    }
+
+    fn time_of_change(&self) -> Option<SystemTime> {
+        let metadata = std::fs::metadata(self.state.file(KNOWN_NETWORKS_FILE)).ok()?;
+        // A change of the owner counts as well.
+        let seconds = u64::try_from(metadata.ctime()).ok()?;
+        let nanoseconds = u32::try_from(metadata.ctime_nsec()).ok()?;
+        Some(UNIX_EPOCH + Duration::new(seconds, nanoseconds))
     }
 
     /// Runs until a signal says to stop.
@@ -145,7 +242,7 @@ impl RadioLoop {
             self.drain()?;
             let now = clock::now();
             let timeout = self.timeout(now).map(|at| at.since(now));
-            self.poller.wait(Some(timeout.unwrap_or(REPORT_EVERY).min(REPORT_EVERY)), &mut ready)?;
+            self.poller.wait(Some(timeout.unwrap_or(LOOK_EVERY).min(LOOK_EVERY)), &mut ready)?;
             for one in &ready {
                 match one.token {
                     CARD => self.hear()?,
@@ -162,6 +259,7 @@ impl RadioLoop {
             if self.station.poll_timeout(now).is_some_and(|due| due <= now) {
                 self.station.handle_timeout(now);
             }
+            self.look_at_known(now);
             self.report(now);
         }
     }
@@ -316,15 +414,20 @@ impl RadioLoop {
         let Some(attached) = self.attached.get_mut(&network) else { return };
         let carrier = match event {
             Event::Up { bssid, frequency, .. } => {
-                info!("{}: up, by {bssid} on {} MHz, as {}", attached.ssid, frequency.0, attached.tap.name());
+                info!(
+                    "{}: up, by {bssid} on {} MHz, as {}",
+                    attached.known.ssid,
+                    frequency.0,
+                    attached.tap.name()
+                );
                 Some(true)
             }
             Event::Down { reason, .. } => {
-                warn!("{}: down: {reason}", attached.ssid);
+                warn!("{}: down: {reason}", attached.known.ssid);
                 Some(false)
             }
             Event::Trouble { reason, .. } => {
-                warn!("{}: {reason}", attached.ssid);
+                warn!("{}: {reason}", attached.known.ssid);
                 None
             }
         };
@@ -341,7 +444,7 @@ impl RadioLoop {
             if let Some(change) = attached.lease.poll(now)
                 && let Err(error) = attached.apply(change)
             {
-                warn!("{}: the address that it lent cannot be used: {error}", attached.ssid);
+                warn!("{}: the address that it lent cannot be used: {error}", attached.known.ssid);
             }
             while let Some(frame) = attached.lease.transmit() {
                 self.station.handle_packet(now, id, &frame);
@@ -382,8 +485,8 @@ impl Attached {
             Netlink::open()?.add_route(&route)?;
         }
         match &lent {
-            Some(lease) => info!("{}: address {}", self.ssid, lease.address),
-            None => info!("{}: the address is not ours any more", self.ssid),
+            Some(lease) => info!("{}: address {}", self.known.ssid, lease.address),
+            None => info!("{}: the address is not ours any more", self.known.ssid),
         }
         self.lent = lent;
         Ok(())

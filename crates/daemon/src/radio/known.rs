@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io;
+use std::os::unix::fs::lchown;
 use std::path::PathBuf;
 
 use identity::{StateDirectory, WriteError};
@@ -65,7 +66,7 @@ pub enum KnownError {
 }
 
 /// A network as the file has it.
-#[derive(Clone, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct KnownNetwork {
     /// Its name on the air, text.
@@ -192,7 +193,10 @@ impl KnownNetworks {
             line: 0,
             message: error.to_string(),
         })?;
-        Ok(state.replace(KNOWN_NETWORKS_FILE, text.as_bytes())?)
+        state.replace(KNOWN_NETWORKS_FILE, text.as_bytes())?;
+        // A running radio, which has the directory, must be able to read it.
+        let give = || lchown(state.file(KNOWN_NETWORKS_FILE), Some(state.owner()?.0), Some(state.owner()?.1));
+        give().map_err(|error| KnownError::Read { path: state.file(KNOWN_NETWORKS_FILE), error })
     }
 
     /// Adds a network at the end, or changes that of the same name.

@@ -170,7 +170,7 @@ mod tests {
     fn it_asks_at_once_and_only_wants_its_own() {
         let mut client = LeaseClient::new(Timestamp::ZERO, MacAddress([2, 0, 0, 0, 0, 1]), 7);
         let start = Timestamp::from_millis(10);
-        assert_eq!(client.poll(start), None);
+        assert_eq!(client.poll(start), Some(LeaseChange::Ended), "nothing is lent yet");
         let question = client.transmit().unwrap();
         assert_eq!(&question[..6], [0xff; 6]);
         assert_eq!(&question[36..38], [0, 67], "to the server's port");

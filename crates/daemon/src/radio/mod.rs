@@ -95,6 +95,14 @@ pub enum RadioError {
         /// What the system said.
         error: io::Error,
     },
+    /// The state directory.
+    #[error("{} cannot be used: {error}", path.display())]
+    Directory {
+        /// The directory.
+        path: PathBuf,
+        /// What the system said.
+        error: io::Error,
+    },
     /// The device of the networks' interfaces.
     #[error(transparent)]
     Interface(#[from] TunError),
@@ -136,15 +144,18 @@ pub fn run(options: RadioOptions) -> Result<(), RadioError> {
     let address = card.address.ok_or_else(|| RadioError::Card(format!("{} has no address", card.name)))?;
     let capture = options.capture.as_ref().map(begin_capture).transpose()?;
     // The worker may not open the device.
-    let reserved: Result<Vec<Reserved>, TunError> = known.network.iter().map(|_| Reserved::open()).collect();
+    let reserved: Result<Vec<Reserved>, TunError> = (0..MOST_NETWORKS).map(|_| Reserved::open()).collect();
     let reserved = reserved?;
+    // It may be below directories that the worker cannot pass.
+    let directory = File::open(options.state.path())
+        .map_err(|error| RadioError::Directory { path: options.state.path().to_owned(), error })?;
     let user = supervision::prepare(&options.state, &options.user)?;
     if let Err(error) = journal.apply(&take_over(&card, MONITOR_INTERFACE, &[address])) {
         journal.restore()?;
         return Err(error.into());
     }
     info!("{}: {}", card.name, choice.reason);
-    let work = move |_: Root| work(&options, &known, reserved, capture);
+    let work = move |_: Root| work(&options, Prepared { known, reserved, capture, directory });
     supervision::supervise(user, work, || RadioMachine { journal })?;
     Ok(())
 }
@@ -172,14 +183,19 @@ impl Machine for RadioMachine {
     }
 }
 
-/// The worker process, without root.
-fn work(
-    options: &RadioOptions,
-    known: &KnownNetworks,
+/// What root opened for the worker, which may not.
+struct Prepared {
+    known: KnownNetworks,
+    /// For the networks' interfaces, those that are added later included.
     reserved: Vec<Reserved>,
     capture: Option<File>,
-) -> Result<(), Box<dyn std::error::Error>> {
+    /// The state directory.
+    directory: File,
+}
+
+/// The worker process, without root.
+fn work(options: &RadioOptions, prepared: Prepared) -> Result<(), Box<dyn std::error::Error>> {
     let signals = EndSignals::catch()?;
     let card = RadioCard::open(MONITOR_INTERFACE)?;
-    Ok(RadioLoop::new(card, signals, options, known, reserved, capture)?.run()?)
+    Ok(RadioLoop::new(card, signals, options, prepared)?.run()?)
 }

@@ -37,6 +37,8 @@ struct ContactLink {
     /// The last number of the proven run.
     last: Option<(Number, Timestamp)>,
     answered: Option<Timestamp>,
+    /// Its first beacon over IPv4, while it is not met.
+    heard_v4: Option<Timestamp>,
 }
 
 /// What a hello means.
@@ -105,6 +107,13 @@ impl Contact {
         Outcome::Alive(rtt)
     }
 
+    /// A beacon came over IPv4 where IPv6 works on our side: whether it is to be answered, since IPv6, which carries both families,
+    /// has had its time.
+    pub fn takes_v4(&mut self, now: Timestamp, network: NetworkId) -> bool {
+        let first = *self.links.entry(network).or_default().heard_v4.get_or_insert(now);
+        now.since(first) >= V6_LEAD
+    }
+
     /// Whether a broadcast of the proven run is to be taken: not one that was taken before, or that is too old to tell.
     pub fn takes_broadcast(&mut self, number: Number) -> bool {
         self.epoch == Some(number.epoch) && self.broadcasts.take(number.number)
@@ -156,6 +165,8 @@ impl Window {
 const ECHO_LIFETIME: Duration = Duration::from_secs(3);
 /// Numbers that may be echoed at the fastest pace.
 const MOST_SENT: usize = 1_024;
+/// Several of the first beacons, and the search for a next hop.
+const V6_LEAD: Duration = Duration::from_secs(1);
 const CHALLENGE_PAUSE: Duration = Duration::from_millis(100);
 
 #[cfg(test)]

@@ -154,12 +154,18 @@ impl Neighbourhood {
         if !self.budgets.trials.take(now) {
             return;
         }
+        let has_v6 = |link: &super::links::Link| link.address_like(self.own_v6.into()).is_some();
+        let waits_for_v6 = from.is_ipv4() && self.links.get(network).is_some_and(has_v6);
         for at in 0..self.known.len() {
             let expected = self.known[at].keys.expected_tag(&beacon.nonce);
             // IPv6 carries both families; it is ready a moment after IPv4.
             let met = self.known[at].contact.address(network);
             let is_met = met.is_some_and(|met| met.is_ipv6() || from.is_ipv4());
-            if !is_met && beacon.tags().any(|tag| *tag == expected) && self.budgets.answers.take(now) {
+            if !is_met
+                && beacon.tags().any(|tag| *tag == expected)
+                && (!waits_for_v6 || self.known[at].contact.takes_v4(now, network))
+                && self.budgets.answers.take(now)
+            {
                 self.say_hello(now, at, network, from, true, None);
             }
         }

@@ -32,6 +32,11 @@ fn flows(trace: &Trace) -> Vec<&TraceFlow> {
     flows
 }
 
+/// How many different flows it tells of.
+fn distinct(trace: &Trace) -> usize {
+    flows(trace).iter().map(|flow| flow.id).collect::<std::collections::BTreeSet<u64>>().len()
+}
+
 /// Two flows that carry a megabyte each, one over each network.
 fn carry(bed: &Bed, port: u16) {
     let address = SocketAddr::new(SERVER_V4.parse().unwrap(), port);
@@ -113,13 +118,14 @@ pub fn a_record_outlives_a_kill_and_names_a_full_disk() {
     let disk = Disk::under(&bed, "device");
     let daemon = started(&bed);
     eventually("the networks are written", || file(&bed).exists());
-    carry(&bed, 8_100);
-    let is_written = |flows_wanted: usize| {
-        within(Duration::from_secs(20), "the flows are written", || {
-            trace::read(&file(&bed)).is_ok_and(|trace| flows(&trace).len() >= flows_wanted)
+    // A busy machine may look past a flow that lasts a moment.
+    let carried = |flows_wanted: usize| {
+        within(Duration::from_secs(40), "the flows are written", || {
+            carry(&bed, 8_100);
+            trace::read(&file(&bed)).is_ok_and(|trace| distinct(&trace) >= flows_wanted)
         });
     };
-    is_written(2);
+    carried(2);
     daemon.kill();
     let half = r#"{"at":{"secs":9"#;
     fs::OpenOptions::new().append(true).open(file(&bed)).unwrap().write_all(half.as_bytes()).unwrap();
@@ -137,13 +143,15 @@ pub fn a_record_outlives_a_kill_and_names_a_full_disk() {
     assert_eq!(calls(&bed, 60).values().sum::<usize>(), 60, "all else goes on");
     within(Duration::from_secs(20), "a full disk is told", || told("day.jsonl: No space left"));
     disk.empty();
-    carry(&bed, 8_102);
-    within(Duration::from_secs(20), "it goes on", || told("recorded again"));
+    within(Duration::from_secs(40), "it goes on", || {
+        carry(&bed, 8_102);
+        told("recorded again")
+    });
+    carried(4);
     bed.client("device").down().unwrap();
     assert!(daemon.wait());
     let trace = trace::read(&file(&bed)).unwrap();
-    let numbers: std::collections::BTreeSet<u64> = flows(&trace).iter().map(|flow| flow.id).collect();
-    assert!(!trace.is_cut_off && numbers.len() >= 4, "{trace:#?}");
+    assert!(!trace.is_cut_off && distinct(&trace) >= 4, "{trace:#?}");
     let times: Vec<_> = trace.records.iter().map(|record| record.at).collect();
     assert!(times.is_sorted(), "{times:?}");
     assert!(replay(&trace.records, &without("wan1"), 1).is_ok());

@@ -93,6 +93,7 @@ pub(super) struct RadioLoop {
     capture: Option<File>,
     /// What the card had no room for.
     pending: Option<Transmission>,
+    waits_for_room: bool,
     times: SwitchTimes,
     reported: Timestamp,
     randomness: StdRng,
@@ -142,6 +143,7 @@ impl RadioLoop {
             signals,
             capture,
             pending: None,
+            waits_for_room: false,
             times: SwitchTimes::default(),
             reported: now,
             randomness,
@@ -302,14 +304,24 @@ impl RadioLoop {
                 self.times.add(&switch);
             }
             self.drive_leases(now);
-            let next = self.pending.take().or_else(|| self.station.poll_transmit(now));
-            let Some(transmission) = next else {
-                return Ok(self.poller.change(&self.card, CARD, Interest::Readable)?);
-            };
-            if !self.send(transmission)? {
-                return Ok(self.poller.change(&self.card, CARD, Interest::ReadableOrWritable)?);
+            while let Some(transmission) = self.pending.take().or_else(|| self.station.poll_transmit(now)) {
+                if !self.send(transmission)? {
+                    return self.wait_for_room(true);
+                }
+            }
+            if !self.station.wishes_tune() {
+                return self.wait_for_room(false);
             }
         }
+    }
+
+    /// Whether to be woken when the card has room for frames again.
+    fn wait_for_room(&mut self, wanted: bool) -> Result<(), LoopError> {
+        if std::mem::replace(&mut self.waits_for_room, wanted) != wanted {
+            let interest = if wanted { Interest::ReadableOrWritable } else { Interest::Readable };
+            self.poller.change(&self.card, CARD, interest)?;
+        }
+        Ok(())
     }
 
     /// Gives whether the card took the frame, or will never.

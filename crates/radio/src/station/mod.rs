@@ -254,6 +254,11 @@ impl Station {
         self.tune.take()
     }
 
+    /// Whether [`Self::poll_tune`] would give a channel.
+    pub fn wishes_tune(&self) -> bool {
+        self.tune.is_some()
+    }
+
     /// A packet for a network's interface, as an Ethernet frame.
     pub fn poll_packet(&mut self) -> Option<(NetworkId, Vec<u8>)> {
         self.packets.pop_front()

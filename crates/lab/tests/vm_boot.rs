@@ -13,17 +13,6 @@ use lab::vm::{Job, Machine, MachineError, Outcome};
 use sim::{Jitter, LinkSpec, Loss, NetworkSpec, QueueLimit};
 use units::{BitRate, Bytes};
 
-fn machine() -> Option<Machine> {
-    match Machine::find() {
-        Ok(machine) => Some(machine),
-        Err(error @ MachineError::Missing { .. }) if std::env::var_os("CI").is_none() => {
-            println!("skipped: {error}");
-            None
-        }
-        Err(error) => panic!("{error}"),
-    }
-}
-
 /// One network of 10 Mbit/s and 20 ms each way, another that delays ping by 50 ms and loses a tenth of all packets, and
 /// a program that measures both after a long sleep.
 fn job(seed: u32) -> Job {
@@ -68,7 +57,7 @@ fn number(outcome: &Outcome, name: &str) -> f64 {
 
 #[test]
 fn time_is_virtual_links_are_shaped_and_runs_repeat() {
-    let Some(machine) = machine() else { return };
+    let Some(machine) = Machine::find_or_skip().unwrap() else { return };
     let run = |seed| {
         let outcome = machine.run(&job(seed)).unwrap();
         assert_eq!(outcome.exit, 0, "{}", outcome.output);
@@ -99,7 +88,7 @@ fn time_is_virtual_links_are_shaped_and_runs_repeat() {
 
 #[test]
 fn a_script_that_fails_or_hangs_is_reported() {
-    let Some(machine) = machine() else { return };
+    let Some(machine) = Machine::find_or_skip().unwrap() else { return };
     let outcome = machine
         .run(&Job::new("echo to both >&2; mkdir /results/a; echo kept >/results/a/b; exit 3"))
         .unwrap();

@@ -10,7 +10,7 @@ use std::time::Duration;
 use lab::medium::{Config, LinkConfig, Quality, Report};
 use lab::vm::topology::SERVER_ADDRESS;
 use lab::vm::wifi::{AccessPoint, Wifi, WifiNetwork};
-use lab::vm::{Job, Machine, MachineError, Outcome, program};
+use lab::vm::{Job, Machine, Outcome, program};
 use sim::NetworkSpec;
 
 /// What busybox's DHCP client calls with what it was told.
@@ -21,14 +21,7 @@ ip addr add \"$ip/24\" dev \"$interface\" && ip route replace default via \"$rou
 
 #[test]
 fn the_air_is_shared_and_loses_as_it_should() {
-    let machine = match Machine::find() {
-        Ok(machine) => machine,
-        Err(error @ MachineError::Missing { .. }) if std::env::var_os("CI").is_none() => {
-            println!("skipped: {error}");
-            return;
-        }
-        Err(error) => panic!("{error}"),
-    };
+    let Some(machine) = Machine::find_or_skip().unwrap() else { return };
     let outcome = machine.run(&job()).unwrap();
     println!("{}\nguest {:?}, wall {:?}", outcome.output, outcome.guest_time, outcome.wall_time);
     assert_eq!(outcome.exit, 0, "{}", outcome.output);

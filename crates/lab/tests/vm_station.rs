@@ -8,7 +8,7 @@ use std::process::Command;
 
 use lab::vm::topology::SERVER_ADDRESS;
 use lab::vm::wifi::{AccessPoint, Protection, Security, Wifi, WifiNetwork};
-use lab::vm::{Job, Machine, MachineError};
+use lab::vm::{Job, Machine};
 use sim::NetworkSpec;
 
 const KNOWN: &str = r#"
@@ -55,14 +55,7 @@ fn one_radio_is_in_two_networks() {
         println!("skipped: {} is not built; cargo build -p anabranch-cli", anabranch.display());
         return;
     }
-    let machine = match Machine::find() {
-        Ok(machine) => machine,
-        Err(error @ MachineError::Missing { .. }) if std::env::var_os("CI").is_none() => {
-            println!("skipped: {error}");
-            return;
-        }
-        Err(error) => panic!("{error}"),
-    };
+    let Some(machine) = Machine::find_or_skip().unwrap() else { return };
     let home = AccessPoint {
         security: Security::Wpa2 { passphrase: "correct horse".into(), protection: Protection::Offered },
         hidden: true,

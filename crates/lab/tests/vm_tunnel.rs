@@ -4,8 +4,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use lab::vm::Machine;
 use lab::vm::measurement::{Arrangement, Measurement, Programs};
-use lab::vm::{Machine, MachineError};
 use sim::NetworkSpec;
 
 #[test]
@@ -16,14 +16,7 @@ fn a_download_through_any0_beats_the_best_network() {
         println!("skipped: {} is not built; cargo build -p anabranch-cli", anabranch.display());
         return;
     }
-    let machine = match Machine::find() {
-        Ok(machine) => machine,
-        Err(error @ MachineError::Missing { .. }) if std::env::var_os("CI").is_none() => {
-            println!("skipped: {error}");
-            return;
-        }
-        Err(error) => panic!("{error}"),
-    };
+    let Some(machine) = Machine::find_or_skip().unwrap() else { return };
     let networks = vec![NetworkSpec::symmetric("wide", 4.0, 20), NetworkSpec::symmetric("narrow", 2.0, 50)];
     let measurement =
         Measurement { length: Duration::from_secs(10), ..Measurement::new(networks, Arrangement::Tunnel) };

@@ -121,6 +121,20 @@ impl Machine {
         Ok(Self { qemu: kernel::find_qemu()?, kernel: Kernel::find()? })
     }
 
+    /// The same for a test, which says what is missing and is skipped; in CI nothing may be missing.
+    ///
+    /// # Errors
+    /// As [`Machine::find`].
+    pub fn find_or_skip() -> Result<Option<Self>, MachineError> {
+        match Self::find() {
+            Err(error @ MachineError::Missing { .. }) if std::env::var_os("CI").is_none() => {
+                println!("skipped: {error}");
+                Ok(None)
+            }
+            other => other.map(Some),
+        }
+    }
+
     /// Boots, runs the job and collects what it left. Blocks for seconds to minutes; runs do not disturb each other's
     /// figures, so as many as there are cores may run at a time.
     ///

@@ -2,21 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{self, Write as _};
-use std::net::IpAddr;
-use std::os::fd::AsRawFd as _;
-use std::os::unix::fs::MetadataExt as _;
+use std::io::Write as _;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use identity::{StateDirectory, StateError};
 use linux::clock;
-use linux::netlink::{Netlink, NetlinkError, Route};
-use linux::poll::{Interest, Poller, Ready, Token, be_punctual};
-use linux::prefix::IpPrefix;
+use linux::poll::{Interest, Poller, Token, be_punctual};
 use linux::radio::{RadioCard, TransferError, TuneError};
-use linux::signals::EndSignals;
 use linux::tap::{SHARED_RADIO, Tap, TapOptions};
-use linux::tun::{self, Reserved, TunError};
+use linux::tun::Reserved;
 use radio::pcap::{self, Record, Sent};
 use radio::radiotap::Captured;
 use radio::{
@@ -24,63 +17,31 @@ use radio::{
 };
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
-use thiserror::Error;
 use tracing::{debug, info, warn};
 use units::{Frequency, NetworkId, Timestamp};
 
-use super::lease::{Lease, LeaseChange, LeaseClient};
-use super::{KNOWN_NETWORKS_FILE, KnownError, KnownNetwork, KnownNetworks, Prepared, RadioOptions};
+use super::address::{MTU, NetworkAddress};
+use super::keeping::{Keeper, LoopError};
+use super::lease::LeaseClient;
+use super::{KnownNetwork, RadioOptions};
 use crate::dataplane;
 
 const CARD: Token = Token(0);
-const SIGNALS: Token = Token(1);
 /// Interfaces follow, by the number of their network.
 const FIRST_INTERFACE: u64 = 16;
 /// Frames taken from one source before the others have their turn.
 const BUDGET: usize = 64;
 /// Frames of an interface that wait in the kernel.
 const INTERFACE_QUEUE: u32 = 64;
-const MTU: u32 = 1_500;
-/// The first network's routes have this metric, the next ones more: behind cables, as other programs have it for Wi-Fi.
-const FIRST_METRIC: u32 = 600;
-/// How often the file of known networks is looked at.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// How often what is going on is logged.
 const REPORT_EVERY: Duration = Duration::from_secs(60);
-
-/// Why the loop cannot start, or ended.
-#[derive(Debug, Error)]
-pub(super) enum LoopError {
-    /// A network's settings.
-    #[error(transparent)]
-    Known(#[from] KnownError),
-    /// The state directory.
-    #[error(transparent)]
-    State(#[from] StateError),
-    /// An interface.
-    #[error(transparent)]
-    Interface(#[from] TunError),
-    /// Randomness, descriptors.
-    #[error("the radio cannot go on: {0}")]
-    System(#[from] io::Error),
-    /// Randomness.
-    #[error("no randomness: {0}")]
-    Randomness(rand::rand_core::OsError),
-    /// The card is gone or off.
-    #[error(transparent)]
-    Card(#[from] TransferError),
-    /// The card cannot be tuned.
-    #[error(transparent)]
-    Tune(#[from] TuneError),
-}
 
 /// A network's interface.
 struct Attached {
     known: KnownNetwork,
     tap: Tap,
     lease: LeaseClient,
-    lent: Option<Lease>,
-    metric: u32,
+    address: NetworkAddress,
 }
 
 /// The loop and all that it owns.
@@ -89,7 +50,6 @@ pub(super) struct RadioLoop {
     station: Station,
     attached: BTreeMap<NetworkId, Attached>,
     poller: Poller,
-    signals: EndSignals,
     capture: Option<File>,
     /// What the card had no room for.
     pending: Option<Transmission>,
@@ -99,23 +59,18 @@ pub(super) struct RadioLoop {
     randomness: StdRng,
     reserved: Vec<Reserved>,
     next_number: u32,
-    state: StateDirectory,
-    /// Behind the path of `state`.
-    _directory: File,
-    looked: Timestamp,
-    changed: Option<SystemTime>,
 }
 
 impl RadioLoop {
-    /// Makes the interfaces; nothing is sent yet.
+    /// A radio without networks yet. Interfaces are made on what is `reserved`, then on what this process may open itself.
     ///
     /// # Errors
     /// Any [`LoopError`] but those of the card.
     pub fn new(
         card: RadioCard,
-        signals: EndSignals,
         options: &RadioOptions,
-        prepared: Prepared,
+        reserved: Vec<Reserved>,
+        capture: Option<File>,
     ) -> Result<Self, LoopError> {
         be_punctual();
         let address = card.address().ok_or(TransferError::Gone)?;
@@ -129,145 +84,82 @@ impl RadioLoop {
             StationSettings { address, channels, slots: options.slots, scan_weight: options.scan_weight };
         let poller = Poller::new()?;
         poller.add(&card, CARD, Interest::Readable)?;
-        poller.add(&signals, SIGNALS, Interest::Readable)?;
-        let Prepared { known, reserved, capture, directory } = prepared;
-        // A name by which only this process can open it, whatever lies above it.
-        let state =
-            StateDirectory::open(format!("/proc/self/fd/{}", directory.as_raw_fd()), "anabranch radio add")?;
-        let now = clock::now();
-        let mut this = Self {
+        Ok(Self {
             card,
             station: Station::new(settings, StdRng::from_rng(&mut randomness)),
             attached: BTreeMap::new(),
             poller,
-            signals,
             capture,
             pending: None,
             waits_for_room: false,
             times: SwitchTimes::default(),
-            reported: now,
+            reported: clock::now(),
             randomness,
             reserved,
             next_number: 1,
-            state,
-            _directory: directory,
-            looked: now,
-            changed: None,
-        };
-        this.changed = this.time_of_change();
-        this.adopt(now, known)?;
-        Ok(this)
+        })
+    }
+}
+
+impl Keeper for RadioLoop {
+    fn networks(&self) -> Vec<(NetworkId, KnownNetwork)> {
+        self.attached.iter().map(|(id, attached)| (*id, attached.known.clone())).collect()
     }
 
-    /// Makes the radio's networks those that are known: leaves the others, joins the new ones, takes over weights.
-    fn adopt(&mut self, now: Timestamp, known: KnownNetworks) -> Result<(), LoopError> {
-        let same = |one: &KnownNetwork, other: &KnownNetwork| {
-            *one == KnownNetwork { weight: one.weight, ..other.clone() }
-        };
-        let stale = self
-            .attached
-            .iter()
-            .filter(|(_, attached)| !known.network.iter().any(|network| same(&attached.known, network)));
-        let stale: Vec<NetworkId> = stale.map(|(id, _)| *id).collect();
-        for id in stale {
-            self.station.remove_network(now, id);
-            if let Some(attached) = self.attached.remove(&id) {
-                info!("{}: left", attached.known.ssid);
-            }
-        }
-        for network in known.network {
-            match self.attached.iter_mut().find(|(_, attached)| same(&attached.known, &network)) {
-                Some((id, attached)) => {
-                    self.station.set_weight(*id, network.weight);
-                    attached.known = network;
-                }
-                None => self.attach(now, network)?,
-            }
-        }
-        Ok(())
-    }
-
-    fn attach(&mut self, now: Timestamp, known: KnownNetwork) -> Result<(), LoopError> {
+    fn join(&mut self, now: Timestamp, known: KnownNetwork) -> Result<(), LoopError> {
         let (name, settings, address) = (known.interface_name()?, known.settings()?, self.station.address());
         // A device serves one interface; those that root opened may be used up by networks that came and went.
         let reserved = self.reserved.pop().map_or_else(Reserved::open, Ok)?;
         let alias = Some(SHARED_RADIO);
         let tap =
             Tap::create_on(reserved, &TapOptions { name, address, mtu: MTU, queue: INTERFACE_QUEUE, alias })?;
-        let number = self.next_number;
+        let id = NetworkId(self.next_number);
         self.next_number += 1;
-        self.poller.add(&tap, Token(FIRST_INTERFACE + u64::from(number)), Interest::Readable)?;
-        let id = NetworkId(number);
+        self.poller.add(&tap, Token(FIRST_INTERFACE + u64::from(id.0)), Interest::Readable)?;
         self.station.add_network(now, id, settings);
         let lease = LeaseClient::new(now, address, self.randomness.random());
-        let metric = FIRST_METRIC + number;
-        self.attached.insert(id, Attached { known, tap, lease, lent: None, metric });
+        self.attached.insert(id, Attached { known, tap, lease, address: NetworkAddress::new(id) });
         Ok(())
     }
 
-    /// Looks once in a while whether other networks are known now.
-    fn look_at_known(&mut self, now: Timestamp) {
-        if now.since(self.looked) < LOOK_EVERY {
-            return;
+    fn leave(&mut self, now: Timestamp, id: NetworkId) {
+        self.station.remove_network(now, id);
+        self.attached.remove(&id);
+    }
+
+    fn set_weight(&mut self, id: NetworkId, weight: u16) {
+        self.station.set_weight(id, weight);
+        if let Some(attached) = self.attached.get_mut(&id) {
+            attached.known.weight = weight;
         }
-        self.looked = now;
-        let changed = self.time_of_change();
-        if changed == self.changed {
-            return;
-        }
-        let adopted = KnownNetworks::load(&self.state).map_err(LoopError::from);
-        match adopted.and_then(|known| self.adopt(now, known)) {
-            Ok(()) => self.changed = changed,
-            // Being replaced just now, or wrong: told once, and looked at again when it changes.
-            Err(error) => {
-                warn!("the networks stay as they are: {error}");
-                self.changed = changed;
+    }
+
+    fn poller(&mut self) -> &mut Poller {
+        &mut self.poller
+    }
+
+    fn handle(&mut self, token: Token) -> Result<(), LoopError> {
+        match token {
+            CARD => self.hear(),
+            Token(number) => {
+                self.read_interface(number);
+                Ok(())
             }
         }
     }
 
-    fn time_of_change(&self) -> Option<SystemTime> {
-        let metadata = std::fs::metadata(self.state.file(KNOWN_NETWORKS_FILE)).ok()?;
-        // A change of the owner counts as well.
-        let seconds = u64::try_from(metadata.ctime()).ok()?;
-        let nanoseconds = u32::try_from(metadata.ctime_nsec()).ok()?;
-        Some(UNIX_EPOCH + Duration::new(seconds, nanoseconds))
-    }
-
-    /// Runs until a signal says to stop.
-    ///
-    /// # Errors
-    /// Any [`LoopError`]: the card is gone, switched off, or held by another program for good.
-    pub fn run(mut self) -> Result<(), LoopError> {
-        let mut ready: Vec<Ready> = Vec::new();
-        loop {
-            self.drain()?;
-            let now = clock::now();
-            let timeout = self.timeout(now).map(|at| at.since(now));
-            self.poller.wait(Some(timeout.unwrap_or(LOOK_EVERY).min(LOOK_EVERY)), &mut ready)?;
-            for one in &ready {
-                match one.token {
-                    CARD => self.hear()?,
-                    SIGNALS => {
-                        if let Some(signal) = self.signals.take() {
-                            info!("ending on signal {signal}");
-                            return self.leave();
-                        }
-                    }
-                    Token(number) => self.read_interface(number),
-                }
-            }
-            let now = clock::now();
-            if self.station.poll_timeout(now).is_some_and(|due| due <= now) {
-                self.station.handle_timeout(now);
-            }
-            self.look_at_known(now);
-            self.report(now);
+    fn work(&mut self) -> Result<Option<Timestamp>, LoopError> {
+        let now = clock::now();
+        if self.station.poll_timeout(now).is_some_and(|due| due <= now) {
+            self.station.handle_timeout(now);
         }
+        self.report(now);
+        self.drain()?;
+        Ok(self.timeout(clock::now()))
     }
 
-    /// Tells the access points that we go, as far as they are on this channel.
-    fn leave(mut self) -> Result<(), LoopError> {
+    /// As far as they are on this channel.
+    fn end(&mut self) {
         let now = clock::now();
         let networks: Vec<NetworkId> = self.attached.keys().copied().collect();
         networks.into_iter().for_each(|id| self.station.remove_network(now, id));
@@ -275,9 +167,10 @@ impl RadioLoop {
             // The last words: what the card does not take is not said.
             drop(self.card.send(&transmission));
         }
-        Ok(())
     }
+}
 
+impl RadioLoop {
     fn timeout(&mut self, now: Timestamp) -> Option<Timestamp> {
         let station = self.station.poll_timeout(now);
         let up: Vec<NetworkId> =
@@ -454,7 +347,7 @@ impl RadioLoop {
         for id in up.iter().map(|network| network.network) {
             let Some(attached) = self.attached.get_mut(&id) else { continue };
             if let Some(change) = attached.lease.poll(now)
-                && let Err(error) = attached.apply(change)
+                && let Err(error) = attached.address.apply(&attached.known.ssid, attached.tap.index(), change)
             {
                 warn!("{}: the address that it lent cannot be used: {error}", attached.known.ssid);
             }
@@ -471,37 +364,6 @@ impl RadioLoop {
         self.reported = now;
         info!("{}", self.times);
         self.times = SwitchTimes::default();
-    }
-}
-
-impl Attached {
-    /// Gives the interface the address that was lent, and the routes by it.
-    fn apply(&mut self, change: LeaseChange) -> Result<(), NetlinkError> {
-        let lent = if let LeaseChange::Lent(lease) = change { Some(lease) } else { None };
-        if lent == self.lent {
-            return Ok(());
-        }
-        let index = self.tap.index();
-        let addresses: Vec<IpPrefix> = lent.iter().map(|lease| lease.address).collect();
-        tun::configure(index, MTU, &addresses)?;
-        if let Some((lease, gateway)) = lent.as_ref().and_then(|lease| Some((lease, lease.gateway?))) {
-            let all = IpPrefix::new(IpAddr::from([0, 0, 0, 0]), 0);
-            let Ok(all) = all else { return Ok(()) };
-            let route = Route {
-                gateway: Some(gateway.into()),
-                metric: Some(self.metric),
-                source: Some(lease.address.address()),
-                on_link: true,
-                ..Route::over(all, index)
-            };
-            Netlink::open()?.add_route(&route)?;
-        }
-        match &lent {
-            Some(lease) => info!("{}: address {}", self.known.ssid, lease.address),
-            None => info!("{}: the address is not ours any more", self.known.ssid),
-        }
-        self.lent = lent;
-        Ok(())
     }
 }
 

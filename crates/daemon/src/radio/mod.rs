@@ -2,13 +2,17 @@
 //!
 //! ```text
 //! root:   lock, journal, card taken over --fork--> supervisor: gives the card back at the end
-//! worker: loop thread: card <-> station <-> one TAP and one DHCP client for each network
+//! worker: loop thread: a keeper of networks, and one DHCP client for each network
+//!           slots: card <-> station <-> one TAP for each network
 //! ```
 //! It runs beside the device's daemon and knows nothing of it: what watches links sees further networks come and go.
 
+mod address;
 mod event_loop;
+mod keeping;
 mod known;
 mod lease;
+mod watch;
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
@@ -16,6 +20,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::PathBuf;
 
 use identity::StateDirectory;
+use linux::clock;
 use linux::journal::{ApplyError, Journal, JournalError};
 use linux::radio::{BackEnd, OpenError, RadioCard, Radios, take_over};
 use linux::signals::EndSignals;
@@ -31,6 +36,7 @@ use linux::privileges::requirements::Purpose;
 use event_loop::RadioLoop;
 pub use known::{KNOWN_NETWORKS_FILE, KnownError, KnownNetwork, KnownNetworks, MOST_NETWORKS};
 pub use radio::slots::{Cycle, SlotSettings};
+use watch::ListWatch;
 
 /// The interface by which we use the card.
 const MONITOR_INTERFACE: &str = "anyradio0";
@@ -196,6 +202,9 @@ struct Prepared {
 /// The worker process, without root.
 fn work(options: &RadioOptions, prepared: Prepared) -> Result<(), Box<dyn std::error::Error>> {
     let signals = EndSignals::catch()?;
+    let Prepared { known, reserved, capture, directory } = prepared;
+    let mut list = ListWatch::new(clock::now(), directory)?;
     let card = RadioCard::open(MONITOR_INTERFACE)?;
-    Ok(RadioLoop::new(card, signals, options, prepared)?.run()?)
+    let mut keeper = RadioLoop::new(card, options, reserved, capture)?;
+    Ok(keeping::run(&mut keeper, &signals, &mut list, known)?)
 }

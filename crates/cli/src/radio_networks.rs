@@ -1,6 +1,7 @@
 //! `anabranch radio up|add|remove|list|weights`: one Wi-Fi card in several networks.
 
 use std::io::{self, BufRead, IsTerminal};
+use std::time::Duration;
 
 use anyhow::Context;
 use daemon::radio::{KnownNetwork, KnownNetworks, RadioOptions, run};
@@ -34,6 +35,8 @@ pub fn up(session: &Session, arguments: &RadioUp) -> anyhow::Result<()> {
         slots: arguments.slots(),
         scan_weight: arguments.scan_weight,
         capture: arguments.pcap.clone(),
+        trace: arguments.trace.clone(),
+        channel_cost: Duration::from_micros(arguments.channel_cost.into()),
         user: USER.to_owned(),
     };
     Ok(run(options)?)

@@ -58,6 +58,12 @@ pub struct RadioUp {
     /// Write all frames that are sent and heard to a file that Wireshark reads
     #[arg(long, value_name = "FILE")]
     pub pcap: Option<PathBuf>,
+    /// Write when each change of channel began and how long its parts took to a file of comma-separated numbers
+    #[arg(long, value_name = "FILE")]
+    pub trace: Option<PathBuf>,
+    /// Take so many microseconds more for a change of channel, as a real card would where the card is simulated
+    #[arg(long, value_name = "MICROSECONDS", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=100_000), hide = true)]
+    pub channel_cost: u32,
 }
 
 impl RadioUp {

@@ -12,9 +12,7 @@ use linux::tap::{SHARED_RADIO, Tap, TapOptions};
 use linux::tun::Reserved;
 use radio::pcap::{self, Record, Sent};
 use radio::radiotap::Captured;
-use radio::{
-    Event, NetworkStatus, Outcome, PermittedChannel, Station, StationSettings, Switch, Transmission,
-};
+use radio::{Event, NetworkStatus, Outcome, PermittedChannel, Station, StationSettings, Transmission};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use tracing::{debug, info, warn};
@@ -23,7 +21,8 @@ use units::{Frequency, NetworkId, Timestamp};
 use super::address::{MTU, NetworkAddress};
 use super::keeping::{Keeper, LoopError};
 use super::lease::LeaseClient;
-use super::{KnownNetwork, RadioOptions};
+use super::switches::Switches;
+use super::{KnownNetwork, RadioOptions, Written};
 use crate::dataplane;
 
 const CARD: Token = Token(0);
@@ -54,7 +53,8 @@ pub(super) struct RadioLoop {
     /// What the card had no room for.
     pending: Option<Transmission>,
     waits_for_room: bool,
-    times: SwitchTimes,
+    switches: Switches,
+    channel_cost: Duration,
     reported: Timestamp,
     randomness: StdRng,
     reserved: Vec<Reserved>,
@@ -70,7 +70,7 @@ impl RadioLoop {
         card: RadioCard,
         options: &RadioOptions,
         reserved: Vec<Reserved>,
-        capture: Option<File>,
+        written: Written,
     ) -> Result<Self, LoopError> {
         be_punctual();
         let address = card.address().ok_or(TransferError::Gone)?;
@@ -89,10 +89,11 @@ impl RadioLoop {
             station: Station::new(settings, StdRng::from_rng(&mut randomness)),
             attached: BTreeMap::new(),
             poller,
-            capture,
+            capture: written.capture,
             pending: None,
             waits_for_room: false,
-            times: SwitchTimes::default(),
+            switches: Switches::new(written.trace),
+            channel_cost: options.channel_cost,
             reported: clock::now(),
             randomness,
             reserved,
@@ -194,7 +195,7 @@ impl RadioLoop {
                 self.note(event);
             }
             while let Some(switch) = self.station.poll_switch() {
-                self.times.add(&switch);
+                self.switches.add(&switch);
             }
             self.drive_leases(now);
             while let Some(transmission) = self.pending.take().or_else(|| self.station.poll_transmit(now)) {
@@ -241,6 +242,9 @@ impl RadioLoop {
 
     fn tune(&mut self, frequency: Frequency) -> Result<(), LoopError> {
         let before = clock::now();
+        if !self.channel_cost.is_zero() {
+            std::thread::sleep(self.channel_cost);
+        }
         let mut outcome = self.card.tune(frequency);
         if matches!(outcome, Err(TuneError::Busy)) {
             warn!("another program uses the radio; taking it back");
@@ -250,7 +254,7 @@ impl RadioLoop {
         let now = clock::now();
         match outcome {
             Ok(()) => {
-                self.times.tuned(now.since(before));
+                self.switches.tuned(before, now);
                 self.station.handle_tuned(now, frequency);
             }
             Err(TuneError::Channel { .. }) => self.station.handle_tune_failed(now, frequency),
@@ -362,8 +366,7 @@ impl RadioLoop {
             return;
         }
         self.reported = now;
-        info!("{}", self.times);
-        self.times = SwitchTimes::default();
+        info!("{}", self.switches.report());
     }
 }
 
@@ -383,39 +386,5 @@ fn record(
     if let Err(error) = file.write_all(&bytes) {
         warn!("the capture ends here: {error}");
         *capture = None;
-    }
-}
-
-/// How long changes of channel took.
-#[derive(Default)]
-struct SwitchTimes {
-    switches: u32,
-    total: Duration,
-    tunes: u32,
-    tuning: Duration,
-}
-
-impl SwitchTimes {
-    fn add(&mut self, switch: &Switch) {
-        self.switches += 1;
-        self.total += switch.tuned.since(switch.begun);
-    }
-
-    fn tuned(&mut self, time: Duration) {
-        self.tunes += 1;
-        self.tuning += time;
-    }
-}
-
-impl std::fmt::Display for SwitchTimes {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let mean = |total: Duration, count: u32| total.checked_div(count).unwrap_or_default();
-        write!(
-            formatter,
-            "{} changes of channel, {:?} each on average, of which the card took {:?}",
-            self.switches,
-            mean(self.total, self.switches),
-            mean(self.tuning, self.tunes)
-        )
     }
 }

@@ -12,12 +12,14 @@ mod event_loop;
 mod keeping;
 mod known;
 mod lease;
+mod switches;
 mod watch;
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use identity::StateDirectory;
 use linux::clock;
@@ -36,6 +38,7 @@ use linux::privileges::requirements::Purpose;
 use event_loop::RadioLoop;
 pub use known::{KNOWN_NETWORKS_FILE, KnownError, KnownNetwork, KnownNetworks, MOST_NETWORKS};
 pub use radio::slots::{Cycle, SlotSettings};
+use switches::TRACE_HEADER;
 use watch::ListWatch;
 
 /// The interface by which we use the card.
@@ -54,6 +57,10 @@ pub struct RadioOptions {
     pub scan_weight: u16,
     /// Where to write all frames that were sent and received, in the pcap format.
     pub capture: Option<PathBuf>,
+    /// Where to write how long each change of channel took.
+    pub trace: Option<PathBuf>,
+    /// What a change of channel takes beside what the card takes: for simulated cards, which change at once.
+    pub channel_cost: Duration,
     /// User that the worker becomes.
     pub user: String,
 }
@@ -93,9 +100,9 @@ pub enum RadioError {
     /// The card could not be opened.
     #[error(transparent)]
     Open(#[from] OpenError),
-    /// The file for captured frames.
-    #[error("no capture can be written to {}: {error}", path.display())]
-    Capture {
+    /// The file for captured frames, or for changes of channel.
+    #[error("nothing can be written to {}: {error}", path.display())]
+    File {
         /// The file.
         path: PathBuf,
         /// What the system said.
@@ -148,7 +155,8 @@ pub fn run(options: RadioOptions) -> Result<(), RadioError> {
         return Err(RadioError::Unable { card: card.name.clone(), reason: choice.reason });
     }
     let address = card.address.ok_or_else(|| RadioError::Card(format!("{} has no address", card.name)))?;
-    let capture = options.capture.as_ref().map(begin_capture).transpose()?;
+    let capture = options.capture.as_ref().map(|path| begin_file(path, &file_header())).transpose()?;
+    let trace = options.trace.as_ref().map(|path| begin_file(path, TRACE_HEADER.as_bytes())).transpose()?;
     // The worker may not open the device.
     let reserved: Result<Vec<Reserved>, TunError> = (0..MOST_NETWORKS).map(|_| Reserved::open()).collect();
     let reserved = reserved?;
@@ -161,18 +169,21 @@ pub fn run(options: RadioOptions) -> Result<(), RadioError> {
         return Err(error.into());
     }
     info!("{}: {}", card.name, choice.reason);
-    let work = move |_: Root| work(&options, Prepared { known, reserved, capture, directory });
+    let work = move |_: Root| {
+        work(&options, Prepared { known, reserved, written: Written { capture, trace }, directory })
+    };
     supervision::supervise(user, work, || RadioMachine { journal })?;
     Ok(())
 }
 
-fn begin_capture(path: &PathBuf) -> Result<File, RadioError> {
+/// A file that the worker goes on with.
+fn begin_file(path: &PathBuf, header: &[u8]) -> Result<File, RadioError> {
     let begin = || {
         let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
-        file.write_all(&file_header())?;
+        file.write_all(header)?;
         io::Result::Ok(file)
     };
-    begin().map_err(|error| RadioError::Capture { path: path.clone(), error })
+    begin().map_err(|error| RadioError::File { path: path.clone(), error })
 }
 
 /// Root's part of a radio.
@@ -194,17 +205,25 @@ struct Prepared {
     known: KnownNetworks,
     /// For the networks' interfaces, those that are added later included.
     reserved: Vec<Reserved>,
-    capture: Option<File>,
+    written: Written,
     /// The state directory.
     directory: File,
+}
+
+/// What it writes all the time, where it was asked to.
+struct Written {
+    /// Every frame.
+    capture: Option<File>,
+    /// Every change of channel.
+    trace: Option<File>,
 }
 
 /// The worker process, without root.
 fn work(options: &RadioOptions, prepared: Prepared) -> Result<(), Box<dyn std::error::Error>> {
     let signals = EndSignals::catch()?;
-    let Prepared { known, reserved, capture, directory } = prepared;
+    let Prepared { known, reserved, written, directory } = prepared;
     let mut list = ListWatch::new(clock::now(), directory)?;
     let card = RadioCard::open(MONITOR_INTERFACE)?;
-    let mut keeper = RadioLoop::new(card, options, reserved, capture)?;
+    let mut keeper = RadioLoop::new(card, options, reserved, written)?;
     Ok(keeping::run(&mut keeper, &signals, &mut list, known)?)
 }

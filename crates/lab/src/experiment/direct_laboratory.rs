@@ -39,6 +39,9 @@ impl Laboratory {
         {
             self.put(&format!("{name}.fast_path"), f64::from(u8::from(is_fast)));
         }
+        if let Some(reason) = answers.air.as_ref().and_then(|air| air.void.as_ref()) {
+            self.report.void = Some(format!("the air of \"{name}\" does not count: {reason}"));
+        }
         if idle < LEAST_IDLE {
             self.report.void = Some(format!(
                 "the processor was idle for {idle:.2} of \"{name}\" only: it, not the networks, was measured"

@@ -1,8 +1,6 @@
 //! All experiments, family by family.
 
-use super::{
-    Experiment, ExperimentId, bond_family, failover, fairness, juggler_bittorrent, juggler_striping, vif,
-};
+use super::{Experiment, ExperimentId, bond_family, failover, fairness, juggler, vif};
 use std::collections::BTreeSet;
 
 /// Every experiment of the lab, in the order in which it lists and runs them.
@@ -11,8 +9,7 @@ pub fn registry() -> Vec<Experiment> {
     all.push(failover::experiment());
     all.push(fairness::experiment());
     all.extend(vif::experiments());
-    all.push(juggler_striping::experiment());
-    all.push(juggler_bittorrent::experiment());
+    all.extend(juggler::experiments());
     all
 }
 

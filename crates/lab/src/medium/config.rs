@@ -29,6 +29,8 @@ pub struct Config {
     pub report: Option<PathBuf>,
     /// Where every attempt goes, as pcap.
     pub capture: Option<PathBuf>,
+    /// Where the times of stations' null frames go, as comma-separated numbers.
+    pub partings: Option<PathBuf>,
     /// Every link that is not named.
     pub usual: Quality,
     /// The links that differ; a later entry wins over an earlier one.
@@ -176,7 +178,7 @@ fn rate(text: &str) -> Result<Rate, ConfigError> {
 impl Default for Config {
     fn default() -> Self {
         let usual = Quality::default();
-        Self { seed: 1, queue: 100, report: None, capture: None, usual, link: Vec::new() }
+        Self { seed: 1, queue: 100, report: None, capture: None, partings: None, usual, link: Vec::new() }
     }
 }
 

@@ -16,6 +16,7 @@ use units::{Frequency, MacAddress, Timestamp};
 use super::capture::Capture;
 use super::config::Config;
 use super::numbers::Numbers;
+use super::partings::Partings;
 use super::rates::{index_of, series_of, tries_of};
 use super::report::{RadioCounts, Report};
 
@@ -60,6 +61,7 @@ struct FrontEnd {
     pending: BTreeMap<(StationId, FrameId), Pending>,
     numbers: Numbers,
     capture: Option<Capture>,
+    partings: Option<Partings>,
     report: Report,
     lateness: Lateness,
     overflowed: bool,
@@ -91,6 +93,12 @@ impl FrontEnd {
         let air = Air::register()?;
         let capture =
             config.capture.as_deref().map(Capture::begin).transpose().context("begin the capture")?;
+        let partings = config
+            .partings
+            .as_deref()
+            .map(Partings::begin)
+            .transpose()
+            .context("begin the list of partings")?;
         let medium = Medium::new(Links::default(), config.seed);
         Ok(Self {
             config,
@@ -100,6 +108,7 @@ impl FrontEnd {
             pending: BTreeMap::new(),
             numbers: Numbers::default(),
             capture,
+            partings,
             report: Report::default(),
             lateness: Lateness::default(),
             overflowed: false,
@@ -178,7 +187,11 @@ impl FrontEnd {
         } else {
             self.numbers.drop(&frame.bytes);
         }
+        let control = frame.bytes.first_chunk().copied();
         if self.medium.transmit(now, station, frame).is_ok() {
+            if let (Some(partings), Some(control)) = (&mut self.partings, control) {
+                partings.taken(now, station, id, number_of(radio), control);
+            }
             self.pending.insert((station, id), Pending { frequency, without_acknowledgement });
         } else {
             self.air.report(&RadioReport {
@@ -212,7 +225,12 @@ impl FrontEnd {
                     );
                     offered.push((order, reception));
                 }
-                Event::Outcome(outcome) => reports.extend(self.report(&outcome)),
+                Event::Outcome(outcome) => {
+                    if let Some(partings) = &mut self.partings {
+                        partings.ended(outcome.at, outcome.sender, outcome.id, outcome.acknowledged);
+                    }
+                    reports.extend(self.report(&outcome));
+                }
                 Event::Attempt(attempt) => {
                     if let Some(capture) = &mut self.capture {
                         capture.add(&attempt).context("write the capture")?;
@@ -221,6 +239,9 @@ impl FrontEnd {
             }
         }
         self.air.flush()?;
+        if let Some(partings) = &mut self.partings {
+            partings.told(clock::now()).context("write the list of partings")?;
+        }
         let answers = self.hear()?;
         for order in answers.refused {
             if let Some((_, reception)) = offered.iter().find(|(offered, _)| *offered == order) {
@@ -271,6 +292,9 @@ impl FrontEnd {
     fn end(mut self) -> anyhow::Result<()> {
         if let Some(capture) = self.capture.take() {
             capture.end().context("write the capture")?;
+        }
+        if let Some(partings) = self.partings.take() {
+            partings.end().context("write the list of partings")?;
         }
         let mut report = self.report;
         for (number, radio) in self.radios.iter().enumerate() {

@@ -11,12 +11,13 @@
 //! heard. Time is the guest's; what the front end is late for happens at its own time, so its processor time is no air time.
 //! Radios acknowledge the addresses of their interfaces. Of monitors the kernel says nothing: they are taken to be active, for addresses that carry
 //! their radio's number (02:00:00:00:NN:xx).
-//! The cost of a change of channel is the station's to spend, not the medium's.
+//! The cost of a change of channel is the station's to spend, not the medium's (`anabranch radio up --channel-cost`).
 
 mod capture;
 mod config;
 mod front_end;
 mod numbers;
+mod partings;
 mod rates;
 mod report;
 

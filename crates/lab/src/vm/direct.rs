@@ -10,9 +10,11 @@ use anyhow::{Context, anyhow};
 use serde::de::DeserializeOwned;
 use sim::NetworkSpec;
 
+use super::air::{self, Air, Radios};
 use super::measurement::{Programs, idle_part, tunnel_commands};
 use super::topology::{SERVER_ADDRESS, Topology};
 use super::{Job, Machine, MachineError, Outcome};
+use crate::medium;
 
 /// How the device uses its networks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -30,6 +32,8 @@ pub enum Way {
 pub struct DirectJob {
     /// The device's networks. Each has a router of its own that translates addresses.
     pub networks: Vec<NetworkSpec>,
+    /// How they reach the device by Wi-Fi; by cables without it.
+    pub air: Option<Air>,
     /// How they are used.
     pub way: Way,
     /// Shell commands to run when networks are there, before any0 is: for what else is to be built. What they leave in
@@ -53,6 +57,8 @@ pub struct Answers {
     files: BTreeMap<String, Vec<u8>>,
     /// Part of the guest's processor time that was idle while the script ran.
     pub processor_idle: f64,
+    /// What the air carried, if there was any.
+    pub air: Option<medium::Report>,
 }
 
 impl DirectJob {
@@ -60,6 +66,7 @@ impl DirectJob {
     pub fn new(networks: Vec<NetworkSpec>, way: Way, script: impl Into<String>) -> Self {
         Self {
             networks,
+            air: None,
             way,
             set_up: String::new(),
             script: script.into(),
@@ -74,15 +81,20 @@ impl DirectJob {
     /// # Errors
     /// If a program is missing or a step in the guest fails; the message has what it and the daemons said.
     pub fn run(&self, machine: &Machine, programs: &Programs) -> Result<Answers, MachineError> {
-        let topology = Topology::new(&self.networks)?;
         let mut job = Job::new(self.whole_script());
+        if let Some(air) = &self.air {
+            air.add_to(&self.networks, self.seed, &mut job)?;
+        } else {
+            let topology = Topology::new(&self.networks)?;
+            job.files = topology.files;
+            job.files.insert("/job/networks".into(), topology.functions.into_bytes());
+        }
         job.programs.push(programs.lab.clone());
         job.programs.extend(self.programs.iter().cloned());
-        if self.way != Way::Plain {
+        let shares_radio = matches!(&self.air, Some(Air { radios: Radios::Shared { .. }, .. }));
+        if self.way != Way::Plain || shares_radio {
             job.programs.push(programs.anabranch()?);
         }
-        job.files = topology.files;
-        job.files.insert("/job/networks".into(), topology.functions.into_bytes());
         job.timeout = self.length + Duration::from_secs(120);
         job.wall_timeout = Duration::from_secs(1_800);
         job.seed = self.seed;
@@ -95,19 +107,21 @@ impl DirectJob {
             Way::Direct => DIRECT_COMMANDS.to_owned(),
             Way::Bonded => tunnel_commands(),
         };
+        let build = self.air.as_ref().map_or("build_networks\n", Air::build_commands);
+        let join = self.air.as_ref().map(|air| air.join_commands(&self.networks)).unwrap_or_default();
+        let end = if self.air.is_some() { air::END } else { "" };
         format!(
             "fail() {{ echo \"failed: $1\"; exit 1; }}
 . /job/networks
 traffic() {{ in_namespace device anabranch-lab traffic \"$@\"; }}
 fetch() {{ name=$1; shift; traffic fetch {SERVER_ADDRESS}:9000 --json /results/$name \"$@\" || fail \"$name\"; }}
 others() {{ in_namespace others anabranch-lab traffic \"$@\"; }}
-build_networks
-{translation}{set_up}
+{build}{translation}{set_up}
 in_namespace server anabranch-lab traffic serve {SERVER_ADDRESS}:9000 &
 in_namespace server anabranch-lab traffic echo {SERVER_ADDRESS}:9100 &
 in_namespace server anabranch-lab traffic accept {SERVER_ADDRESS}:9200 &
 sleep 1
-{start}
+{join}{start}
 fetch warm --bytes 20000
 traffic ping {SERVER_ADDRESS}:9100 --seconds 0.1 --json /results/warm-ping || fail 'the first ping'
 sleep 2
@@ -115,7 +129,7 @@ head -1 /proc/stat >/results/before
 start_changes
 {script}
 head -1 /proc/stat >/results/after
-",
+{end}",
             translation = translation(&self.networks),
             set_up = self.set_up,
             script = self.script,
@@ -186,7 +200,9 @@ fn answers(outcome: Outcome) -> anyhow::Result<Answers> {
         return Err(anyhow!("the run in the guest ended with {}: {}{said}", outcome.exit, outcome.output));
     }
     let processor_idle = idle_part(&outcome)?;
-    Ok(Answers { files: outcome.files, processor_idle })
+    let air = outcome.files.get("air.json").map(|text| serde_json::from_slice(text)).transpose();
+    let air = air.context("reading what the air carried")?;
+    Ok(Answers { files: outcome.files, processor_idle, air })
 }
 
 /// What the daemon says where the kernel does not take the BPF programs.

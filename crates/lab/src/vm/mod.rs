@@ -8,6 +8,7 @@
 //! CPU time in the guest is instructions, not cycles: 1 ns each ([`Job::instruction_nanos`]), so 1 G a second, a slow
 //! machine. Keep it partly idle, below about 100 Mbit/s of tunnelled traffic, and use release builds.
 
+pub mod air;
 mod archive;
 pub mod cards;
 pub mod direct;

@@ -34,6 +34,8 @@ struct AccessPoint {
     sent: u32,
     from_station: u32,
     silent: bool,
+    /// The highest rate at which it hears us.
+    hears: Rate,
 }
 
 impl AccessPoint {
@@ -53,6 +55,7 @@ impl AccessPoint {
             sent: 0,
             from_station: 0,
             silent: false,
+            hears: Rate(108),
         }
     }
 
@@ -156,6 +159,8 @@ struct World {
     events: Vec<Event>,
     tunes: u32,
     present: std::collections::BTreeMap<u32, Duration>,
+    /// Rates of what told that we sleep.
+    partings: Vec<Rate>,
 }
 
 impl World {
@@ -166,7 +171,8 @@ impl World {
         let station = Station::new(settings, StdRng::seed_from_u64(3));
         let received = vec![0; points.len()];
         let (events, present) = (Vec::new(), Default::default());
-        Self { now: Timestamp::ZERO, station, card: None, points, received, events, tunes: 0, present }
+        let (now, partings) = (Timestamp::ZERO, Vec::new());
+        Self { now, station, card: None, points, received, events, tunes: 0, present, partings }
     }
 
     fn join(&mut self, id: u32, name: &[u8], weight: u16, waking: Waking) {
@@ -203,10 +209,14 @@ impl World {
             };
             let receiver = MacAddress(sent.frame[4..10].try_into().unwrap());
             let card = self.card;
-            let point = self
-                .points
-                .iter_mut()
-                .find(|point| point.bssid == receiver && Some(point.frequency) == card && !point.silent);
+            let control = FrameControl::parse([sent.frame[0], sent.frame[1]]).unwrap();
+            if control.kind == Kind::Null && control.power_save {
+                self.partings.push(sent.rate);
+            }
+            let hears = |point: &&mut AccessPoint| {
+                Some(point.frequency) == card && !point.silent && sent.rate <= point.hears
+            };
+            let point = self.points.iter_mut().filter(hears).find(|point| point.bssid == receiver);
             let acknowledged = point.is_some();
             let answers = point.map(|point| point.take(&sent.frame)).unwrap_or_default();
             let outcome = Outcome { frame: &sent.frame, acknowledged, attempts: Some(1) };
@@ -299,6 +309,25 @@ fn one_radio_is_in_two_networks_and_loses_nothing() {
         assert_eq!(partings, 0);
         assert_eq!(world.up(), 2);
     }
+}
+
+#[test]
+fn a_parting_is_told_quickly_and_where_that_fails_safely() {
+    let mut world = two(SlotSettings { alpha: 0.0, ..Default::default() }, Waking::Announce);
+    world.partings.clear();
+    world.run(Duration::from_secs(1));
+    assert!(
+        world.partings.len() > 5 && world.partings.iter().all(|rate| *rate > Rate(12)),
+        "{:?}",
+        world.partings
+    );
+    world.points.iter_mut().for_each(|point| point.hears = Rate(12));
+    world.partings.clear();
+    world.run(Duration::from_secs(2));
+    assert!(world.partings.contains(&Rate(12)), "{:?}", world.partings);
+    let counters = world.station.networks().map(|network| network.counters.unconfirmed_partings);
+    assert_eq!(counters.sum::<u64>(), 0);
+    assert_eq!(world.up(), 2);
 }
 
 #[test]

@@ -1,47 +1,48 @@
-//! JUGGLER figure 4 on shaped wired links: a file in two halves over two networks, against one network and against two cards
-//! to which the program binds its sockets.
+//! JUGGLER figure 4: a file in two halves over two networks, against one network and against two cards to which the program binds its
+//! sockets.
 
-use super::direct_laboratory::Laboratory;
-use super::{BarGroup, Bed, Experiment, ExperimentId, Goal, Report};
+use super::{Links, bars_over_one, listed};
+use crate::experiment::direct_laboratory::Laboratory;
+use crate::experiment::{Bed, Experiment, Goal, Report};
 use crate::traffic::Report as TrafficReport;
 use crate::vm::direct::{Answers, DirectJob, Way};
 use crate::vm::topology::SERVER_ADDRESS;
-use sim::NetworkSpec;
+use std::time::Duration;
 
 /// What each network carries, thousand bytes a second of the plain link, and whether a goal holds there.
 const RATES: [(u32, bool); 6] =
     [(25, true), (50, true), (100, true), (250, true), (500, true), (1_000, false)];
 const FILE_BYTES: u64 = 10_000_000;
-/// To an Internet server.
-const ROUND_TRIP_MS: u64 = 30;
 const GOAL: f64 = 0.95;
-/// Downloads in direct mode: which networks two connections get may be a matter of chance.
-const DOWNLOADS: u32 = 5;
+/// Over one network where networks are slow, with one radio that takes turns and with two cards.
+const PAPER_SLOW: f64 = 2.0;
 
-pub(super) fn experiment() -> Experiment {
+/// Downloads in direct mode: which networks two connections get may be a matter of chance.
+fn downloads(links: Links) -> u32 {
+    match links {
+        Links::Wired => 5,
+        Links::Air => 1,
+    }
+}
+
+pub(super) fn experiment(links: Links) -> Experiment {
     let mut spec = toml::Table::new();
-    spec.insert("networks".into(), format!("two alike, round trip {ROUND_TRIP_MS} ms").into());
-    spec.insert(
-        "kilobytes_a_second".into(),
-        RATES.map(|(rate, _)| toml::Value::from(i64::from(rate))).to_vec().into(),
-    );
+    links.describe(&mut spec);
+    spec.insert("kilobytes_a_second".into(), listed(RATES.map(|(rate, _)| rate)));
     spec.insert("file_bytes".into(), (FILE_BYTES as i64).into());
     spec.insert("one".into(), "the whole file by one connection bound to one card (SO_BINDTODEVICE)".into());
     spec.insert("two_cards".into(), "half of it by each of two connections, bound to one card each".into());
     spec.insert(
         "direct".into(),
-        format!("half of it by each of two connections that nobody bound; the mean of {DOWNLOADS} downloads")
-            .into(),
+        format!(
+            "half of it by each of two connections that nobody bound; the mean of {} downloads",
+            downloads(links)
+        )
+        .into(),
     );
-    let bars = RATES.map(|(rate, _)| BarGroup {
-        label: format!("{rate} KB/s"),
-        bars: [("two cards", "two_cards_over_one"), ("direct", "direct_over_one")]
-            .map(|(label, metric)| (label.to_owned(), format!("rate_{rate}.{metric}")))
-            .to_vec(),
-    });
     let held = RATES.iter().filter(|(_, is_goal)| *is_goal);
     Experiment {
-        id: ExperimentId { key: "JUGGLER".to_owned(), name: "fig4-striping-wired".to_owned() },
+        id: links.id("fig4-striping"),
         title: "a file of 10 MB in two halves over two networks, against one network and two bound cards".to_owned(),
         spec,
         paper: Some(
@@ -51,18 +52,15 @@ pub(super) fn experiment() -> Experiment {
         ),
         goals: held.map(|(rate, _)| Goal::at_least(format!("rate_{rate}.direct_over_two_cards"), GOAL)).collect(),
         beds: vec![Bed::Vm],
-        bars: bars.to_vec(),
+        bars: bars_over_one(RATES.map(|(rate, _)| rate)),
         unit: "times one card",
-        runner: Box::new(|_, seed| run(seed)),
+        runner: Box::new(move |_, seed| run(links, seed)),
     }
 }
 
-fn run(seed: u64) -> anyhow::Result<Report> {
-    let mut laboratory = Laboratory::open(seed)?;
+fn run(links: Links, seed: u64) -> anyhow::Result<Report> {
+    let (mut laboratory, downloads) = (Laboratory::open(seed)?, downloads(links));
     for (rate, _) in RATES {
-        let mbps = f64::from(rate) * 8e-3;
-        let networks: Vec<NetworkSpec> =
-            ["a", "b"].map(|name| NetworkSpec::symmetric(name, mbps, ROUND_TRIP_MS)).into();
         let (half, most_seconds) = (FILE_BYTES / 2, 3_000);
         let bound = |file: &str, interface: &str| {
             format!(
@@ -76,21 +74,21 @@ fn run(seed: u64) -> anyhow::Result<Report> {
             bound("half-b", "b"),
             bound("half-a", "a"),
         );
-        let direct: String = (1..=DOWNLOADS)
+        let direct: String = (1..=downloads)
             .map(|time| {
                 format!("fetch halves-{time} --seconds {most_seconds} --bytes {half} --flows 2\nsleep 2\n")
             })
             .collect();
-        let length = std::time::Duration::from_secs(u64::from(DOWNLOADS) * most_seconds);
-        let job = |way, script: String| DirectJob { length, ..DirectJob::new(networks.clone(), way, script) };
+        let length = Duration::from_secs(u64::from(downloads) * most_seconds);
+        let job = |way, script| DirectJob { length, ..links.job(rate, way, script) };
         let plain = laboratory.run(&format!("rate_{rate}.plain"), job(Way::Plain, plain))?;
         let dealt = laboratory.run(&format!("rate_{rate}.direct"), job(Way::Direct, direct))?;
         let one = seconds(&plain, "one", FILE_BYTES)?;
         let two_cards = seconds(&plain, "half-a", half)?.max(seconds(&plain, "half-b", half)?);
-        let times: Vec<f64> = (1..=DOWNLOADS)
+        let times: Vec<f64> = (1..=downloads)
             .map(|time| seconds(&dealt, &format!("halves-{time}"), half))
             .collect::<anyhow::Result<_>>()?;
-        let direct = times.iter().sum::<f64>() / f64::from(DOWNLOADS);
+        let direct = times.iter().sum::<f64>() / f64::from(downloads);
         laboratory.put(&format!("rate_{rate}.direct_worst_s"), times.iter().copied().fold(0.0, f64::max));
         for (name, value) in [("one_s", one), ("two_cards_s", two_cards), ("direct_s", direct)] {
             laboratory.put(&format!("rate_{rate}.{name}"), value);
@@ -99,6 +97,7 @@ fn run(seed: u64) -> anyhow::Result<Report> {
         laboratory.put(&format!("rate_{rate}.direct_over_one"), one / direct);
         laboratory.put(&format!("rate_{rate}.direct_over_two_cards"), two_cards / direct);
     }
+    laboratory.put("paper.slow_over_one", PAPER_SLOW);
     Ok(laboratory.report)
 }
 

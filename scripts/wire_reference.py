@@ -173,6 +173,8 @@ def _frame(kind, reader):
         return dict(frame, length_xor=reader.number(2), payload_xor=reader.all())
     if kind == 0x0C:
         return {"type": "message", "bytes": _blob(reader)}
+    if kind == 0x0D:
+        return {"type": "arrived", "path": reader.number(1), "ranges": _ranges(reader.varint(), reader)}
     if 0x20 <= kind <= 0x2F:
         return _data(kind, reader)
     raise Malformed(f"unknown frame {kind:#04x}")
@@ -182,6 +184,10 @@ def _ack(reader):
     largest = reader.varint()
     frame = {"type": "ack", "delay": reader.varint(), "receive_time": reader.number(4)}
     frame.update(received_bytes=reader.number(4), reordering=reader.varint(), ce_count=reader.varint())
+    return dict(frame, ranges=_ranges(largest, reader))
+
+
+def _ranges(largest, reader):
     others = reader.varint()
     check(others < 32, "range count")
     start = largest - reader.varint()
@@ -193,7 +199,7 @@ def _ack(reader):
         start = end - reader.varint()
         check(start >= 0, "range")
         ranges.append((start, end))
-    return dict(frame, ranges=ranges)
+    return ranges
 
 
 def _data(kind, reader):

@@ -2,7 +2,7 @@
 
 use policy::FlowClass;
 use units::{PathId, Timestamp};
-use wire::frame::{Frame, GaveUp, Part, PathStatus, Rekey};
+use wire::frame::{Arrived, Frame, GaveUp, Part, PathStatus, Rekey};
 
 /// Something that is sent again if it is lost.
 #[derive(Debug)]
@@ -48,9 +48,18 @@ impl DataUnit {
 pub(crate) enum Control {
     PathStatus(PathStatus),
     PathAbandon(PathId),
+    /// Boxed: there are few, and they are large.
+    Arrived(Box<Arrived>),
     GaveUp(GaveUp),
-    Hold { sequence: u64, micros: u64 },
-    Rekey { step: u8, epoch: u8, noise: Vec<u8> },
+    Hold {
+        sequence: u64,
+        micros: u64,
+    },
+    Rekey {
+        step: u8,
+        epoch: u8,
+        noise: Vec<u8>,
+    },
     Message(Vec<u8>),
 }
 
@@ -59,6 +68,7 @@ impl Control {
         match self {
             Self::PathStatus(status) => Frame::PathStatus(*status),
             Self::PathAbandon(path) => Frame::PathAbandon(*path),
+            Self::Arrived(arrived) => Frame::Arrived(Arrived::clone(arrived)),
             Self::GaveUp(gave_up) => Frame::GaveUp(*gave_up),
             Self::Hold { sequence, micros } => Frame::Hold { sequence: *sequence, micros: *micros },
             Self::Rekey { step, epoch, noise } => Frame::Rekey(Rekey { step: *step, epoch: *epoch, noise }),

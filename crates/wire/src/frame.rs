@@ -15,6 +15,7 @@
 //! 0x0a close         reason (1)
 //! 0x0b repair        flow (2) | first sequence, low half (2) | count (1) | length xor (2) | payload xor to the packet's end
 //! 0x0c message       length v | bytes for the owner of the session
+//! 0x0d arrived       path (1) | largest v | range count v | first range v | (gap v | range v)*
 //! 0x10-0x1f          kept for streams
 //! 0x20-0x2f data     flow (2) | sequence (2 or 4) | [part (2)] | [length (2)] | bytes
 //! ```
@@ -49,6 +50,7 @@ const REKEY: u8 = 0x09;
 const CLOSE: u8 = 0x0a;
 const REPAIR: u8 = 0x0b;
 const MESSAGE: u8 = 0x0c;
+const ARRIVED: u8 = 0x0d;
 const DATA: u8 = 0x20;
 const DATA_LAST: u8 = 0x2f;
 const DATA_ORDERED: u8 = 0x01;
@@ -59,10 +61,6 @@ const PART_MORE: u16 = 0x8000;
 
 /// One frame.
 #[derive(Clone, PartialEq, Eq, Debug)]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "frames live on the stack while they are handled; a box would cost more"
-)]
 pub enum Frame<'a> {
     /// Nothing but an acknowledgement is asked for.
     Ping,
@@ -96,6 +94,8 @@ pub enum Frame<'a> {
     Repair(Repair<'a>),
     /// Bytes for the owner of the session.
     Message(&'a [u8]),
+    /// What arrived on a path that can carry no acknowledgement any more.
+    Arrived(Arrived),
     /// An inner packet or a part of one.
     Data(Data<'a>),
 }
@@ -109,11 +109,14 @@ pub const CLOSE_REVOKED: u8 = 1;
 /// The same identity opened a newer session.
 pub const CLOSE_REPLACED: u8 = 2;
 
+/// Received packet numbers, highest range first, neither overlapping nor touching.
+pub type Ranges = ArrayVec<RangeInclusive<u64>, MAX_ACK_RANGES>;
+
 /// Acknowledgement of packets of the path that carries it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Ack {
-    /// Received packet numbers, highest range first, neither overlapping nor touching.
-    pub ranges: ArrayVec<RangeInclusive<u64>, MAX_ACK_RANGES>,
+    /// What was received.
+    pub ranges: Ranges,
     /// Microseconds between the largest one's arrival and this frame.
     pub delay_micros: u64,
     /// When the largest one arrived: microseconds on the receiver's clock, modulo 2^32.
@@ -124,6 +127,15 @@ pub struct Ack {
     pub reordering_micros: u64,
     /// Packets received with a CE mark so far.
     pub ce_count: u64,
+}
+
+/// What arrived on a path, said on another one: an acknowledgement that measures nothing.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Arrived {
+    /// The path.
+    pub path: PathId,
+    /// What was received on it.
+    pub ranges: Ranges,
 }
 
 /// Wanted use of a path.
@@ -271,6 +283,7 @@ impl Frame<'_> {
                 buffer.push(MESSAGE);
                 put_blob(bytes, buffer);
             }
+            Self::Arrived(arrived) => arrived.put(buffer),
             Self::Data(data) => data.put(true, buffer),
         }
     }
@@ -302,15 +315,7 @@ impl Ack {
         buffer.extend_from_slice(&self.received_bytes.to_be_bytes());
         put_varint(buffer, self.reordering_micros);
         put_varint(buffer, self.ce_count);
-        put_varint(buffer, others.len() as u64);
-        put_varint(buffer, first.end() - first.start());
-        let mut below = *first.start();
-        for range in others {
-            // Ranges neither touch nor overlap, so at least one number lies between.
-            put_varint(buffer, below.saturating_sub(*range.end()).saturating_sub(2));
-            put_varint(buffer, range.end() - range.start());
-            below = *range.start();
-        }
+        put_ranges(first, others, buffer);
     }
 
     /// Most bytes that [`Ack::put`] writes with this many ranges.
@@ -325,23 +330,62 @@ impl Ack {
         let received_bytes = reader.u32()?;
         let reordering_micros = reader.varint()?;
         let ce_count = reader.varint()?;
-        let others = reader.varint()?;
-        if others >= MAX_ACK_RANGES as u64 {
-            return Err(Malformed::Field("range count"));
-        }
-        let mut ranges = ArrayVec::new();
-        let mut start = largest.checked_sub(reader.varint()?).ok_or(Malformed::Field("range"))?;
-        ranges.push(start..=largest);
-        for _ in 0..others {
-            let gap = reader.varint()?;
-            let length = reader.varint()?;
-            let end = start.checked_sub(gap).and_then(|low| low.checked_sub(2));
-            let end = end.ok_or(Malformed::Field("gap"))?;
-            start = end.checked_sub(length).ok_or(Malformed::Field("range"))?;
-            ranges.push(start..=end);
-        }
+        let ranges = parse_ranges(largest, reader)?;
         Ok(Self { ranges, delay_micros, receive_time, received_bytes, reordering_micros, ce_count })
     }
+}
+
+impl Arrived {
+    /// Appends the frame; writes nothing if there are no ranges.
+    pub fn put(&self, buffer: &mut Vec<u8>) {
+        let Some((first, others)) = self.ranges.split_first() else { return };
+        buffer.extend_from_slice(&[ARRIVED, self.path.0]);
+        put_varint(buffer, *first.end());
+        put_ranges(first, others, buffer);
+    }
+
+    /// Most bytes that [`Arrived::put`] writes with this many ranges.
+    pub const fn max_len(ranges: usize) -> usize {
+        2 + 8 + 1 + 8 + ranges.saturating_sub(1) * 16
+    }
+
+    fn parse(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
+        let path = PathId(reader.u8()?);
+        let largest = reader.varint()?;
+        Ok(Self { path, ranges: parse_ranges(largest, reader)? })
+    }
+}
+
+/// Appends what follows the greatest number in an acknowledgement.
+fn put_ranges(first: &RangeInclusive<u64>, others: &[RangeInclusive<u64>], buffer: &mut Vec<u8>) {
+    put_varint(buffer, others.len() as u64);
+    put_varint(buffer, first.end() - first.start());
+    let mut below = *first.start();
+    for range in others {
+        // Ranges neither touch nor overlap, so at least one number lies between.
+        put_varint(buffer, below.saturating_sub(*range.end()).saturating_sub(2));
+        put_varint(buffer, range.end() - range.start());
+        below = *range.start();
+    }
+}
+
+fn parse_ranges(largest: u64, reader: &mut Reader<'_>) -> Result<Ranges, Malformed> {
+    let others = reader.varint()?;
+    if others >= MAX_ACK_RANGES as u64 {
+        return Err(Malformed::Field("range count"));
+    }
+    let mut ranges = ArrayVec::new();
+    let mut start = largest.checked_sub(reader.varint()?).ok_or(Malformed::Field("range"))?;
+    ranges.push(start..=largest);
+    for _ in 0..others {
+        let gap = reader.varint()?;
+        let length = reader.varint()?;
+        let end = start.checked_sub(gap).and_then(|low| low.checked_sub(2));
+        let end = end.ok_or(Malformed::Field("gap"))?;
+        start = end.checked_sub(length).ok_or(Malformed::Field("range"))?;
+        ranges.push(start..=end);
+    }
+    Ok(ranges)
 }
 
 /// The frames of an opened packet, in order.
@@ -396,6 +440,7 @@ impl<'a> Frames<'a> {
             CLOSE => Frame::Close { reason: reader.u8()? },
             REPAIR => Frame::Repair(parse_repair(reader)?),
             MESSAGE => Frame::Message(blob(reader)?),
+            ARRIVED => Frame::Arrived(Arrived::parse(reader)?),
             kind @ DATA..=DATA_LAST => Frame::Data(parse_data(kind, reader)?),
             other => return Err(Malformed::UnknownType(other)),
         };
@@ -489,7 +534,8 @@ mod tests {
 
     #[test]
     fn all_frames_round_trip_and_no_cut_is_accepted() {
-        let ranges = [90..=100, 80..=80, 3..=70].into_iter().collect();
+        let ranges: Ranges = [90..=100, 80..=80, 3..=70].into_iter().collect();
+        let arrived = Arrived { path: PathId(4), ranges: ranges.clone() };
         let ack = Ack {
             ranges,
             delay_micros: 400,
@@ -501,6 +547,9 @@ mod tests {
         let mut bytes = Vec::new();
         ack.put(&mut bytes);
         assert!(bytes.len() <= Ack::max_len(3));
+        let mut bytes = Vec::new();
+        arrived.put(&mut bytes);
+        assert!(bytes.len() <= Arrived::max_len(3));
         let part = Some(Part { offset: 1_200, more: true });
         let data = Data { flow: 300, sequence: 70_000, long: true, ordered: true, part, payload: b"inner" };
         let status = PathStatus { path: PathId(2), sequence: 5, status: 1, priority: 3 };
@@ -516,6 +565,7 @@ mod tests {
             Frame::Rekey(Rekey { step: 1, epoch: 2, noise: &[9; 48] }),
             Frame::Close { reason: CLOSE_GOODBYE },
             Frame::Message(b"hello"),
+            Frame::Arrived(arrived),
             Frame::Data(data),
         ] {
             round_trip(&frame);

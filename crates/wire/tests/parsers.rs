@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use std::num::NonZeroU16;
 use std::path::Path;
 use wire::datagram::{Initiation, MAC_LEN, Reset, Retry, VERSION};
-use wire::frame::{Ack, Data, Frame, GaveUp, Part, PathStatus, Rekey, Repair};
+use wire::frame::{Ack, Arrived, Data, Frame, GaveUp, Part, PathStatus, Rekey, Repair};
 use wire::hello::{DefaultTreatment, Features, Hello, Name, Prefixed, Refusal, Reply, Welcome};
 use wire::inner::FlowKey;
 use wire::join_link::{Host, HostName, HostPort, InvitationKind, InvitationSecret, JoinLink, UnixSeconds};
@@ -143,6 +143,7 @@ fn frames() -> Vec<Vec<u8>> {
         Frame::Rekey(Rekey { step: 1, epoch: 2, noise: &[9; 48] }),
         Frame::Close { reason: 0 },
         Frame::Message(b"hello"),
+        Frame::Arrived(Arrived { path, ranges: [80..=90, 3..=70].into_iter().collect() }),
         Frame::Data(data),
         Frame::Repair(repair),
     ];

@@ -22,7 +22,7 @@ use received::Received;
 use sent::{AckOutcome, Delivered, Losses, Sent};
 use std::time::Duration;
 use units::{BitRate, Bytes, PathId, Timestamp};
-use wire::frame::Ack;
+use wire::frame::{Ack, Ranges};
 
 /// Added to the probe timeout: the longest that the peer may wait with an acknowledgement.
 const PEER_ACK_DELAY: Duration = Duration::from_millis(10);
@@ -321,7 +321,7 @@ impl Path {
     /// Takes in an acknowledgement that came on this path.
     pub(crate) fn on_ack(&mut self, now: Timestamp, ack: &Ack, siblings: &[Sibling]) -> Progress {
         let prior_in_flight = self.sent.in_flight();
-        let outcome = self.sent.on_ack(ack);
+        let outcome = self.sent.on_ack(&ack.ranges);
         let mut progress = Progress::default();
         if outcome.acked_bytes == 0 {
             return progress;
@@ -471,6 +471,18 @@ impl Path {
             self.digest_losses(now, &mut progress.losses, true, siblings);
             self.loss_at = None;
             self.probe_at = Some(now + self.probe_interval());
+        }
+    }
+
+    /// The peer says on another path what has arrived on this one: an acknowledgement that measures nothing and is no sign of life.
+    pub(crate) fn on_arrived(&mut self, now: Timestamp, ranges: &Ranges) {
+        let outcome = self.sent.on_ack(ranges);
+        if let Some(size) = outcome.acked_probe {
+            self.mtu.on_probe_acked(size);
+        }
+        if self.state == PathState::Suspect && self.sent.in_flight() == 0 {
+            // The probe has arrived, its acknowledgement has not: nothing else would ask again.
+            self.probe_at.get_or_insert(now + self.probe_interval());
         }
     }
 

@@ -1,11 +1,10 @@
 //! What arrived on a path: the replay window, what to acknowledge, and how late packets still come.
 
-use arrayvec::ArrayVec;
 use std::collections::VecDeque;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 use units::Timestamp;
-use wire::frame::{Ack, MAX_ACK_RANGES};
+use wire::frame::{Ack, MAX_ACK_RANGES, Ranges};
 use wire::inner::Ecn;
 
 /// Packets this far below the highest are refused as replays.
@@ -111,8 +110,7 @@ impl Received {
     /// The acknowledgement to send now, if anything is to be acknowledged; counts as sent.
     pub(crate) fn take_ack(&mut self, now: Timestamp, max_ranges: usize) -> Option<Ack> {
         self.ack_due?;
-        let ranges: ArrayVec<_, MAX_ACK_RANGES> =
-            self.ranges.iter().take(max_ranges.clamp(1, MAX_ACK_RANGES)).cloned().collect();
+        let ranges: Ranges = self.ranges.iter().take(max_ranges.clamp(1, MAX_ACK_RANGES)).cloned().collect();
         if ranges.is_empty() {
             return None;
         }
@@ -126,6 +124,11 @@ impl Received {
             reordering_micros: self.reordering_window(now).as_micros() as u64,
             ce_count: self.ce_count,
         })
+    }
+
+    /// What has arrived, as far as an acknowledgement can say.
+    pub(crate) fn ranges(&self) -> Ranges {
+        self.ranges.iter().take(MAX_ACK_RANGES).cloned().collect()
     }
 
     /// How long after a higher number a packet of this path may still arrive:

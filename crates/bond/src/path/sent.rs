@@ -4,7 +4,7 @@ use crate::unit::Item;
 use std::collections::VecDeque;
 use std::time::Duration;
 use units::Timestamp;
-use wire::frame::Ack;
+use wire::frame::Ranges;
 
 /// State of the peer's receiving side when a packet left: the base of its rate sample.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -120,14 +120,14 @@ impl Sent {
         self.packets.push_back(packet);
     }
 
-    /// Takes in an acknowledgement. One for packets never sent is ignored.
-    pub(crate) fn on_ack(&mut self, ack: &Ack) -> AckOutcome {
+    /// Takes in what has arrived. News of packets never sent is ignored.
+    pub(crate) fn on_ack(&mut self, ranges: &Ranges) -> AckOutcome {
         let mut outcome = AckOutcome::default();
-        let largest = ack.ranges.first().map_or(0, |range| *range.end());
+        let largest = ranges.first().map_or(0, |range| *range.end());
         if largest >= self.next_number() {
             return outcome;
         }
-        for range in &ack.ranges {
+        for range in ranges {
             let from = range.start().saturating_sub(self.base) as usize;
             let Some(to) = range.end().checked_sub(self.base) else { break };
             for index in from..=to as usize {
@@ -242,15 +242,8 @@ mod tests {
         sent
     }
 
-    fn ack(ranges: &[std::ops::RangeInclusive<u64>]) -> Ack {
-        Ack {
-            ranges: ranges.iter().cloned().collect(),
-            delay_micros: 0,
-            receive_time: 0,
-            received_bytes: 0,
-            reordering_micros: 0,
-            ce_count: 0,
-        }
+    fn ack(ranges: &[std::ops::RangeInclusive<u64>]) -> Ranges {
+        ranges.iter().cloned().collect()
     }
 
     #[test]

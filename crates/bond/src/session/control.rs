@@ -7,7 +7,7 @@
 use crate::unit::Control;
 use std::collections::{BTreeMap, VecDeque};
 use units::PathId;
-use wire::frame::{GaveUp, PathStatus};
+use wire::frame::{Arrived, GaveUp, PathStatus};
 
 /// Messages of the owner that may wait.
 pub(crate) const MAX_MESSAGES: usize = 64;
@@ -19,6 +19,8 @@ const MAX_GAVE_UP: usize = 1_024;
 pub(crate) struct ControlQueue {
     /// Latest of each step.
     rekeys: BTreeMap<u8, (u8, Vec<u8>)>,
+    /// Of each path what the latest said.
+    arrived: BTreeMap<PathId, Box<Arrived>>,
     /// Latest of each path; its number is never used again, so there are 256 at most.
     paths: BTreeMap<PathId, PathNews>,
     hold: Option<(u64, u64)>,
@@ -41,6 +43,12 @@ impl ControlQueue {
                 let is_older = |known: u8| (known.wrapping_sub(epoch) as i8) > 0;
                 if self.rekeys.get(&step).is_none_or(|(known, _)| !is_older(*known)) {
                     self.rekeys.insert(step, (epoch, noise));
+                }
+            }
+            Control::Arrived(arrived) => {
+                let newest = |arrived: &Arrived| arrived.ranges.first().map(|range| *range.end());
+                if self.arrived.get(&arrived.path).is_none_or(|known| newest(known) <= newest(&arrived)) {
+                    self.arrived.insert(arrived.path, arrived);
                 }
             }
             Control::PathAbandon(path) => {
@@ -86,7 +94,11 @@ impl ControlQueue {
 
     /// Nothing waits but messages, whose number is not ours to decide.
     pub(crate) fn only_messages(&self) -> bool {
-        self.rekeys.is_empty() && self.paths.is_empty() && self.hold.is_none() && self.gave_up.is_empty()
+        self.rekeys.is_empty()
+            && self.arrived.is_empty()
+            && self.paths.is_empty()
+            && self.hold.is_none()
+            && self.gave_up.is_empty()
     }
 
     /// Bytes of the next frame, at most.
@@ -94,16 +106,22 @@ impl ControlQueue {
         if let Some((_, noise)) = self.rekeys.values().next() {
             return Some(noise.len() + 8);
         }
+        if let Some(arrived) = self.arrived.values().next() {
+            return Some(Arrived::max_len(arrived.ranges.len()));
+        }
         if !self.only_messages() {
             return Some(24);
         }
         self.messages.front().map(|bytes| bytes.len() + 8)
     }
 
-    /// The next frame: keys, paths, times, hints, then messages.
+    /// The next frame: keys, what arrived on paths, then what becomes of these, times, hints, messages.
     pub(crate) fn pop(&mut self) -> Option<Control> {
         if let Some((step, (epoch, noise))) = self.rekeys.pop_first() {
             return Some(Control::Rekey { step, epoch, noise });
+        }
+        if let Some((_, arrived)) = self.arrived.pop_first() {
+            return Some(Control::Arrived(arrived));
         }
         if let Some((path, news)) = self.paths.pop_first() {
             return Some(match news {

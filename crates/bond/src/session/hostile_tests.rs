@@ -6,7 +6,7 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use std::net::SocketAddr;
 use wire::datagram::{DataHeader, Datagram, TAG_LEN};
-use wire::frame::{Ack, Data, Frame, GaveUp, Part, PathStatus as PathStatusFrame, Rekey, Repair};
+use wire::frame::{Ack, Arrived, Data, Frame, GaveUp, Part, PathStatus as PathStatusFrame, Rekey, Repair};
 use wire::inner::Ecn;
 use zeroize::Zeroizing;
 
@@ -123,7 +123,7 @@ impl Scene {
         };
         let (one, other) = (self.number(), self.number());
         let mut out = Vec::new();
-        let frame = match self.random.random_range(0..14) {
+        let frame = match self.random.random_range(0..15) {
             0 => Frame::Ping,
             1 => self.acknowledge(),
             2 => Frame::Challenge([one as u8; 8]),
@@ -147,6 +147,10 @@ impl Scene {
                 payload_xor: &bytes,
             }),
             11 => return bytes,
+            12 => {
+                let Frame::Ack(Ack { ranges, .. }) = self.acknowledge() else { return bytes };
+                Frame::Arrived(Arrived { path: PathId(one as u8 % 8), ranges })
+            }
             _ => {
                 let part = Part { offset: other as u16 & 0x7fff, more: self.random.random_bool(0.7) };
                 let part = self.random.random_bool(0.4).then_some(part);

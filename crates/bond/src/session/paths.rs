@@ -7,7 +7,7 @@ use crate::unit::Control;
 use policy::PathStatus;
 use rand::RngCore;
 use units::{NetworkId, PathId, Timestamp};
-use wire::frame::{PathStatus as PathStatusFrame, STATUS_GONE};
+use wire::frame::{Arrived, PathStatus as PathStatusFrame, STATUS_GONE};
 
 impl Session {
     /// Adds a path under the next free number. `None` if there are too many or the numbers are used up.
@@ -104,6 +104,11 @@ impl Session {
             status: STATUS_GONE,
             priority: path.priority,
         };
+        let arrived = Arrived { path: path.id, ranges: path.received.ranges() };
+        // Acknowledgements of the last half round trip have vanished too: without this the peer would first repeat what is here.
+        if !arrived.ranges.is_empty() {
+            self.control.push(Control::Arrived(Box::new(arrived)));
+        }
         // The peer cannot see it: without a word it would wait for a probe timeout.
         self.control.push(Control::PathStatus(gone));
         self.strand(now, in_flight);

@@ -12,7 +12,7 @@ use std::time::Duration;
 use units::{PathId, Timestamp};
 use wire::datagram::{DataHeader, expand_packet_number};
 use wire::frame::{
-    Ack, Data, Frame, Frames, GaveUp, PathStatus as PathStatusFrame, Rekey, Repair, STATUS_GONE,
+    Ack, Arrived, Data, Frame, Frames, GaveUp, PathStatus as PathStatusFrame, Rekey, Repair, STATUS_GONE,
 };
 use wire::inner::Ecn;
 
@@ -152,6 +152,7 @@ impl Session {
             Frame::Close { reason } => self.events.push_back(SessionEvent::ClosedByPeer(reason)),
             Frame::Repair(repair) => self.handle_repair(now, &repair),
             Frame::Message(bytes) => self.events.push_back(SessionEvent::Message(bytes.to_vec())),
+            Frame::Arrived(arrived) => self.handle_arrived(now, &arrived),
             Frame::Data(data) => self.handle_inner(now, &data),
         }
     }
@@ -201,6 +202,17 @@ impl Session {
             1 => PathStatus::Backup,
             _ => PathStatus::Off,
         };
+    }
+
+    /// What has arrived need not be sent again. Inner senders will have as much under way as before, so room is made for all of it.
+    fn handle_arrived(&mut self, now: Timestamp, arrived: &Arrived) {
+        let Some(path) = self.paths.iter_mut().find(|path| path.id == arrived.path) else { return };
+        let in_flight = path.sent.in_flight();
+        let was_usable = path.state == super::PathState::Usable;
+        path.on_arrived(now, &arrived.ranges);
+        if was_usable {
+            self.strand(now, in_flight);
+        }
     }
 
     fn handle_path_abandon(&mut self, now: Timestamp, id: PathId) {

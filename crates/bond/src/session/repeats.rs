@@ -51,6 +51,7 @@ impl Session {
                 .iter()
                 .find(|path| path.id == frame.path)
                 .is_none_or(|path| frame.sequence < path.own_status_sequence),
+            Control::Arrived(arrived) => self.paths.iter().all(|path| path.id != arrived.path),
             _ => false,
         };
         if !outdated {

@@ -159,6 +159,12 @@ impl Bench {
         self.links[index].alive = alive;
     }
 
+    /// The link ends, with all that travels on it.
+    pub fn unplug(&mut self, index: usize) {
+        self.set_alive(index, false);
+        self.wire.retain(|_, (_, link, _)| *link != index);
+    }
+
     pub fn rebind(&mut self, index: usize, port: u16) {
         self.links[index].port = port;
     }

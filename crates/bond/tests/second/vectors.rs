@@ -10,7 +10,7 @@ use std::num::NonZeroU16;
 use units::PathId;
 use wire::cursor::put_varint;
 use wire::datagram::{Reset, VERSION, expand_packet_number};
-use wire::frame::{Ack, Data, Frame, GaveUp, Part, PathStatus, Rekey, Repair, STATUS_GONE};
+use wire::frame::{Ack, Arrived, Data, Frame, GaveUp, Part, PathStatus, Rekey, Repair, STATUS_GONE};
 use wire::hello::{DefaultTreatment, Features, Hello, Name, Prefixed, Refusal, Reply, Welcome};
 use wire::join_link::{HostPort, InvitationKind, InvitationSecret, JoinLink, UnixSeconds};
 
@@ -196,6 +196,14 @@ fn frames() -> Value {
             bytes
         }),
         ("message", "bytes hello", framed(Frame::Message(b"hello"))),
+        (
+            "arrived",
+            "path 2, packets 90 to 100, 80 and 3 to 70",
+            framed(Frame::Arrived(Arrived {
+                path: PathId(2),
+                ranges: [90..=100, 80..=80, 3..=70].into_iter().collect(),
+            })),
+        ),
         ("data, ends the packet", "flow 1, sequence 2, ordered", ends(data)),
         ("data, unordered", "flow 1, sequence 2", ends(Data { ordered: false, ..data })),
         ("data with length", "flow 1, sequence 2, ordered", framed(Frame::Data(data))),

@@ -19,6 +19,8 @@ pub struct Gap {
 /// What arrived in one flow.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct FlowReport {
+    /// When it began, seconds since the machine's start (the clock of `/proc/uptime`).
+    pub began_at: f64,
     /// Bytes of content within the flow's time.
     pub bytes: u64,
     /// The flow's time: from the first step of its connection to its last byte or the end of the time asked for.
@@ -63,6 +65,7 @@ pub struct Report {
 /// Notes arrivals of one flow.
 #[derive(Debug)]
 pub struct Recorder {
+    began_at: f64,
     start: Instant,
     window: Duration,
     first: Option<Instant>,
@@ -79,6 +82,7 @@ impl Recorder {
     pub fn start(window: Duration) -> Self {
         let now = Instant::now();
         Self {
+            began_at: linux::clock::now().as_nanos() as f64 / 1e9,
             start: now,
             window,
             first: None,
@@ -124,6 +128,7 @@ impl Recorder {
         }
         let first = self.first.unwrap_or(end);
         FlowReport {
+            began_at: self.began_at,
             bytes: self.bytes,
             seconds: end.duration_since(self.start).as_secs_f64(),
             first_byte_milliseconds: first.duration_since(self.start).as_secs_f64() * 1e3,
@@ -213,6 +218,7 @@ mod tests {
     #[test]
     fn flows_add_up() {
         let flow = |bytes, seconds| FlowReport {
+            began_at: 0.0,
             bytes,
             seconds,
             first_byte_milliseconds: 1.0,

@@ -67,9 +67,10 @@ impl Outages {
         programs: &Programs,
     ) -> anyhow::Result<OutagesMeasured> {
         let measured = self.measurement(state).run(machine, programs)?;
+        let samples = samples(&measured)?;
         Ok(OutagesMeasured {
-            gaps: gaps(&measured.report.flows, self.trials)?,
-            returns: self.returns(&measured)?,
+            gaps: gaps(&measured.report.flows, &samples, self.trials)?,
+            returns: self.returns(&samples),
             goodput_mbps: measured.report.goodput_mbps,
             guest_idle: measured.guest_idle,
         })
@@ -103,15 +104,8 @@ impl Outages {
         }
     }
 
-    fn returns(&self, measured: &Measured) -> anyhow::Result<Vec<f64>> {
-        let (_, text) = measured
-            .logs
-            .iter()
-            .find(|(name, _)| name == SAMPLES)
-            .context("the guest left no samples of the network's bytes")?;
-        let samples = parse_samples(text)?;
-        let returned = |trial| return_ms(&samples, start_of(trial).as_secs_f64()).unwrap_or(f64::MAX);
-        Ok((0..self.trials).map(returned).collect())
+    fn returns(&self, samples: &[Sample]) -> Vec<f64> {
+        (0..self.trials).map(|trial| return_ms(samples, trial).unwrap_or(f64::MAX)).collect()
     }
 }
 
@@ -119,46 +113,64 @@ fn start_of(trial: u32) -> Duration {
     FIRST + (PERIOD + SHIFT) * trial
 }
 
+/// What the leaving network had carried at one moment.
+#[derive(Clone, Copy, PartialEq, Debug)]
+struct Sample {
+    /// Seconds since the machine's start.
+    at: f64,
+    bytes: u64,
+}
+
 /// The longest gap that began or went on in each outage, milliseconds; one too short to be kept counts as the
-/// shortest that is.
-fn gaps(flows: &[FlowReport], trials: u32) -> anyhow::Result<Vec<f64>> {
+/// shortest that is. The flow's own losses make gaps too: those that ended before the outage are not its.
+fn gaps(flows: &[FlowReport], samples: &[Sample], trials: u32) -> anyhow::Result<Vec<f64>> {
     let [flow] = flows else { anyhow::bail!("{} flows were measured, not one", flows.len()) };
     ensure!(flow.gaps.len() < MAX_GAPS, "the flow had more gaps than are kept");
-    let longest_in = |trial| {
-        let start = start_of(trial).as_secs_f64() - CLOCK_SLACK;
-        let end = start + OUTAGE.as_secs_f64();
-        let inside = flow
-            .gaps
-            .iter()
-            .filter(|gap| gap.at_seconds < end && gap.at_seconds + gap.milliseconds / 1e3 > start);
-        inside.map(|gap| gap.milliseconds).fold(SHORTEST_GAP, f64::max)
+    let longest_in = |trial| -> anyhow::Result<f64> {
+        let stopped = stop(samples, trial).context("the network's bytes were not sampled in an outage")?;
+        let start = stopped.at - SAMPLED_LATE;
+        let end = stopped.at + OUTAGE.as_secs_f64();
+        let inside = flow.gaps.iter().filter(|gap| {
+            let at = flow.began_at + gap.at_seconds;
+            at < end && at + gap.milliseconds / 1e3 > start
+        });
+        Ok(inside.map(|gap| gap.milliseconds).fold(SHORTEST_GAP, f64::max))
     };
-    Ok((0..trials).map(longest_in).collect())
+    (0..trials).map(longest_in).collect()
 }
 
-/// (seconds since the first sample, bytes).
-fn parse_samples(text: &str) -> anyhow::Result<Vec<(f64, u64)>> {
-    let mut samples: Vec<(f64, u64)> = Vec::new();
-    let mut first = None;
-    for line in text.lines() {
-        let (now, bytes) = line.split_once(' ').with_context(|| format!("not a sample: {line:?}"))?;
-        let now: f64 = now.parse().with_context(|| format!("not a sample: {line:?}"))?;
-        samples.push((now - *first.get_or_insert(now), bytes.parse()?));
-    }
-    Ok(samples)
+fn samples(measured: &Measured) -> anyhow::Result<Vec<Sample>> {
+    let file = measured.logs.iter().find(|(name, _)| name == SAMPLES);
+    let (_, text) = file.context("the guest left no samples of the network's bytes")?;
+    parse_samples(text)
 }
 
-/// From the end of the outage that was to begin at `scheduled` until the network has carried [`DATA`], ms. The
-/// outage began when bytes stopped to come; what was then on its way came one delay late, as does the data.
-fn return_ms(samples: &[(f64, u64)], scheduled: f64) -> Option<f64> {
-    // Surely within the outage.
-    let middle = scheduled + OUTAGE.as_secs_f64() / 2.0;
-    let (_, silent_bytes) = *samples.iter().rfind(|(at, _)| *at <= middle)?;
-    let (stopped, _) = *samples.iter().find(|(_, bytes)| *bytes >= silent_bytes)?;
-    let up = stopped + OUTAGE.as_secs_f64();
-    let (_, bytes_at_return) = *samples.iter().rfind(|(at, _)| *at <= up)?;
-    let carries = |sample: &&(f64, u64)| sample.0 > up && sample.1 >= bytes_at_return + DATA;
-    samples.iter().find(carries).map(|(at, _)| (at - up) * 1e3)
+fn parse_samples(text: &str) -> anyhow::Result<Vec<Sample>> {
+    let parse = |line: &str| -> anyhow::Result<Sample> {
+        let (at, bytes) = line.split_once(' ').with_context(|| format!("not a sample: {line:?}"))?;
+        Ok(Sample {
+            at: at.parse().with_context(|| format!("not a sample: {line:?}"))?,
+            bytes: bytes.parse().with_context(|| format!("not a sample: {line:?}"))?,
+        })
+    };
+    text.lines().map(parse).collect()
+}
+
+/// The first sample after the network's last bytes before an outage.
+fn stop(samples: &[Sample], trial: u32) -> Option<Sample> {
+    // The schedule began with the samples. Surely within the outage:
+    let middle = samples.first()?.at + start_of(trial).as_secs_f64() + OUTAGE.as_secs_f64() / 2.0;
+    let silent = samples.iter().rfind(|sample| sample.at <= middle)?;
+    samples.iter().find(|sample| sample.bytes >= silent.bytes).copied()
+}
+
+/// From the end of an outage until the network has carried [`DATA`], ms. The outage began when bytes stopped to come;
+/// what was then on its way came one delay late, as does the data.
+fn return_ms(samples: &[Sample], trial: u32) -> Option<f64> {
+    let up = stop(samples, trial)?.at + OUTAGE.as_secs_f64();
+    let at_return = samples.iter().rfind(|sample| sample.at <= up)?;
+    let carries = |sample: &&Sample| sample.at > up && sample.bytes >= at_return.bytes + DATA;
+    samples.iter().find(carries).map(|sample| (sample.at - up) * 1e3)
 }
 
 /// From one outage to the next, and how long each lasts.
@@ -170,8 +182,8 @@ const FIRST: Duration = Duration::from_secs(6);
 const SHIFT: Duration = Duration::from_millis(37);
 /// Fewer bytes than this are probes of a network that may be back, not data.
 const DATA: u64 = 15_000;
-/// What the flow's clock and the schedule's may differ by, seconds.
-const CLOCK_SLACK: f64 = 0.2;
+/// By how much a sample may be later than what it shows: the time between two, and the coarseness of their clock; seconds.
+const SAMPLED_LATE: f64 = 0.03;
 /// A file of the guest's; those that end so come back.
 const SAMPLES: &str = "leaving.log";
 
@@ -180,45 +192,53 @@ mod tests {
     use super::*;
     use crate::traffic::Gap;
 
-    #[test]
-    fn a_return_is_counted_from_the_end_of_the_outage_to_data() {
-        // 20 kB a sample until 6.04 s, one probe in the outage's end, data again from 9.3 s on.
-        let mut samples = Vec::new();
+    /// 20 kB a sample until 106.04 s, one probe in the outage's end, data again from 109.3 s on.
+    fn outage() -> Vec<Sample> {
         let mut bytes = 0;
-        for number in 0..600 {
-            let at = f64::from(number) * 0.02;
+        let sample = |number: u32| {
+            let at = 100.0 + f64::from(number) * 0.02;
             bytes += match at {
-                _ if at <= 6.05 => 20_000,
-                _ if (9.09..9.11).contains(&at) => 100,
-                _ if at >= 9.299 => 20_000,
+                _ if at <= 106.05 => 20_000,
+                _ if (109.09..109.11).contains(&at) => 100,
+                _ if at >= 109.299 => 20_000,
                 _ => 0,
             };
-            samples.push((at, bytes));
-        }
-        let returned = return_ms(&samples, 6.0).unwrap();
+            Sample { at, bytes }
+        };
+        (0..600).map(sample).collect()
+    }
+
+    #[test]
+    fn a_return_is_counted_from_the_end_of_the_outage_to_data() {
+        let samples = outage();
+        let returned = return_ms(&samples, 0).unwrap();
         assert!((returned - 260.0).abs() < 21.0, "{returned}");
-        assert_eq!(return_ms(&samples[..400], 6.0), None);
+        assert_eq!(return_ms(&samples[..400], 0), None);
     }
 
     #[test]
     fn only_gaps_of_the_outage_count() {
         let gap = |at_seconds, milliseconds| Gap { at_seconds, milliseconds };
-        let second = start_of(1).as_secs_f64();
+        // The outage is from 5.94 s to 8.94 s of the flow, to a sample.
         let flow = FlowReport {
+            began_at: 100.1,
             bytes: 1,
             seconds: 30.0,
             first_byte_milliseconds: 1.0,
             longest_gap: gap(0.5, 900.0),
-            gaps: vec![gap(0.5, 900.0), gap(second - 0.01, 140.0), gap(second + 3.5, 300.0)],
+            gaps: vec![gap(0.5, 900.0), gap(5.78, 120.0), gap(5.93, 40.0), gap(7.5, 35.0), gap(9.0, 300.0)],
             tenths: Vec::new(),
             intact: true,
         };
-        assert_eq!(gaps(&[flow], 2).unwrap(), [SHORTEST_GAP, 140.0]);
+        assert_eq!(gaps(std::slice::from_ref(&flow), &outage(), 1).unwrap(), [40.0]);
+        let quiet = FlowReport { gaps: Vec::new(), ..flow };
+        assert_eq!(gaps(&[quiet], &outage(), 1).unwrap(), [SHORTEST_GAP]);
     }
 
     #[test]
-    fn samples_start_at_nought() {
-        assert_eq!(parse_samples("12.50 100\n12.75 300\n").unwrap(), [(0.0, 100), (0.25, 300)]);
+    fn samples_are_read() {
+        let samples = parse_samples("12.50 100\n12.75 300\n").unwrap();
+        assert_eq!(samples, [Sample { at: 12.5, bytes: 100 }, Sample { at: 12.75, bytes: 300 }]);
         assert!(parse_samples("12.50\n").is_err());
     }
 }

@@ -137,7 +137,7 @@ mod tests {
     fn a_download_that_did_not_end_is_not_complete() {
         let flow = |bytes| {
             let report = serde_json::json!({
-                "bytes": bytes, "seconds": 2.0, "first_byte_milliseconds": 1.0, "gaps": [], "tenths": [bytes],
+                "began_at": 9.5, "bytes": bytes, "seconds": 2.0, "first_byte_milliseconds": 1.0, "gaps": [], "tenths": [bytes],
                 "longest_gap": {"at_seconds": 0.5, "milliseconds": 70.0}, "intact": true,
             });
             serde_json::from_value(report).unwrap()

@@ -100,6 +100,10 @@ install: ## Install the programs below PREFIX (/usr/local); build first: make re
 		sed 's|/usr/local/bin|$(PREFIX)/bin|' packaging/systemd/$$unit.service \
 			>$(DESTDIR)$(PREFIX)/lib/systemd/system/$$unit.service; \
 	done
+	@# Where NetworkManager is, or where a package is made.
+	if [ -n "$(DESTDIR)" ] || [ -d /etc/NetworkManager/conf.d ]; then \
+		install -D -m 644 packaging/networkmanager/anabranch.conf $(DESTDIR)/etc/NetworkManager/conf.d/anabranch.conf; \
+	fi
 	@# The daemon's own user; without it the daemon shares `nobody` with others.
 	@test -n "$(DESTDIR)" || id -u anabranch >/dev/null 2>&1 || \
 		useradd --system --no-create-home --shell /usr/sbin/nologin anabranch || \

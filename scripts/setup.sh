@@ -105,19 +105,42 @@ elif command -v apt-cache >/dev/null && [ "$(id -u)" = 0 ] && needs_lists; then
 	apt-get update -q >/dev/null
 fi
 
+# fetch_unpacked DIRECTORY PACKAGE...: unpacked below .cache/packages, complete or not at all.
+fetch_unpacked() {
+	local directory=.cache/packages name=$1
+	shift
+	[ ! -d "$directory/$name" ] || return 0
+	command -v apt-get >/dev/null && command -v dpkg >/dev/null || return 0
+	rm -rf "$directory/fetching"
+	mkdir -p "$directory/fetching/tree"
+	if (cd "$directory/fetching" && apt-get download -q "$@" >/dev/null 2>&1); then
+		for package in "$directory"/fetching/*.deb; do dpkg -x "$package" "$directory/fetching/tree"; done
+		mv "$directory/fetching/tree" "$directory/$name"
+	else
+		echo "setup: the package $name cannot be downloaded; its test is skipped"
+	fi
+	rm -rf "$directory/fetching"
+}
+
 # Installed, systemd-resolved would take this machine's names over: it is only unpacked, for the test that runs it.
 fetch_resolved() {
-	local directory=.cache/packages
-	if [ -x /lib/systemd/systemd-resolved ] || [ -d $directory/systemd-resolved ]; then return; fi
-	command -v apt-get >/dev/null && command -v dpkg >/dev/null || return 0
-	mkdir -p $directory
-	if (cd $directory && apt-get download -q systemd-resolved >/dev/null 2>&1); then
-		dpkg -x $directory/systemd-resolved_*.deb $directory/unpacked
-		mv $directory/unpacked $directory/systemd-resolved
-		rm $directory/systemd-resolved_*.deb
-	else
-		echo "setup: the package systemd-resolved cannot be downloaded; its test is skipped"
-	fi
+	[ ! -x /lib/systemd/systemd-resolved ] || return 0
+	fetch_unpacked systemd-resolved systemd-resolved
 }
-case $part in test | bench) fetch_resolved ;; esac
+
+# The same with NetworkManager and this machine's links. The libraries that it lacks here come along.
+fetch_network_manager() {
+	[ ! -x /usr/sbin/NetworkManager ] || return 0
+	command -v apt-get >/dev/null || return 0
+	local needed
+	needed=$(apt-get install -qq --print-uris --no-install-recommends network-manager 2>/dev/null |
+		awk '{ sub(/_.*/, "", $2); print $2 }' | grep -v -e systemd -e udev || true)
+	# shellcheck disable=SC2086
+	fetch_unpacked network-manager ${needed:-network-manager}
+}
+case $part in test | bench)
+	fetch_resolved
+	fetch_network_manager
+	;;
+esac
 echo "setup: ready for $part"

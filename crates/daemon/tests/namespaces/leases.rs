@@ -1,4 +1,5 @@
-//! Real DHCP clients look after a device's link while it is used: dhcpcd and systemd-networkd, served by dnsmasq.
+//! Real DHCP clients look after a device's link while it is used: dhcpcd and systemd-networkd, served by dnsmasq. NetworkManager has
+//! a file of its own.
 
 use std::fs;
 use std::path::Path;
@@ -33,7 +34,14 @@ exec env SYSTEMD_LOG_LEVEL=err /lib/systemd/systemd-networkd
 "#;
 
 /// Ends with the test.
-struct Running(Child);
+pub struct Running(Child);
+
+impl Running {
+    /// A child that ends on SIGTERM.
+    pub fn of(child: Child) -> Self {
+        Self(child)
+    }
+}
 
 impl Drop for Running {
     fn drop(&mut self) {
@@ -48,13 +56,13 @@ impl Drop for Running {
     }
 }
 
-fn is_there(program: &str, argument: &str) -> bool {
+pub fn is_there(program: &str, argument: &str) -> bool {
     let output = Command::new(program).arg(argument).stdout(Stdio::null()).stderr(Stdio::null()).status();
     output.is_ok() || Path::new(program).exists()
 }
 
 /// Leases this one address on `lan0`, and takes away any other.
-fn serve(bed: &Bed, address: &str) -> Running {
+pub fn serve(bed: &Bed, address: &str) -> Running {
     let leases = bed.directory("leases");
     drop(fs::remove_file(&leases));
     let mut command = bed.gateway.command("dnsmasq").unwrap();
@@ -93,19 +101,19 @@ fn leased(script: &str) -> (Bed, Running, Running) {
     (bed, server, client)
 }
 
-fn ip(space: &Namespace, arguments: &str) -> String {
+pub fn ip(space: &Namespace, arguments: &str) -> String {
     let output = space.command("ip").unwrap().args(arguments.split(' ')).output().unwrap();
     assert!(output.status.success(), "ip {arguments}");
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-fn has(bed: &Bed, address: &str) -> bool {
+pub fn has(bed: &Bed, address: &str) -> bool {
     ip(&bed.device, "-4 address show wan0").contains(address)
         && ip(&bed.device, "route show default").contains("dev wan0")
 }
 
 /// A transfer goes on while `change` has the client take another address; then the client is left in peace by `down`.
-fn changes_in_a_transfer(bed: &Bed, server: Running, device: Daemon, change: impl FnOnce()) -> Running {
+pub fn changes_in_a_transfer(bed: &Bed, server: Running, device: Daemon, change: impl FnOnce()) -> Running {
     eventually("both paths work", || working_paths(bed) == 2);
     drop(server);
     let server = serve(bed, "10.1.0.99");

@@ -21,6 +21,7 @@ mod leases;
 mod names;
 mod nat64;
 mod neighbours;
+mod network_manager;
 mod recording;
 mod resolved;
 mod scenarios;

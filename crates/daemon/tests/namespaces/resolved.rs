@@ -59,7 +59,8 @@ until resolvectl dns wan0 10.1.0.1; do sleep 0.05; done
 exec "$@"
 "#;
 
-const BUS: &str = r#"<!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-Bus Bus Configuration 1.0//EN"
+/// A system bus on which everybody may do everything.
+pub const BUS: &str = r#"<!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-Bus Bus Configuration 1.0//EN"
  "http://www.freedesktop.org/standards/dbus/1.0/busconfig.dtd">
 <busconfig>
   <type>system</type>

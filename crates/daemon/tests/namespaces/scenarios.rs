@@ -63,6 +63,10 @@ pub const ALL: &[Scenario] = &[
     ("what_down_undoes_was_told_before", hardship::what_down_undoes_was_told_before),
     ("dhcpcd_changes_an_address_in_a_transfer", crate::leases::dhcpcd_changes_an_address_in_a_transfer),
     (
+        "network_manager_changes_a_connection_in_a_transfer",
+        crate::network_manager::network_manager_changes_a_connection_in_a_transfer,
+    ),
+    (
         "systemd_networkd_is_restarted_and_changes_an_address",
         crate::leases::systemd_networkd_is_restarted_and_changes_an_address,
     ),
@@ -172,6 +176,7 @@ pub const NEED_ROOT: &[&str] = &[
     "systemd_resolved_asks_over_any0",
     "what_down_undoes_was_told_before",
     "dhcpcd_changes_an_address_in_a_transfer",
+    "network_manager_changes_a_connection_in_a_transfer",
     "systemd_networkd_is_restarted_and_changes_an_address",
     "direct_without_control_groups_flows_are_dealt_out",
     "direct_a_rule_by_domain_holds_for_the_first_connection",

@@ -145,7 +145,8 @@ fn target(port: u16) -> SocketAddr {
 /// Each way with `traffic WHAT` at its other end.
 fn with_servers<'a>(beds: &Beds<'a>, what: &str, port: u16) -> anyhow::Result<Vec<Way<'a>>> {
     let lab = std::env::current_exe().context("find this program's file")?;
-    let listen = SocketAddr::from((Ipv4Addr::UNSPECIFIED, port)).to_string();
+    // Answers to UDP packets come from the address on which the server listens.
+    let listen = target(port).to_string();
     let start = |(name, bed): &(&'static str, &'a NetBed)| {
         let mut server = ChildProcess::start(&bed.gateway, lab.as_os_str(), &["traffic", what, &listen])?;
         server.wait_until("it must be reached from the device", START_PATIENCE, || {

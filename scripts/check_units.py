@@ -121,8 +121,22 @@ ip link set wan0 up
 ip route add default via 192.0.2.1 dev wan0
 systemctl stop anabranch
 printf '[device]\\ngateway = "none"\\n' >/var/lib/anabranch/config.toml
+mkdir -p /etc/systemd/system/anabranch.service.d
+printf '[Service]\\nStandardOutput=append:/run/report/device\\nStandardError=append:/run/report/device\\n' >/etc/systemd/system/anabranch.service.d/said.conf
+systemctl daemon-reload
 systemctl start anabranch
 for try in $(seq 50); do $anabranch status | grep -q wan0 && break; sleep 0.2; done
+for try in $(seq 50); do nft list tables | grep -q anabranch_direct_any0 && break; sleep 0.2; done
+
+: the unit may lead flows out directly by BPF and name the programs of other users
+cat /run/report/device
+if grep 'by nftables alone' /run/report/device; then exit 1; fi
+sh /run/report/as_user bash -c 'exec 3>/dev/udp/198.51.100.7/9; while echo x >&3; do sleep 0.1; done' &
+for try in $(seq 50); do $anabranch flows --json >/run/report/flows; grep -q '"program": *"bash"' /run/report/flows && break; sleep 0.2; done
+cat /run/report/flows
+grep -q '"program": *"bash"' /run/report/flows
+systemctl kill user-65534.slice
+
 for try in $(seq 20); do
     sh /run/report/as_user $anabranch --state /tmp run --network wan0 -- sh -c 'cat /proc/self/cgroup; id -u' >/run/report/where && break
     sleep 0.5

@@ -3,9 +3,9 @@
 use super::{Metrics, Report};
 use crate::simbed::quantile;
 use crate::traffic::Report as TrafficReport;
-use crate::vm::Machine;
 use crate::vm::direct::{Answers, DirectJob, Way};
 use crate::vm::measurement::Programs;
+use crate::vm::{Job, Machine};
 use anyhow::Context;
 
 /// A processor with less time left than this part of all may be what bounds a flow.
@@ -31,14 +31,29 @@ impl Laboratory {
         let job = DirectJob { seed: self.seed, ..job };
         let answers =
             job.run(&self.machine, &self.programs).with_context(|| format!("the run \"{name}\""))?;
-        let idle = answers.processor_idle;
-        tracing::info!("{name}: processor idle {idle:.2}");
-        self.put(&format!("{name}.processor_idle"), idle);
+        self.look_at_processor(name, &answers);
         if job.way == Way::Direct
             && let Some(is_fast) = answers.has_fast_path()
         {
             self.put(&format!("{name}.fast_path"), f64::from(u8::from(is_fast)));
         }
+        Ok(answers)
+    }
+
+    /// The same with a job that builds everything itself and has both programs.
+    pub(super) fn run_job(&mut self, name: &str, mut job: Job) -> anyhow::Result<Answers> {
+        job.seed = self.seed;
+        job.programs.extend([self.programs.lab.clone(), self.programs.anabranch()?]);
+        let answers = self.machine.run(&job).map_err(anyhow::Error::from).and_then(Answers::of);
+        let answers = answers.with_context(|| format!("the run \"{name}\""))?;
+        self.look_at_processor(name, &answers);
+        Ok(answers)
+    }
+
+    fn look_at_processor(&mut self, name: &str, answers: &Answers) {
+        let idle = answers.processor_idle;
+        tracing::info!("{name}: processor idle {idle:.2}");
+        self.put(&format!("{name}.processor_idle"), idle);
         if let Some(reason) = answers.air.as_ref().and_then(|air| air.void.as_ref()) {
             self.report.void = Some(format!("the air of \"{name}\" does not count: {reason}"));
         }
@@ -47,7 +62,6 @@ impl Laboratory {
                 "the processor was idle for {idle:.2} of \"{name}\" only: it, not the networks, was measured"
             ));
         }
-        Ok(answers)
     }
 
     pub(super) fn put(&mut self, metric: &str, value: f64) {

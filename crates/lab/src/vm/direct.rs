@@ -98,7 +98,7 @@ impl DirectJob {
         job.timeout = self.length + Duration::from_secs(120);
         job.wall_timeout = Duration::from_secs(1_800);
         job.seed = self.seed;
-        Ok(answers(machine.run(&job)?)?)
+        Ok(Answers::of(machine.run(&job)?)?)
     }
 
     fn whole_script(&self) -> String {
@@ -138,6 +138,28 @@ head -1 /proc/stat >/results/after
 }
 
 impl Answers {
+    /// What a script left that took the first line of `/proc/stat` into `/results/before` and `/results/after`.
+    ///
+    /// # Errors
+    /// If it failed; the message has what it and the daemons said.
+    pub fn of(outcome: Outcome) -> anyhow::Result<Self> {
+        if outcome.exit != 0 {
+            let mut said = String::new();
+            for (name, text) in outcome.files.iter().filter(|(name, _)| name.ends_with(".log")) {
+                let _ = write!(said, "\n{name}:\n{}", String::from_utf8_lossy(text));
+            }
+            return Err(anyhow!(
+                "the run in the guest ended with {}: {}{said}",
+                outcome.exit,
+                outcome.output
+            ));
+        }
+        let processor_idle = idle_part(&outcome)?;
+        let air = outcome.files.get("air.json").map(|text| serde_json::from_slice(text)).transpose();
+        let air = air.context("reading what the air carried")?;
+        Ok(Self { files: outcome.files, processor_idle, air })
+    }
+
     /// Reads a report in JSON.
     ///
     /// # Errors
@@ -189,20 +211,6 @@ fn translation(networks: &[NetworkSpec]) -> String {
         );
     }
     text
-}
-
-fn answers(outcome: Outcome) -> anyhow::Result<Answers> {
-    if outcome.exit != 0 {
-        let mut said = String::new();
-        for (name, text) in outcome.files.iter().filter(|(name, _)| name.ends_with(".log")) {
-            let _ = write!(said, "\n{name}:\n{}", String::from_utf8_lossy(text));
-        }
-        return Err(anyhow!("the run in the guest ended with {}: {}{said}", outcome.exit, outcome.output));
-    }
-    let processor_idle = idle_part(&outcome)?;
-    let air = outcome.files.get("air.json").map(|text| serde_json::from_slice(text)).transpose();
-    let air = air.context("reading what the air carried")?;
-    Ok(Answers { files: outcome.files, processor_idle, air })
 }
 
 /// What the daemon says where the kernel does not take the BPF programs.

@@ -1,6 +1,6 @@
 //! VIF table 2: an interface is pulled out; how long until new connections and an ongoing ping are served by the other one.
 
-use super::{ROUND_TRIP_MS, SCALE, id};
+use super::{PING_INTERVAL_MS, ROUND_TRIP_MS, SCALE, id, ping_gaps};
 use crate::experiment::direct_laboratory::{Laboratory, put_times};
 use crate::experiment::record::RATE_SCALE;
 use crate::experiment::{BarGroup, Bed, Experiment, Goal, Report};
@@ -16,7 +16,6 @@ const TRIALS: u32 = 20;
 const FIRST: Duration = Duration::from_secs(4);
 const PERIOD: Duration = Duration::from_millis(6_037);
 const OUT: Duration = Duration::from_secs(3);
-const PING_INTERVAL_MS: f64 = 10.0;
 const RATE_MBPS: f64 = 24.0;
 /// The bound for a hand-over.
 const GOAL_MS: f64 = 200.0;
@@ -92,7 +91,11 @@ wait $connections || fail connections
         let (ping, connections): (PingReport, ConnectReport) =
             (answers.read("ping")?, answers.read("connections")?);
         let metrics = &mut laboratory.report.metrics;
-        put_times(metrics, &format!("{name}.ping"), &ping_gaps(&ping.round_trips));
+        put_times(
+            metrics,
+            &format!("{name}.ping"),
+            &ping_gaps(&ping.round_trips, TRIALS, |trial| start_of(trial) - SLACK),
+        );
         put_times(metrics, &format!("{name}.connection"), &connection_gaps(&connections.attempts));
         let came_about = connections.attempts.iter().filter(|attempt| attempt.made.is_some());
         let slowest = came_about.map(waited_ms).fold(0.0, f64::max);
@@ -125,20 +128,6 @@ fn network(name: &'static str, first: u32) -> NetworkSpec {
     }
 }
 
-/// The longest run of unanswered pings of each trial, ms; nought if all were answered.
-fn ping_gaps(round_trips: &[f64]) -> Vec<f64> {
-    let longest = |trial| {
-        let (mut run, mut longest) = (0_u32, 0_u32);
-        for (number, time) in (0_u32..).zip(round_trips) {
-            let is_within = is_within(trial, f64::from(number) * PING_INTERVAL_MS / 1e3);
-            run = if is_within && *time < 0.0 { run + 1 } else { 0 };
-            longest = longest.max(run);
-        }
-        f64::from(longest) * PING_INTERVAL_MS
-    };
-    (0..TRIALS).map(longest).collect()
-}
-
 /// From the begin of the first connection of each trial that had to wait to the begin of the first one after the last such,
 /// ms; nought if none had to.
 fn connection_gaps(attempts: &[Attempt]) -> Vec<f64> {
@@ -167,17 +156,6 @@ fn is_within(trial: u32, seconds: f64) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn gaps_are_those_of_their_trial() {
-        let mut round_trips = vec![2.0; 20_000];
-        // 70 ms from 4.01 s on, 2 s from 10.1 s on.
-        round_trips[401..408].fill(-1.0);
-        round_trips[1_010..1_210].fill(-1.0);
-        let gaps = ping_gaps(&round_trips);
-        assert_eq!(gaps.len(), TRIALS as usize);
-        assert_eq!(gaps[..3], [70.0, 2_000.0, 0.0]);
-    }
 
     #[test]
     fn connections_resume_where_no_later_one_has_to_wait() {

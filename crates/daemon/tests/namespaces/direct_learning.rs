@@ -5,6 +5,8 @@ use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
+use policy::Treatment;
+
 use crate::bed::{Bed, SERVER_V4, eventually, within};
 use crate::direct::{bed, listing, started};
 use crate::scenarios::working_paths;
@@ -91,4 +93,8 @@ pub fn a_bonded_flow_is_treated_otherwise_while_it_runs() {
         let (near, far) = &mut *both.borrow_mut();
         twice(near, far)
     });
+    // The list says so, and has what the bond carries, not the bond's own packets.
+    let flows = bed.client("device").flows().unwrap().flows;
+    let treatments: Vec<Treatment> = flows.iter().map(|flow| flow.treatment).collect();
+    assert_eq!(treatments, [Treatment::Duplicated], "{flows:?}");
 }

@@ -108,8 +108,9 @@ impl Sampler {
             }
         }
         self.taken = Some(now);
-        // What has the address of a network may be anybody's.
-        seen.retain(|flow| is_ours(picture, &flow.entry) || flow.bound.is_some());
+        // What has the address of a network may be anybody's; the bond's own packets carry what is listed already.
+        let is_own = |flow: &Seen| flow.socket.is_some_and(|socket| socket.mark == Some(picture.own_mark));
+        seen.retain(|flow| !is_own(flow) && (is_ours(picture, &flow.entry) || flow.bound.is_some()));
         Ok(seen)
     }
 }
@@ -119,9 +120,9 @@ fn is_ours(picture: &Picture, entry: &Entry) -> bool {
     network_of(entry.mark).is_some() || picture.addresses.contains(&entry.original.source)
 }
 
-/// The network to whose interface a program has bound its socket, past any0; the daemon's own sockets have its mark.
+/// The network to whose interface a program has bound its socket, past any0.
 fn bound(picture: &Picture, entry: &Entry, socket: &SocketInfo) -> Option<NetworkId> {
-    if is_ours(picture, entry) || socket.mark == Some(picture.own_mark) {
+    if is_ours(picture, entry) {
         return None;
     }
     let of = |network: &&super::Network| Some(network.interface.index) == socket.interface;
@@ -230,12 +231,13 @@ fn report(
     let bound = || flow.bound.and_then(|id| picture.networks.iter().find(|network| network.id == id));
     let network = number.map(|number| network_name(picture, number));
     let network = network.or_else(|| bound().map(|network| network.interface.name.clone()));
-    let stay = match Stay::of_mark(entry.mark) {
+    let begun = match Stay::of_mark(entry.mark) {
         Stay::Default => picture.default,
         Stay::Bonded => Treatment::Bonded,
         Stay::Duplicated => Treatment::Duplicated,
         Stay::Protected => Treatment::Protected,
     };
+    let stay = picture.treated.get(&entry.original).copied().unwrap_or(begun);
     FlowReport {
         protocol: Protocol(entry.protocol).to_string(),
         source: entry.original.source_socket(),

@@ -26,7 +26,7 @@ mod running;
 mod sampler;
 mod translation;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, PoisonError};
@@ -36,6 +36,7 @@ use anabranch::control::EventKind;
 use linux::cgroup::Hierarchy;
 use linux::clock;
 use linux::direct::{Direct, FlowRule, Outcome, Stay};
+use linux::netlink::conntrack::Tuple;
 use linux::poll::Waker;
 use linux::prefix::IpPrefix;
 use linux::tun::Reserved;
@@ -93,6 +94,8 @@ pub struct DirectControl {
     config: DeviceConfig,
     has_gateway: bool,
     treatments: Wanted,
+    /// Flows that got another treatment while they ran.
+    treated: HashMap<Tuple, Treatment>,
     root: Arc<Root>,
     events: Arc<EventLog>,
     policy: NetworkPolicy,
@@ -145,6 +148,7 @@ impl DirectControl {
             config: config.device.clone(),
             has_gateway,
             treatments,
+            treated: HashMap::new(),
             root,
             events,
             policy: NetworkPolicy::new(settings),
@@ -228,6 +232,10 @@ impl DirectControl {
                 && let Some(treatment) = self.treatment_of(&found)
             {
                 self.treatments.change(&found.flow, treatment);
+                if self.treated.len() >= MOST_TREATED {
+                    self.treated.clear();
+                }
+                self.treated.insert(found.flow, treatment);
             }
         }
     }
@@ -474,6 +482,8 @@ pub fn learner(patterns: Vec<DomainPattern>, choices: Mailbox<Message>) -> name_
 
 /// Judgements of the same after which hysteresis has nothing left to decide.
 const SETTLED: u8 = 4;
+/// Flows whose change of treatment is remembered; then it begins anew.
+const MOST_TREATED: usize = 4_096;
 /// nft may be busy, or be installed by then.
 const LEARNING_TIME: Duration = Duration::from_millis(500);
 const RETRY_PAUSE: Duration = Duration::from_secs(5);

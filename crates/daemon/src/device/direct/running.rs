@@ -1,7 +1,7 @@
 //! What is asked of direct mode while it runs, and the rules that live no longer than a program or the daemon.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 use std::sync::mpsc::SyncSender;
 use std::time::Duration;
@@ -9,6 +9,7 @@ use std::time::Duration;
 use anabranch::control::{Hold, RuleOrigin, RuleReport};
 use linux::cgroup::{CgroupPath, Hierarchy};
 use linux::clock;
+use linux::netlink::conntrack::Tuple;
 use linux::prefix::IpPrefix;
 use policy::rules::{Matcher, NetworkChoice, ProgramPattern, Rule, Rules, Strictness, UserId};
 use policy::services::Services;
@@ -51,6 +52,8 @@ pub struct Picture {
     pub reports: Vec<RuleReport>,
     /// The treatment of flows of which no rule says one.
     pub default: Treatment,
+    /// Flows that got another treatment while they ran.
+    pub treated: HashMap<Tuple, Treatment>,
     /// Whether there is a gateway.
     pub has_gateway: bool,
     /// Mark of the daemon's own packets.
@@ -296,6 +299,7 @@ impl DirectControl {
             rules: Rules::new(rules).unwrap_or_default(),
             reports: self.run_time.reports().chain(configured).collect(),
             default: self.config.default_treatment,
+            treated: self.treated.clone(),
             has_gateway: self.has_gateway,
             own_mark: self.config.mark,
             translations: self.translations.active(),

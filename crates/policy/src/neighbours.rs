@@ -177,6 +177,20 @@ impl Neighbours {
         self.retain(|network, _| network != gone);
     }
 
+    /// A neighbour is not reachable any more over a network.
+    pub fn forget_link(&mut self, neighbour: IpAddr, gone: NetworkId) {
+        let Some(entry) = self.entries.get_mut(&neighbour) else { return };
+        let before = entry.last_seen();
+        entry.links.remove(&gone);
+        self.by_age.remove(&(before, neighbour));
+        if entry.links.is_empty() {
+            self.entries.remove(&neighbour);
+        } else {
+            let after = entry.last_seen();
+            self.by_age.insert((after, neighbour));
+        }
+    }
+
     fn retain(&mut self, keep: impl Fn(NetworkId, &Link) -> bool) {
         for entry in self.entries.values_mut() {
             entry.links.retain(|network, link| keep(*network, link));

@@ -8,6 +8,7 @@
 //!               | any0's IPv4 address (4)                                     if flag HAS_V4
 //!               | echoed epoch (8) | echoed number (8) | held, microseconds (4)   if flag HAS_ECHO
 //! broadcast  02 | epoch (8) | number (8) | IP packet
+//! left       03 | epoch (8) | number (8) | epoch (8) and number (8) of what had come over the link that was left
 //! ```
 //!
 //! A beacon tells no identity: each tag is made from the nonce with the secret of a pair of keys, so only the other half of the pair
@@ -34,6 +35,7 @@ const BEACON: u8 = 1;
 const SEALED: u8 = 2;
 const HELLO: u8 = 1;
 const BROADCAST: u8 = 2;
+const LEFT: u8 = 3;
 const ASKS: u8 = 0x01;
 const HAS_ECHO: u8 = 0x02;
 const HAS_V4: u8 = 0x04;
@@ -164,6 +166,13 @@ pub enum Message<'a> {
         /// An IP packet, not looked at; at most [`MAX_PACKET`] bytes.
         packet: &'a [u8],
     },
+    /// The sender is not to be reached any more over the link of an earlier hello.
+    Left {
+        /// Its number, one with those of hellos.
+        number: Number,
+        /// A number that had come from the addressee over that link.
+        of: Number,
+    },
 }
 
 impl<'a> Message<'a> {
@@ -194,6 +203,11 @@ impl<'a> Message<'a> {
                 put_number(&mut bytes, *number);
                 bytes.extend_from_slice(packet);
             }
+            Self::Left { number, of } => {
+                bytes.push(LEFT);
+                put_number(&mut bytes, *number);
+                put_number(&mut bytes, *of);
+            }
         }
         bytes
     }
@@ -213,6 +227,13 @@ impl<'a> Message<'a> {
                     return Err(Malformed::Field("packet"));
                 }
                 Ok(Some(Self::Broadcast { number, packet }))
+            }
+            LEFT => {
+                let (number, of) = (take_number(&mut reader)?, take_number(&mut reader)?);
+                if !reader.is_empty() {
+                    return Err(Malformed::Field("length"));
+                }
+                Ok(Some(Self::Left { number, of }))
             }
             _ => Ok(None),
         }
@@ -275,7 +296,8 @@ mod tests {
             ..plain
         };
         let broadcast = Message::Broadcast { number: NUMBER, packet: &[0x45; 40] };
-        [Message::Hello(plain), Message::Hello(full), broadcast]
+        let left = Message::Left { number: NUMBER, of: Number { epoch: 9, number: 4 } };
+        [Message::Hello(plain), Message::Hello(full), left, broadcast]
             .map(|message| {
                 let bytes = message.encode();
                 assert_eq!(Message::parse(&bytes), Ok(Some(message)));
@@ -287,13 +309,13 @@ mod tests {
     #[test]
     fn messages_come_back_and_nothing_else_does() {
         let all = messages();
-        for bytes in &all[..2] {
+        for bytes in &all[..3] {
             for cut in 0..bytes.len() {
                 assert!(Message::parse(&bytes[..cut]).is_err(), "cut at {cut}");
             }
             assert!(Message::parse(&[&bytes[..], &[0]].concat()).is_err());
         }
-        assert!(Message::parse(&all[2][..17]).is_err(), "a broadcast of nothing");
+        assert!(Message::parse(&all[3][..17]).is_err(), "a broadcast of nothing");
         assert_eq!(Message::parse(&[7]), Ok(None), "of a later version");
         let mut unknown = all[0].clone();
         unknown[1] = 0x80;

@@ -86,6 +86,7 @@ fn neighbours() -> Vec<Vec<u8>> {
     vec![
         Message::Hello(hello).encode(),
         Message::Broadcast { number, packet: &[0x60; 48] }.encode(),
+        Message::Left { number, of: number }.encode(),
         neighbour::encode_beacon([3; neighbour::NONCE_LEN], &[[4; neighbour::TAG_LEN]; 2]),
         neighbour::encode_sealed([5; neighbour::SALT_LEN], &[6; 80]),
     ]

@@ -267,6 +267,30 @@ pub fn connections_take_the_preferred_lan_and_outlive_it() {
     }
 }
 
+/// Whose cable was pulled out says so over the other LAN, so nobody waits for `maxdiff`.
+pub fn a_neighbour_is_told_of_a_cable_that_was_pulled_out() {
+    let street = Street::new();
+    street.configure("maxdiff = \"3s\"\n[network.lan0]\npriority = 0\n[network.lan1]\npriority = 1\n");
+    let _daemons = street.met();
+    let mut connection = street.connect(true);
+    for name in ["ann", "bob"] {
+        ping_pong(&mut connection, || std::thread::sleep(Duration::from_secs(1)));
+        assert_eq!(street.ann().neighbour("bob").network.as_deref(), Some("lan0"));
+        let gap = ping_pong(&mut connection, || {
+            street.switches[0].set_up(name, false).unwrap();
+            std::thread::sleep(Duration::from_secs(5));
+        });
+        println!("the cable of {name}: longest answer {gap:?}");
+        assert!(gap < Duration::from_millis(1_500), "{name}: {gap:?}");
+        assert_eq!(street.ann().neighbour("bob").network.as_deref(), Some("lan1"));
+        street.switches[0].set_up(name, true).unwrap();
+        within(Duration::from_secs(20), "the preferred LAN is taken again", || {
+            street.ann().neighbour("bob").network.as_deref() == Some("lan0")
+                && street.bob().neighbour("ann").network.as_deref() == Some("lan0")
+        });
+    }
+}
+
 /// Nothing tells that a LAN is dead but the silence on it: how long that is borne is `maxdiff`.
 pub fn a_silent_lan_is_left_after_maxdiff() {
     for (maxdiff, least, most) in [("50ms", 0, 900), ("1500ms", 1_200, 5_000)] {

@@ -120,6 +120,10 @@ pub const ALL: &[Scenario] = &[
         "neighbours_connections_take_the_preferred_lan_and_outlive_it",
         crate::neighbours::connections_take_the_preferred_lan_and_outlive_it,
     ),
+    (
+        "neighbours_a_neighbour_is_told_of_a_cable_that_was_pulled_out",
+        crate::neighbours::a_neighbour_is_told_of_a_cable_that_was_pulled_out,
+    ),
     ("neighbours_a_silent_lan_is_left_after_maxdiff", crate::neighbours::a_silent_lan_is_left_after_maxdiff),
     ("neighbours_a_broadcast_arrives_once", crate::neighbours::a_broadcast_arrives_once),
     (

@@ -107,6 +107,27 @@ impl Contact {
         Outcome::Alive(rtt)
     }
 
+    /// What the neighbour knows this link by: the last number that came from it there.
+    pub fn last(&self, network: NetworkId) -> Option<Number> {
+        self.links.get(&network)?.last.map(|(number, _)| number)
+    }
+
+    /// The neighbour says with its message `number` that it has left the link over which our number `of` had come to it. Gives that
+    /// link, unless what it says is old.
+    pub fn on_left(&mut self, now: Timestamp, own: u64, number: Number, of: Number) -> Option<NetworkId> {
+        if self.epoch != Some(number.epoch) || of.epoch != own {
+            return None;
+        }
+        let mut links = self.links.iter_mut();
+        let (network, link) = links.find(|(_, link)| link.sent.iter().any(|(sent, _)| *sent == of.number))?;
+        if link.last.is_some_and(|(last, _)| number.number <= last.number) {
+            return None;
+        }
+        // What it had said there before and comes late says nothing any more.
+        (link.address, link.last) = (None, Some((number, now)));
+        Some(*network)
+    }
+
     /// A beacon came over IPv4 where IPv6 works on our side: whether it is to be answered, since IPv6, which carries both families,
     /// has had its time.
     pub fn takes_v4(&mut self, now: Timestamp, network: NetworkId) -> bool {
@@ -240,6 +261,27 @@ mod tests {
             contact.on_sent(at(5_000), LAN, number);
         }
         assert!(contact.links[&LAN].sent.len() <= MOST_SENT);
+    }
+
+    #[test]
+    fn a_link_that_was_left_is_named_by_what_had_come_over_it() {
+        let mut contact = Contact::default();
+        for (network, sent) in [(LAN, 1), (OTHER, 2)] {
+            contact.on_sent(at(0), network, sent);
+            assert!(matches!(hear(&mut contact, 1, network, &hello(5, sent, Some(sent))), Outcome::Alive(_)));
+        }
+        let number = |epoch, number| Number { epoch, number };
+        let of = |sent| number(OWN, sent);
+        assert_eq!(contact.last(LAN), Some(number(5, 1)));
+        assert_eq!(contact.on_left(at(2), OWN, number(4, 9), of(1)), None, "of an earlier run");
+        assert_eq!(contact.on_left(at(2), OWN, number(5, 9), number(3, 1)), None, "to an earlier run");
+        assert_eq!(contact.on_left(at(2), OWN, number(5, 9), of(7)), None, "never sent");
+        assert_eq!(contact.on_left(at(2), OWN, number(5, 3), of(1)), Some(LAN));
+        assert_eq!((contact.address(LAN), contact.address(OTHER)), (None, Some(here())));
+        assert_eq!(hear(&mut contact, 3, LAN, &hello(5, 2, Some(1))), Outcome::Ignore, "said before it left");
+        assert!(matches!(hear(&mut contact, 4, LAN, &hello(5, 4, Some(1))), Outcome::Alive(_)), "back");
+        assert_eq!(contact.on_left(at(5), OWN, number(5, 3), of(1)), None, "a repetition");
+        assert_eq!(contact.address(LAN), Some(here()));
     }
 
     #[test]

@@ -202,6 +202,7 @@ impl Neighbourhood {
         match Message::parse(bytes) {
             Ok(Some(Message::Hello(hello))) => self.on_hello(now, at, network, from, &hello),
             Ok(Some(Message::Broadcast { number, packet })) => self.on_broadcast(now, at, number, packet),
+            Ok(Some(Message::Left { number, of })) => self.on_left(now, at, number, of),
             Ok(None) => {}
             Err(error) => debug!("{} says something else: {error}", self.known[at].name),
         }
@@ -239,6 +240,31 @@ impl Neighbourhood {
         }
         if hello.asks && self.budgets.answers.take(now) {
             self.say_hello(now, at, network, from, false, None);
+        }
+    }
+
+    /// A neighbour has lost a link: nothing that is sent there arrives, however lately it was heard.
+    fn on_left(&mut self, now: Timestamp, at: usize, number: Number, of: Number) {
+        let known = &mut self.known[at];
+        let Some(network) = known.contact.on_left(now, self.epoch, number, of) else { return };
+        for own in known.addresses() {
+            self.database.forget_link(own, network);
+        }
+        self.choose(now, at);
+    }
+
+    /// Tells neighbours over the links that are left that this one is gone.
+    pub(super) fn say_left(&mut self, gone: NetworkId) {
+        for at in 0..self.known.len() {
+            let contact = &self.known[at].contact;
+            let (Some(_), Some(of)) = (contact.address(gone), contact.last(gone)) else { continue };
+            let others: Vec<(NetworkId, IpAddr)> =
+                contact.addresses().filter(|(network, _)| *network != gone).collect();
+            self.number += 1;
+            let number = Number { epoch: self.epoch, number: self.number };
+            for (network, to) in others {
+                self.seal_and_send(at, network, to, &Message::Left { number, of });
+            }
         }
     }
 

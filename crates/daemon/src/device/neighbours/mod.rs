@@ -283,6 +283,7 @@ impl Neighbourhood {
         let (gone, fresh) = self.links.update(now, &interfaces, &addresses, &self.poller);
         self.next_look = now + if self.links.is_waiting(now) { QUICK_LOOK_PAUSE } else { LOOK_PAUSE };
         for network in gone {
+            self.say_left(network);
             self.database.forget_network(network);
             self.heard_from.retain(|(link, _), _| *link != network);
             for known in &mut self.known {

@@ -34,6 +34,7 @@ pub fn up(session: &Session, arguments: &RadioUp) -> anyhow::Result<()> {
         card: arguments.card.clone(),
         slots: arguments.slots(),
         scan_weight: arguments.scan_weight,
+        channels: arguments.channels.clone(),
         capture: arguments.pcap.clone(),
         trace: arguments.trace.clone(),
         channel_cost: Duration::from_micros(arguments.channel_cost.into()),

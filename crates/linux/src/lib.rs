@@ -7,6 +7,7 @@ mod bind;
 pub mod bpf;
 pub mod cgroup;
 pub mod clock;
+pub mod cycles;
 pub mod desktop;
 pub mod direct;
 pub mod dns;

@@ -55,6 +55,9 @@ pub struct RadioUp {
     /// Weight of listening for further networks; 0: only while one is missing
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub scan_weight: u16,
+    /// Use these channels only, for listening too, such as 1,6,11
+    #[arg(long, value_name = "N,...", value_delimiter = ',')]
+    pub channels: Vec<u16>,
     /// Write all frames that are sent and heard to a file that Wireshark reads
     #[arg(long, value_name = "FILE")]
     pub pcap: Option<PathBuf>,

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use linux::clock;
 use linux::poll::{Interest, Poller, Token, be_punctual};
-use linux::radio::{RadioCard, TransferError, TuneError};
+use linux::radio::{Channel, RadioCard, TransferError, TuneError};
 use linux::tap::{SHARED_RADIO, Tap, TapOptions};
 use linux::tun::Reserved;
 use radio::pcap::{self, Record, Sent};
@@ -74,7 +74,11 @@ impl RadioLoop {
     ) -> Result<Self, LoopError> {
         be_punctual();
         let address = card.address().ok_or(TransferError::Gone)?;
-        let listens = card.channels().iter().filter(|channel| channel.may_listen());
+        let is_wanted = |channel: &Channel| {
+            let named = |number| options.channels.contains(&number);
+            options.channels.is_empty() || channel.frequency.channel().is_some_and(named)
+        };
+        let listens = card.channels().iter().filter(|channel| channel.may_listen() && is_wanted(channel));
         let channels = listens
             .map(|channel| PermittedChannel { frequency: channel.frequency, active: channel.may_send() })
             .collect();

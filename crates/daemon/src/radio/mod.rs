@@ -55,6 +55,8 @@ pub struct RadioOptions {
     pub slots: SlotSettings,
     /// Weight of listening for further networks; 0: only while one is sought.
     pub scan_weight: u16,
+    /// Numbers of the only channels to use; empty: all.
+    pub channels: Vec<u16>,
     /// Where to write all frames that were sent and received, in the pcap format.
     pub capture: Option<PathBuf>,
     /// Where to write how long each change of channel took.

@@ -5,6 +5,7 @@
 
 mod connect;
 mod counters;
+mod cycles;
 mod exchange;
 mod link;
 mod pace;
@@ -17,6 +18,7 @@ mod tcp;
 mod torrent;
 mod tracker;
 mod transfers;
+mod video;
 
 use std::fs;
 use std::io::{self, Write};
@@ -28,6 +30,7 @@ use anyhow::{Context, Result};
 
 pub use connect::{Attempt, ConnectReport};
 pub use counters::{CountersReport, Moved};
+pub use cycles::{Cycles, CyclesReport};
 pub use exchange::ExchangeReport;
 pub use link::LinkArguments;
 pub use ping::PingReport;
@@ -36,6 +39,7 @@ pub(crate) use record::{MAX_GAPS, SHORTEST_GAP};
 pub use request::{Congestion, Request, Transport};
 pub use torrent::TorrentArguments;
 pub use transfers::{Transfer, TransferReport};
+pub use video::VideoReport;
 
 /// `anabranch-lab traffic ...`
 #[derive(Clone, Debug, clap::Subcommand)]
@@ -82,6 +86,19 @@ pub enum TrafficCommand {
         /// How long to go on.
         #[arg(long, default_value_t = 3.0)]
         seconds: f64,
+    },
+    /// Count the cycles that small packets cost, out and in.
+    Cycles {
+        /// The address of a `cycles-serve`.
+        server: SocketAddr,
+        /// How many each way.
+        #[arg(long, default_value_t = 10_000)]
+        count: u32,
+    },
+    /// Be the other end of `cycles`, until ended.
+    CyclesServe {
+        /// Address and port to wait on.
+        listen: SocketAddr,
     },
     /// Accept connections and end them at once, until ended.
     Accept {
@@ -140,6 +157,28 @@ pub enum TrafficCommand {
         /// Begin again after this many milliseconds.
         #[arg(long)]
         period_ms: Option<u64>,
+    },
+    /// Fetch a film block by block over several networks, and report when each block came.
+    Video {
+        /// The address of a `video-serve`.
+        server: SocketAddr,
+        /// How many blocks.
+        #[arg(long)]
+        blocks: u32,
+        /// Bytes of each.
+        #[arg(long)]
+        length: u32,
+        /// Network interfaces to fetch over, all at once.
+        #[arg(long = "interface", required = true)]
+        interfaces: Vec<String>,
+        /// File for the report; standard output without it.
+        #[arg(long)]
+        json: Option<PathBuf>,
+    },
+    /// Serve blocks of films until ended.
+    VideoServe {
+        /// Address and port to wait on.
+        listen: SocketAddr,
     },
     /// Make a file and its torrent.
     Torrent(TorrentArguments),
@@ -219,6 +258,8 @@ pub fn run(command: TrafficCommand) -> Result<()> {
             let length = Duration::try_from_secs_f64(seconds).context("--seconds is not a time")?;
             write_report(None, &exchange::exchange(server, length)?)
         }
+        TrafficCommand::Cycles { server, count } => write_report(None, &cycles::exchange(server, count)?),
+        TrafficCommand::CyclesServe { listen } => cycles::serve(listen),
         TrafficCommand::Accept { listen } => connect::accept(listen),
         TrafficCommand::Connect { server, threads, seconds, pause_ms, patience_ms, json } => {
             let knocking = connect::Knocking {
@@ -230,6 +271,10 @@ pub fn run(command: TrafficCommand) -> Result<()> {
             };
             write_report(json.as_ref(), &knocking.run()?)
         }
+        TrafficCommand::Video { server, blocks, length, interfaces, json } => {
+            write_report(json.as_ref(), &video::fetch(server, &interfaces, blocks, length)?)
+        }
+        TrafficCommand::VideoServe { listen } => video::serve(listen),
         TrafficCommand::Torrent(arguments) => torrent::make(&arguments),
         TrafficCommand::Tracker { listen } => tracker::track(listen),
         TrafficCommand::Transfers { server, file, json } => {

@@ -13,8 +13,13 @@ use std::time::Duration;
 /// What each network carries, thousand bytes a second of the plain link each way, and whether that is slow, as the paper says.
 const RATES: [(u32, bool); 6] =
     [(25, true), (50, true), (100, true), (250, false), (500, false), (1_000, false)];
-const FILE_BYTES: u64 = 10_000_000;
-const PIECE_BYTES: u64 = 256 << 10;
+/// The file has about forty pieces.
+fn piece_bytes(links: Links) -> u64 {
+    match links {
+        Links::Wired => 256 << 10,
+        Links::Air => 64 << 10,
+    }
+}
 /// Over one network, where networks are slow.
 const GOAL: f64 = 1.9;
 /// The paper's client over two access points, over one, where networks are slow.
@@ -35,11 +40,11 @@ fn downloads(links: Links) -> (u32, u32) {
 
 pub(super) fn experiment(links: Links) -> Experiment {
     let (downloads, downloads_bound) = downloads(links);
-    let mut spec = toml::Table::new();
+    let (rates, mut spec) = (links.rates(RATES), toml::Table::new());
     links.describe(&mut spec);
-    spec.insert("kilobytes_a_second".into(), listed(RATES.map(|(rate, _)| rate)));
-    spec.insert("file_bytes".into(), (FILE_BYTES as i64).into());
-    spec.insert("piece_bytes".into(), (PIECE_BYTES as i64).into());
+    spec.insert("kilobytes_a_second".into(), listed(rates.iter().map(|(rate, _)| *rate)));
+    spec.insert("file_bytes".into(), (links.file_bytes() as i64).into());
+    spec.insert("piece_bytes".into(), (piece_bytes(links) as i64).into());
     spec.insert(
         "client".into(),
         "aria2 as Debian has it; two seeds of the same, one of them beside the tracker".into(),
@@ -59,15 +64,17 @@ pub(super) fn experiment(links: Links) -> Experiment {
         "direct".into(),
         format!("anabranch without a gateway, nothing bound; the mean of {downloads} downloads").into(),
     );
-    let slow = RATES.iter().filter(|(_, is_slow)| *is_slow);
+    let slow = rates.iter().filter(|(_, is_slow)| *is_slow);
     let mut goals: Vec<Goal> =
         slow.map(|(rate, _)| Goal::at_least(format!("rate_{rate}.direct_over_one"), GOAL)).collect();
     goals.extend(
-        RATES.map(|(rate, _)| Goal::at_least(format!("rate_{rate}.direct_over_two_cards"), GOAL_OF_CARDS)),
+        rates
+            .iter()
+            .map(|(rate, _)| Goal::at_least(format!("rate_{rate}.direct_over_two_cards"), GOAL_OF_CARDS)),
     );
     Experiment {
         id: links.id("fig6-bittorrent"),
-        title: "a torrent of 10 MB from two seeds over two networks, against one network and two bound cards"
+        title: "a torrent from two seeds over two networks, against one network and two bound cards"
             .to_owned(),
         spec,
         paper: Some(
@@ -77,7 +84,7 @@ pub(super) fn experiment(links: Links) -> Experiment {
         ),
         goals,
         beds: vec![Bed::Vm],
-        bars: bars_over_one(RATES.map(|(rate, _)| rate)),
+        bars: bars_over_one(rates.iter().map(|(rate, _)| *rate)),
         unit: "times one card",
         runner: Box::new(move |_, seed| run(links, seed)),
     }
@@ -88,10 +95,10 @@ fn run(links: Links, seed: u64) -> anyhow::Result<Report> {
     let mut laboratory = Laboratory::open(seed)?;
     let client = program("aria2c", "aria2")?;
     let library = cards::library()?;
-    for (rate, _) in RATES {
-        let most_seconds = 60 + 3 * FILE_BYTES / (u64::from(rate) * 1_000);
+    for (rate, _) in links.rates(RATES) {
+        let most_seconds = 60 + 3 * links.file_bytes() / (u64::from(rate) * 1_000);
         let job = |way, script: String| DirectJob {
-            set_up: SEEDS.to_owned() + &functions(most_seconds),
+            set_up: seeds(links) + &functions(most_seconds),
             programs: vec![client.clone(), library.path()],
             length: Duration::from_secs(u64::from(2 * downloads_bound) * most_seconds),
             ..links.job(rate, way, script)
@@ -148,7 +155,7 @@ const SEEDS: &str = r#"ip netns add second; prepare second
 join core second second uplink 198.51.101.1 198.51.101.2
 ip -n second route add default via 198.51.101.1
 mkdir /tmp/original /tmp/seed-server /tmp/seed-second
-anabranch-lab traffic torrent /tmp/original /tmp/file.torrent --bytes 10000000 --piece 262144 \
+anabranch-lab traffic torrent /tmp/original /tmp/file.torrent $SIZE \
     --tracker http://198.51.100.2:6969/announce || fail 'the torrent'
 in_namespace server anabranch-lab traffic tracker 198.51.100.2:6969 &
 ALONE='--no-conf --enable-dht=false --enable-dht6=false --bt-enable-lpd=false --enable-peer-exchange=false
@@ -160,6 +167,11 @@ for seed in server second; do
     sleep 5
 done
 "#;
+
+/// The seeds and what they have.
+fn seeds(links: Links) -> String {
+    format!("SIZE='--bytes {} --piece {}'\n{SEEDS}", links.file_bytes(), piece_bytes(links))
+}
 
 /// `torrent NAME CARDS` downloads and keeps when it began and ended.
 fn functions(most_seconds: u64) -> String {

@@ -1,9 +1,13 @@
 //! The experiments of JUGGLER: one radio that takes turns, against what other radios and cables do.
 
 mod bittorrent;
+mod diversity;
+mod handoff;
+mod packet;
 mod primary;
 mod striping;
 mod switch;
+mod video;
 
 use super::{BarGroup, Experiment, ExperimentId};
 use crate::vm::air::Air;
@@ -14,7 +18,11 @@ use sim::NetworkSpec;
 pub(super) fn experiments() -> Vec<Experiment> {
     vec![
         switch::experiment(),
+        packet::experiment(),
         primary::experiment(),
+        handoff::experiment(),
+        video::experiment(),
+        diversity::experiment(),
         striping::experiment(Links::Wired),
         striping::experiment(Links::Air),
         bittorrent::experiment(Links::Wired),
@@ -62,6 +70,19 @@ impl Links {
             let radio = format!("one radio for direct mode, by `anabranch radio up {TURNS}`");
             spec.insert("radio".into(), radio.into());
         }
+    }
+
+    /// How much is downloaded: the paper's 10 MB, on the air a quarter of it, since the virtual machine carries it at a few times its own time.
+    fn file_bytes(self) -> u64 {
+        match self {
+            Self::Wired => 10_000_000,
+            Self::Air => 2_500_000,
+        }
+    }
+
+    /// Those of `rates` at which there is a run: on the air, up to 500 KB/s.
+    fn rates<const COUNT: usize>(self, rates: [(u32, bool); COUNT]) -> Vec<(u32, bool)> {
+        rates.into_iter().filter(|(rate, _)| self == Self::Wired || (50..=500).contains(rate)).collect()
     }
 
     /// A job with two networks of `rate` thousand bytes a second of the plain link each way, by cards or, where programs are to bind nothing,

@@ -12,7 +12,6 @@ use std::time::Duration;
 /// What each network carries, thousand bytes a second of the plain link, and whether a goal holds there.
 const RATES: [(u32, bool); 6] =
     [(25, true), (50, true), (100, true), (250, true), (500, true), (1_000, false)];
-const FILE_BYTES: u64 = 10_000_000;
 const GOAL: f64 = 0.95;
 /// Over one network where networks are slow, with one radio that takes turns and with two cards.
 const PAPER_SLOW: f64 = 2.0;
@@ -26,10 +25,10 @@ fn downloads(links: Links) -> u32 {
 }
 
 pub(super) fn experiment(links: Links) -> Experiment {
-    let mut spec = toml::Table::new();
+    let (rates, mut spec) = (links.rates(RATES), toml::Table::new());
     links.describe(&mut spec);
-    spec.insert("kilobytes_a_second".into(), listed(RATES.map(|(rate, _)| rate)));
-    spec.insert("file_bytes".into(), (FILE_BYTES as i64).into());
+    spec.insert("kilobytes_a_second".into(), listed(rates.iter().map(|(rate, _)| *rate)));
+    spec.insert("file_bytes".into(), (links.file_bytes() as i64).into());
     spec.insert("one".into(), "the whole file by one connection bound to one card (SO_BINDTODEVICE)".into());
     spec.insert("two_cards".into(), "half of it by each of two connections, bound to one card each".into());
     spec.insert(
@@ -40,10 +39,10 @@ pub(super) fn experiment(links: Links) -> Experiment {
         )
         .into(),
     );
-    let held = RATES.iter().filter(|(_, is_goal)| *is_goal);
+    let held = rates.iter().filter(|(_, is_goal)| *is_goal);
     Experiment {
         id: links.id("fig4-striping"),
-        title: "a file of 10 MB in two halves over two networks, against one network and two bound cards".to_owned(),
+        title: "a file in two halves over two networks, against one network and two bound cards".to_owned(),
         spec,
         paper: Some(
             "figure 4: about 2 times one card at low rates, as much as two cards; more than 1 up to about 500 KB/s, with one radio \
@@ -52,7 +51,7 @@ pub(super) fn experiment(links: Links) -> Experiment {
         ),
         goals: held.map(|(rate, _)| Goal::at_least(format!("rate_{rate}.direct_over_two_cards"), GOAL)).collect(),
         beds: vec![Bed::Vm],
-        bars: bars_over_one(RATES.map(|(rate, _)| rate)),
+        bars: bars_over_one(rates.iter().map(|(rate, _)| *rate)),
         unit: "times one card",
         runner: Box::new(move |_, seed| run(links, seed)),
     }
@@ -60,8 +59,9 @@ pub(super) fn experiment(links: Links) -> Experiment {
 
 fn run(links: Links, seed: u64) -> anyhow::Result<Report> {
     let (mut laboratory, downloads) = (Laboratory::open(seed)?, downloads(links));
-    for (rate, _) in RATES {
-        let (half, most_seconds) = (FILE_BYTES / 2, 3_000);
+    for (rate, _) in links.rates(RATES) {
+        let (whole, most_seconds) = (links.file_bytes(), 3_000);
+        let half = whole / 2;
         let bound = |file: &str, interface: &str| {
             format!(
                 "traffic fetch {SERVER_ADDRESS}:9000 --seconds {most_seconds} --bytes {half} --interface {interface} \
@@ -69,7 +69,7 @@ fn run(links: Links, seed: u64) -> anyhow::Result<Report> {
             )
         };
         let plain = format!(
-            "fetch one --seconds {most_seconds} --bytes {FILE_BYTES} --interface a\nsleep 2\n{} &\nother=$!\n{} || fail 'one half'\n\
+            "fetch one --seconds {most_seconds} --bytes {whole} --interface a\nsleep 2\n{} &\nother=$!\n{} || fail 'one half'\n\
              wait $other || fail 'the other half'\n",
             bound("half-b", "b"),
             bound("half-a", "a"),
@@ -83,7 +83,7 @@ fn run(links: Links, seed: u64) -> anyhow::Result<Report> {
         let job = |way, script| DirectJob { length, ..links.job(rate, way, script) };
         let plain = laboratory.run(&format!("rate_{rate}.plain"), job(Way::Plain, plain))?;
         let dealt = laboratory.run(&format!("rate_{rate}.direct"), job(Way::Direct, direct))?;
-        let one = seconds(&plain, "one", FILE_BYTES)?;
+        let one = seconds(&plain, "one", whole)?;
         let two_cards = seconds(&plain, "half-a", half)?.max(seconds(&plain, "half-b", half)?);
         let times: Vec<f64> = (1..=downloads)
             .map(|time| seconds(&dealt, &format!("halves-{time}"), half))

@@ -52,6 +52,11 @@ impl Kernel {
         })
     }
 
+    /// The kernel as the package has it, which unpacks itself: a slower start, but of a machine that can be suspended.
+    pub fn packed_image(&self) -> PathBuf {
+        self.image.with_file_name(format!("vmlinuz-{}", self.release))
+    }
+
     /// The newest complete kernel below `cache`.
     fn in_cache(cache: &Path) -> Option<Self> {
         let busybox = cache.join("busybox-static/bin/busybox");

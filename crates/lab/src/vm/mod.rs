@@ -62,8 +62,11 @@ pub struct Job {
     pub wall_timeout: Duration,
     /// Seeds every random number the guest can see. Same job, same seed: the same run.
     pub seed: u32,
-    /// Guest time of one instruction: 1, 2, 4, ... nanoseconds (rounded down to a power of two).
+    /// Guest time of one instruction: 1, 2, 4, ... nanoseconds (rounded down to a power of two). 0 gives the guest this machine's
+    /// time instead, for what virtual time cannot do: nothing is measured then, but the guest can be suspended and wake up.
     pub instruction_nanos: u32,
+    /// More for the kernel's command line.
+    pub kernel_arguments: String,
 }
 
 /// What a job left behind.
@@ -160,6 +163,7 @@ impl Job {
             wall_timeout: Duration::from_secs(900),
             seed: 1,
             instruction_nanos: 1,
+            kernel_arguments: String::new(),
         }
     }
 }

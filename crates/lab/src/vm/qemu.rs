@@ -92,26 +92,44 @@ fn outcome(
 /// The emulator's command line. `setpriv` has the kernel end it should this process die first. The machine is q35 since
 /// runs on it repeat bit for bit; on microvm, which boots a second faster, one in ten went another way.
 fn command(directory: &Path, machine: &Machine, job: &Job) -> Command {
-    let shift = job.instruction_nanos.max(1).ilog2();
     let megabytes = (job.memory.0 >> 20).max(256);
     let mut command = Command::new("setpriv");
+    let mut arguments = KERNEL_ARGUMENTS.to_owned();
+    if job.instruction_nanos > 0 {
+        arguments.push_str(VIRTUAL_TIME_ARGUMENTS);
+    }
+    arguments.push_str(FURTHER_ARGUMENTS);
+    if !job.kernel_arguments.is_empty() {
+        arguments.push(' ');
+        arguments.push_str(&job.kernel_arguments);
+    }
     command
         .args(["--pdeathsig", "KILL"])
         .arg(&machine.qemu)
         .args(["-M", "q35", "-cpu", "max,-erms,-fsrm", "-smp", "1"])
-        .args(["-accel", "tcg,thread=single", "-icount", &format!("shift={shift},sleep=off")])
+        .args(["-accel", "tcg,thread=single"])
         .args(["-m", &format!("{megabytes}M"), "-seed", &job.seed.to_string()])
-        .args(["-rtc", "base=2026-01-01T00:00:00,clock=vm"])
         .args(["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"])
-        .arg("-kernel")
-        .arg(&machine.kernel.image)
-        .args(["-initrd", "initramfs", "-append", KERNEL_ARGUMENTS])
+        .args(["-initrd", "initramfs"])
         .args(["-serial", "file:console"])
         .args(["-device", "virtio-serial-pci", "-chardev", "file,id=report,path=report"])
         .args(["-device", "virtserialport,chardev=report,name=results"])
         .current_dir(directory)
         .stdin(Stdio::null())
         .stdout(Stdio::null());
+    match job.instruction_nanos.checked_ilog2() {
+        Some(shift) => {
+            command.args(["-icount", &format!("shift={shift},sleep=off")]);
+            command.args(["-rtc", "base=2026-01-01T00:00:00,clock=vm"]);
+            command.arg("-kernel").arg(&machine.kernel.image);
+        }
+        None => {
+            command.args(["-rtc", "base=2026-01-01T00:00:00,clock=host"]);
+            // A machine that wakes up is reset first, at which the emulator lays an unpacked image over the kernel's memory again.
+            command.arg("-kernel").arg(machine.kernel.packed_image());
+        }
+    }
+    command.arg("-append").arg(arguments);
     match fs::File::create(directory.join("messages")) {
         Ok(file) => command.stderr(file),
         Err(_) => command.stderr(Stdio::null()),
@@ -139,9 +157,14 @@ fn last_characters(text: &str, count: usize) -> String {
     text.chars().skip(skip).collect()
 }
 
-/// No address randomisation and no clock watchdog, so that runs repeat; a panic ends the machine.
-const KERNEL_ARGUMENTS: &str = "console=ttyS0 quiet nokaslr norandmaps mitigations=off tsc=reliable clocksource=tsc \
-     random.trust_cpu=on audit=0 init_on_alloc=0 panic=-1 oops=panic";
+/// No address randomisation, so that runs repeat.
+const KERNEL_ARGUMENTS: &str = "console=ttyS0 quiet nokaslr norandmaps mitigations=off";
+
+/// Nor a clock watchdog.
+const VIRTUAL_TIME_ARGUMENTS: &str = " tsc=reliable clocksource=tsc";
+
+/// A panic ends the machine.
+const FURTHER_ARGUMENTS: &str = " random.trust_cpu=on audit=0 init_on_alloc=0 panic=-1 oops=panic";
 
 /// The status of a process ended by SIGKILL, as a shell gives it.
 const KILLED: i32 = 137;

@@ -41,6 +41,19 @@ fn bulk_uses_both_paths_and_stays_in_order() {
 }
 
 #[test]
+fn a_path_behind_somebody_elses_queue_is_used_all_the_same() {
+    let mut bench = Bench::new(&[LinkSpec::new(60.0, 10), LinkSpec::new(20.0, 10)]);
+    bench.connect();
+    bench.run(Duration::from_millis(300));
+    bench.saturate_down(Duration::from_secs(2));
+    // Nothing of the paths' own tells that the first carries 300 kB while a packet is on its way by the second.
+    bench.delay_down(1, Duration::from_millis(45));
+    bench.saturate_down(Duration::from_secs(2));
+    let rate = bench.saturate_down(Duration::from_secs(3));
+    assert!(rate > 0.9 * 80.0, "{rate} of 80 Mbit/s\n{}", bench.report());
+}
+
+#[test]
 fn a_silent_path_costs_time_but_no_packet() {
     let mut bench = Bench::new(&[LinkSpec::new(40.0, 10), LinkSpec::new(20.0, 25)]);
     bench.connect();

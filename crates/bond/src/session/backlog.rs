@@ -3,6 +3,7 @@
 use super::Session;
 use crate::congestion::Controller;
 use crate::flows::QueueLimits;
+use crate::path::Path;
 use std::time::Duration;
 use units::{BitRate, Timestamp};
 
@@ -46,6 +47,16 @@ impl Session {
         self.stranded = Some(Stranded { bytes, since: now });
     }
 
+    /// How much later packets arrive over the slowest path than over the fastest, whoever's queues they wait in. No packet
+    /// is under way for longer than a round trip, whatever the peer's clock says.
+    fn delay_spread(&self) -> Duration {
+        let delays = || self.data_paths().filter_map(Path::one_way_delay);
+        let (least, most) = (delays().min_by(f64::total_cmp), delays().max_by(f64::total_cmp));
+        let micros = least.zip(most).map_or(0.0, |(least, most)| most - least);
+        let longest = self.data_paths().map(|path| path.rtt.smoothed()).max().unwrap_or_default();
+        longest.min(Duration::from_micros(micros as u64))
+    }
+
     /// Enough bulk to keep every path busy while the inner sender reacts.
     ///
     /// `rate_fast * delay difference + sum of rates * (half of (largest + smallest delay) + margin + hold) + 30 packets`
@@ -81,7 +92,7 @@ impl Session {
         let Some((least, rate)) = fastest else {
             return QueueLimits { bulk: PACKETS * 8, loss_rate };
         };
-        let spread = rate.bytes_per_second() * (slowest - least).as_secs_f64();
+        let spread = rate.bytes_per_second() * (slowest - least).max(self.delay_spread()).as_secs_f64();
         let buffer = sum.bytes_per_second() * ((slowest + least) / 2 + MARGIN + hold).as_secs_f64();
         let bulk = ((spread + buffer) as u64 + PACKETS).max(least_limit);
         QueueLimits { bulk, loss_rate }

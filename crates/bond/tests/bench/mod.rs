@@ -45,6 +45,7 @@ impl LinkSpec {
 struct Link {
     spec: LinkSpec,
     alive: bool,
+    delay_down: Duration,
     /// When the last bit of what is queued leaves: up, down.
     busy_until: [Timestamp; 2],
     port: u16,
@@ -110,6 +111,7 @@ impl Bench {
         let links = specs.iter().enumerate().map(|(index, &spec)| Link {
             spec,
             alive: true,
+            delay_down: Duration::ZERO,
             busy_until: [now; 2],
             port: 4_000 + index as u16,
         });
@@ -157,6 +159,11 @@ impl Bench {
 
     pub fn set_alive(&mut self, index: usize, alive: bool) {
         self.links[index].alive = alive;
+    }
+
+    /// From now on packets down take so much longer on the link, as behind somebody else's queue.
+    pub fn delay_down(&mut self, index: usize, delay: Duration) {
+        self.links[index].delay_down = delay;
     }
 
     /// The link ends, with all that travels on it.
@@ -344,7 +351,8 @@ impl Bench {
             return;
         }
         link.busy_until[direction] = start + serial;
-        let at = link.busy_until[direction] + spec.delay;
+        let delay_down = if direction == 1 { link.delay_down } else { Duration::ZERO };
+        let at = link.busy_until[direction] + spec.delay + delay_down;
         self.next += 1;
         self.wire.insert((at, self.next), (direction, index, datagram.to_vec()));
     }

@@ -32,6 +32,7 @@ pub fn wifi(bytes: &[u8]) {
             hidden: false,
             weight: 1,
             waking: Waking::Measured,
+            group: None,
         };
         station.add_network(now, NetworkId(number), network);
     }

@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-pub use radio::{Radio, RadioAdd, RadioCommand, RadioList, RadioProbe, RadioRemove, RadioUp, RadioWeights};
+pub use radio::{
+    Radio, RadioAdd, RadioCommand, RadioList, RadioProbe, RadioRemove, RadioScan, RadioUp, RadioWeights,
+};
 
 /// One interface over all your networks, bonded through your own gateway.
 #[derive(Parser, Debug)]

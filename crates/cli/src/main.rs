@@ -19,6 +19,7 @@ mod networks;
 mod output;
 mod qr;
 mod radio;
+mod radio_live;
 mod radio_networks;
 mod session;
 mod status;
@@ -65,7 +66,10 @@ fn run(arguments: Arguments) -> anyhow::Result<()> {
             RadioCommand::Up(arguments) => radio_networks::up(&session, &arguments),
             RadioCommand::Add(arguments) => radio_networks::add(&session, &arguments),
             RadioCommand::Remove(arguments) => radio_networks::remove(&session, &arguments),
-            RadioCommand::List(arguments) => radio_networks::list(&session, &arguments),
+            RadioCommand::List(arguments) => radio_live::list(&session, &arguments),
+            RadioCommand::Scan(arguments) => radio_live::scan(&session, &arguments),
+            RadioCommand::Events(arguments) => radio_live::events(&session, &arguments),
+            RadioCommand::Down(arguments) => radio_live::down(&session, &arguments),
             RadioCommand::Weights(arguments) => radio_networks::weights(&session, &arguments),
         },
         Command::Gateway(gateway) => gateway::run(&session, gateway.command),

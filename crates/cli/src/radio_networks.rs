@@ -1,29 +1,27 @@
-//! `anabranch radio up|add|remove|list|weights`: one Wi-Fi card in several networks.
+//! `anabranch radio up|add|remove|weights`: one Wi-Fi card in several networks.
 
 use std::io::{self, BufRead, IsTerminal};
 use std::time::Duration;
 
 use anyhow::Context;
+use daemon::config::DeviceConfig;
 use daemon::radio::{KnownNetwork, KnownNetworks, RadioOptions, run};
 use identity::StateDirectory;
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
-use serde::Serialize;
 use zeroize::Zeroizing;
 
-use crate::arguments::{RadioAdd, RadioList, RadioRemove, RadioUp, RadioWeights};
+use crate::arguments::{RadioAdd, RadioRemove, RadioUp, RadioWeights};
 use crate::session::Session;
 use crate::{logging, output};
 
-/// Below the state directory: the radio has a lock and a journal of its own.
-const DIRECTORY: &str = "radio";
 /// User that the radio's worker becomes, as the other daemons' do.
 const USER: &str = "anabranch";
 /// Longest line that is read as a passphrase.
 const LONGEST_LINE: u64 = 256;
 
 fn state(session: &Session) -> anyhow::Result<StateDirectory> {
-    let parent = StateDirectory::create(session.path())?;
-    Ok(StateDirectory::create(parent.file(DIRECTORY))?)
+    session.create()?;
+    Ok(session.radio().create()?)
 }
 
 /// Runs until it is told to stop.
@@ -35,6 +33,9 @@ pub fn up(session: &Session, arguments: &RadioUp) -> anyhow::Result<()> {
         slots: arguments.slots(),
         scan_weight: arguments.scan_weight,
         channels: arguments.channels.clone(),
+        soft_handoff: arguments.soft_handoff,
+        probe: arguments.probes(),
+        mark: DeviceConfig::default().mark,
         capture: arguments.pcap.clone(),
         trace: arguments.trace.clone(),
         channel_cost: Duration::from_micros(arguments.channel_cost.into()),
@@ -47,7 +48,8 @@ pub fn up(session: &Session, arguments: &RadioUp) -> anyhow::Result<()> {
 pub fn add(session: &Session, arguments: &RadioAdd) -> anyhow::Result<()> {
     let state = state(session)?;
     let mut known = KnownNetworks::load(&state)?;
-    let passphrase = if arguments.open { None } else { Some(read_passphrase(&arguments.name)?) };
+    let passphrase =
+        if arguments.open || arguments.ad_hoc { None } else { Some(read_passphrase(&arguments.name)?) };
     known.add(KnownNetwork {
         ssid: arguments.name.clone(),
         passphrase: passphrase.map(|passphrase| passphrase.to_string()),
@@ -56,6 +58,8 @@ pub fn add(session: &Session, arguments: &RadioAdd) -> anyhow::Result<()> {
         bssid: arguments.bssid.clone(),
         avoid: arguments.avoid.clone(),
         interface: arguments.interface.clone(),
+        ad_hoc_channel: arguments.channel.filter(|_| arguments.ad_hoc),
+        address: arguments.address.clone(),
     });
     known.save(&state)?;
     output::line(&format!("{} is known. A running radio joins it within a second.", arguments.name))
@@ -79,46 +83,6 @@ pub fn weights(session: &Session, arguments: &RadioWeights) -> anyhow::Result<()
     network.weight = arguments.weight;
     known.save(&state)?;
     output::line(&format!("{} has weight {}.", arguments.name, arguments.weight))
-}
-
-/// One network of the list, without its secret.
-#[derive(Serialize)]
-struct Listed<'a> {
-    ssid: &'a str,
-    interface: String,
-    weight: u16,
-    hidden: bool,
-    protected: bool,
-}
-
-/// Shows the networks that the radio knows.
-pub fn list(session: &Session, arguments: &RadioList) -> anyhow::Result<()> {
-    let known = KnownNetworks::load(&state(session)?)?;
-    let listed = known.network.iter().map(|network| {
-        Ok(Listed {
-            ssid: &network.ssid,
-            interface: network.interface_name()?,
-            weight: network.weight,
-            hidden: network.hidden,
-            protected: network.passphrase.is_some(),
-        })
-    });
-    let listed: Vec<Listed<'_>> = listed.collect::<anyhow::Result<_>>()?;
-    if arguments.json {
-        return output::json(&listed);
-    }
-    if listed.is_empty() {
-        return output::line("The radio knows no network yet: `anabranch radio add NAME` adds one.");
-    }
-    for network in &listed {
-        let kind = if network.protected { "with passphrase" } else { "open" };
-        let hidden = if network.hidden { ", hidden" } else { "" };
-        output::line(&format!(
-            "{}: {kind}{hidden}, weight {}, as {}",
-            network.ssid, network.weight, network.interface
-        ))?;
-    }
-    Ok(())
 }
 
 fn read_passphrase(name: &str) -> anyhow::Result<Zeroizing<String>> {

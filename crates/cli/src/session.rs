@@ -13,6 +13,8 @@ const JOIN: &str = "anabranch join -";
 /// Makes a gateway's state, for messages.
 const INIT: &str = "anabranch gateway init";
 
+/// The radio's state, below the device's.
+const RADIO_DIRECTORY: &str = "radio";
 /// What the interface is called unless configured.
 const DEFAULT_INTERFACE: &str = "any0";
 
@@ -45,6 +47,11 @@ impl Session {
     /// The directory of a gateway.
     pub fn gateway(&self) -> Result<StateDirectory, StateError> {
         StateDirectory::open(&self.path, INIT)
+    }
+
+    /// That of the radio, which has a lock, a journal and a control socket of its own.
+    pub fn radio(&self) -> Self {
+        Self { path: self.path.join(RADIO_DIRECTORY) }
     }
 
     /// The daemon on it.

@@ -47,6 +47,7 @@ use crate::supervision::{self, Root, StartError, SuperviseError};
 
 use direct::name_proxy;
 
+pub(crate) use direct::{ProbeOutcome, probe};
 pub(crate) use lookup::name_servers;
 pub(crate) use neighbours::address::may_be_v4;
 

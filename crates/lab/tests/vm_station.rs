@@ -27,6 +27,8 @@ fn script() -> String {
         r#". /job/networks; . /job/wifi; build_networks; build_air
         at_home() {{ in_namespace device "$@"; }}
         mkdir -p /tmp/state/radio; cp /job/radio.toml /tmp/state/radio/; chmod 700 /tmp/state /tmp/state/radio; chmod 600 /tmp/state/radio/radio.toml
+        own() {{ at_home anabranch --state /tmp/state radio "$@"; }}
+        ip -n device link set dev wlan0 up; own scan --json >/results/card-scan || exit 1
         ip netns exec device anabranch --state /tmp/state radio up --pcap /tmp/state/radio/air.pcap >/results/radio.log 2>&1 &
         radio=$!
         for network in cafe home; do
@@ -36,12 +38,14 @@ fn script() -> String {
         at_home ping -q -i 0.02 -c 300 -W 2 -I wl-cafe {SERVER_ADDRESS} >/results/cafe.ping & one=$!
         at_home ping -q -i 0.02 -c 300 -W 2 -I wl-home {SERVER_ADDRESS} >/results/home.ping & two=$!
         wait $one $two; cp /tmp/state/radio/air.pcap /results/
+        own list; own list --json >/results/list; own scan --json >/results/radio-scan
+        for task in /proc/$(pgrep -P $radio)/task/*; do cat $task/status; done >/results/worker
         anabranch --state /tmp/state radio weights cafe 4 && anabranch --state /tmp/state radio remove home
         sleep 3; at_home ip -brief addr >/results/without-home
         echo 'correct horse' | anabranch --state /tmp/state radio add home --hidden --interface wl-again
         for _ in $(seq 100); do at_home ip addr show wl-again 2>/dev/null | grep -q 'inet ' && break; sleep 0.1; done
         at_home ip -brief addr >/results/with-home
-        kill -TERM $radio; wait $radio; echo "radio ended with $?"
+        own events | tee /results/events; own down; wait $radio; echo "radio ended with $?"
         at_home ip -brief link; at_home iw dev
         cat /results/radio.log /results/*.ping"#
     )
@@ -87,10 +91,45 @@ fn one_radio_is_in_two_networks() {
     assert!(!without.contains("wl-home") && without.contains("wl-cafe"), "{without}");
     let with = result("with-home");
     assert!(with.lines().any(|line| line.starts_with("wl-again") && line.contains("10.64.2.")), "{with}");
+    what_it_tells_is_so(&result);
     assert!(outcome.output.contains("radio ended with 0"), "{}", outcome.output);
     assert!(outcome.output.contains("Interface wlan0"), "the card was not given back: {}", outcome.output);
     assert!(!outcome.output.contains("correct horse"), "the passphrase is in the log: {}", outcome.output);
     is_readable_capture(&outcome.files["air.pcap"]);
+}
+
+/// The list, both scans, the events, and what the kernel says of the worker's rights.
+fn what_it_tells_is_so(result: &dyn Fn(&str) -> String) {
+    let list: serde_json::Value = serde_json::from_str(&result("list")).unwrap();
+    for (number, channel, subnet) in [(0, 1, "10.64.1."), (1, 11, "10.64.2.")] {
+        let now = &list[number]["now"];
+        assert_eq!((&now["state"], &now["channel"]), (&"up".into(), &channel.into()), "{list}");
+        assert!(now["addresses"][0].as_str().unwrap().starts_with(subnet), "{list}");
+        assert!(now["share"].as_f64().unwrap() > 0.2 && now["signal_dbm"].as_f64().unwrap() < 0.0, "{list}");
+        assert!(now["counters"]["received_packets"].as_u64().unwrap() >= 300, "{list}");
+    }
+    for scan in ["card-scan", "radio-scan"] {
+        let heard: serde_json::Value = serde_json::from_str(&result(scan)).unwrap();
+        let heard = heard.as_array().unwrap();
+        let of = |channel: u32| heard.iter().find(|one| one["channel"] == channel).unwrap();
+        assert_eq!(
+            (heard.len(), &of(1)["ssid"], &of(1)["known"]),
+            (2, &"cafe".into(), &true.into()),
+            "{scan}"
+        );
+        assert_eq!((&of(1)["security"], &of(11)["security"]), (&"open".into(), &"WPA2".into()), "{scan}");
+    }
+    let events = result("events");
+    for part in ["cafe: up, by", "home: up, by", "started"] {
+        assert!(events.contains(part), "{part} is not in {events}");
+    }
+    let worker = result("worker");
+    let threads = worker.matches("Name:").count();
+    assert!(threads >= 2, "{worker}");
+    for line in ["CapEff:\t0000000000003000", "CapBnd:\t0000000000003000", "NoNewPrivs:\t1", "Seccomp:\t2"] {
+        assert_eq!(worker.matches(line).count(), threads, "{line}: {worker}");
+    }
+    assert!(!worker.contains("Uid:\t0"), "it runs as root: {worker}");
 }
 
 /// Where tshark is installed: that it finds data frames in what was written.

@@ -8,6 +8,8 @@ mod air;
 pub mod airtime;
 mod beacons;
 pub mod frame;
+mod group;
+pub mod handoff;
 mod joining;
 mod link;
 mod network;
@@ -21,6 +23,7 @@ pub mod slots;
 mod station;
 
 pub use air::{Heard, Outcome, Rate, Transmission};
+pub use group::GroupSettings;
 pub use joining::Unjoinable;
 pub use network::{Lost, MOST_WAITING, NetworkCounters, NetworkSettings, Waking};
-pub use station::{Event, NetworkStatus, PermittedChannel, Station, StationSettings, Switch};
+pub use station::{Event, Health, NetworkStatus, PermittedChannel, Station, StationSettings, Switch};

@@ -14,11 +14,12 @@ use std::time::Duration;
 use units::{Frequency, MacAddress, NetworkId, Ssid, Timestamp};
 
 use crate::beacons::BeaconClock;
+use crate::group::{Group, GroupSettings};
 use crate::joining::{Unjoinable, choose};
 use crate::link::Link;
 use crate::scan::{Seen, SeenNetworks};
 use crate::security::{Passphrase, SharedKey};
-use crate::{PermittedChannel, Rate};
+use crate::{PermittedChannel, Rate, Transmission};
 
 /// Packets that wait for a network's turn; what comes when it is full is refused.
 pub const MOST_WAITING: usize = 256;
@@ -54,6 +55,8 @@ pub struct NetworkSettings {
     pub weight: u16,
     /// How we take what was kept for us.
     pub waking: Waking,
+    /// It is an ad hoc group, without an access point; open ones only.
+    pub group: Option<GroupSettings>,
 }
 
 /// How frames that an access point kept are taken (`[JUGGLER] section 3.3`).
@@ -137,6 +140,8 @@ pub(crate) enum State {
     Authenticating(Target, Asked),
     Associating(Target, Asked),
     Linked(Box<Linked>),
+    /// A member of an ad hoc group.
+    Grouped(Box<Group>),
 }
 
 /// An association and how it goes.
@@ -157,6 +162,30 @@ pub(crate) struct Linked {
     /// Something unsigned said that the association is over; we ask.
     pub doubt: Option<Asked>,
     pub drain: Drain,
+    pub life: Life,
+    /// A frame that the card had no room for before it left the channel; the next one here.
+    pub unsent: Option<(Transmission, Rate)>,
+}
+
+/// Signs of life of an access point.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Life {
+    /// The last frame heard or acknowledged, or our arrival after it.
+    pub sign: Timestamp,
+    /// Frames in a row that were not acknowledged.
+    pub unanswered: u32,
+    /// When it was last asked for one.
+    pub asked: Timestamp,
+}
+
+impl Life {
+    pub fn begun(now: Timestamp) -> Self {
+        Self { sign: now, unanswered: 0, asked: now }
+    }
+
+    pub fn seen(&mut self, now: Timestamp) {
+        (self.sign, self.unanswered) = (now, 0);
+    }
 }
 
 /// What is taken of the kept frames in one visit.
@@ -214,12 +243,16 @@ pub(crate) struct Network {
     pub id: NetworkId,
     pub settings: NetworkSettings,
     pub state: State,
+    /// Since when it is there.
+    pub since: Timestamp,
     /// Packets for its turn, as Ethernet frames.
     pub waiting: VecDeque<Vec<u8>>,
     pub counters: NetworkCounters,
     /// Bytes in the present slot, both ways.
     pub slot_bytes: u64,
     pub waking: WakingChoice,
+    /// Signs of life are asked for when there are none.
+    pub watched: bool,
     /// The key is slow to derive and does not change.
     shared: Option<SharedKey>,
     avoided: Vec<Avoided>,
@@ -235,16 +268,18 @@ struct Avoided {
 }
 
 impl Network {
-    pub fn new(id: NetworkId, settings: NetworkSettings) -> Self {
+    pub fn new(now: Timestamp, id: NetworkId, settings: NetworkSettings) -> Self {
         let shared = settings.passphrase.as_ref().map(|secret| secret.shared_key(settings.ssid.as_bytes()));
         Self {
             id,
             waking: WakingChoice::new(settings.waking),
             settings,
             state: State::Searching,
+            since: now,
             waiting: VecDeque::new(),
             counters: NetworkCounters::default(),
             slot_bytes: 0,
+            watched: false,
             shared,
             avoided: Vec::new(),
             told: None,
@@ -257,12 +292,21 @@ impl Network {
 
     /// The channel on which it is, or would be joined.
     pub fn frequency(&self) -> Option<Frequency> {
-        self.target().map(|target| target.frequency)
+        self.target().map(|target| target.frequency).or(self.group().map(|group| group.frequency))
+    }
+
+    /// Its access point, joined or being joined, or the number of its group.
+    pub fn bssid(&self) -> Option<MacAddress> {
+        self.target().map(|target| target.bssid).or(self.group().map(|group| group.bssid))
+    }
+
+    pub fn group(&self) -> Option<&Group> {
+        if let State::Grouped(group) = &self.state { Some(group) } else { None }
     }
 
     pub fn target(&self) -> Option<&Target> {
         match &self.state {
-            State::Searching => None,
+            State::Searching | State::Grouped(_) => None,
             State::Authenticating(target, _) | State::Associating(target, _) => Some(target),
             State::Linked(linked) => Some(&linked.target),
         }
@@ -278,13 +322,25 @@ impl Network {
 
     /// Whether packets can pass.
     pub fn is_open(&self) -> bool {
-        self.linked().is_some_and(|linked| linked.link.is_open())
+        self.linked().is_some_and(|linked| linked.link.is_open()) || self.group().is_some()
+    }
+
+    /// Whether something waits for its turn.
+    pub fn has_more(&self) -> bool {
+        let unsent = self.linked().is_some_and(|linked| linked.unsent.is_some())
+            || self.group().is_some_and(|group| group.unsent.is_some());
+        unsent || !self.waiting.is_empty()
+    }
+
+    /// Whether the radio should hurry here for what waits. A group has its slots: who of it is there in between is not known.
+    pub fn is_urgent(&self) -> bool {
+        self.has_more() && self.group().is_none()
     }
 
     /// Whether an exchange is under way that should not be interrupted.
     pub fn is_joining(&self) -> bool {
         match &self.state {
-            State::Searching => false,
+            State::Searching | State::Grouped(_) => false,
             State::Authenticating(_, asked) | State::Associating(_, asked) => asked.times > 0,
             State::Linked(linked) => !linked.link.is_open(),
         }
@@ -298,7 +354,7 @@ impl Network {
         seen: &SeenNetworks,
         channels: &[PermittedChannel],
     ) -> Result<bool, Unjoinable> {
-        if !matches!(self.state, State::Searching) {
+        if !matches!(self.state, State::Searching) || self.settings.group.is_some() {
             return Ok(false);
         }
         let mut found: Vec<&Seen> =

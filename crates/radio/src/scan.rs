@@ -60,6 +60,8 @@ pub struct Seen {
     pub frequency: Frequency,
     /// Smoothed, in dBm.
     pub signal_dbm: Option<f32>,
+    /// Its clock when it was heard last, in microseconds.
+    pub clock: u64,
     /// Time between beacons.
     pub interval: Duration,
     /// A group without an access point.
@@ -118,6 +120,7 @@ impl SeenNetworks {
             ssid,
             frequency: heard.frequency,
             signal_dbm,
+            clock: beacon.timestamp,
             interval: beacon.interval,
             ad_hoc: beacon.ad_hoc,
             protection,

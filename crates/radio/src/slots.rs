@@ -128,6 +128,18 @@ impl Slots {
         }
     }
 
+    /// Whose turn is next, if it is not passed over.
+    pub fn next_member(&self) -> Option<Member> {
+        self.turns.get((self.at + 1) % self.turns.len().max(1)).map(|turn| turn.member)
+    }
+
+    /// Makes the next turn that of a member. Gives whether it is one.
+    pub fn set_next(&mut self, member: Member) -> bool {
+        let Some(at) = self.turns.iter().position(|turn| turn.member == member) else { return false };
+        self.at = at.checked_sub(1).unwrap_or(self.turns.len() - 1);
+        true
+    }
+
     /// Members and their weights, in order of their turns.
     pub fn weights(&self) -> impl Iterator<Item = (Member, u16)> {
         self.turns.iter().map(|turn| (turn.member, turn.weight))
@@ -182,6 +194,11 @@ impl Slots {
             most => most.mul_f64(randomness.random_range(0.0..1.0)),
         };
         Some(Slot { member, length: self.length(member)? + spread })
+    }
+
+    /// How long a cycle is now, without what chance adds.
+    pub fn cycle(&self) -> Duration {
+        self.turns.iter().filter_map(|turn| self.length(turn.member)).sum()
     }
 
     /// How long a member's slot is now, without what chance adds. `None` for one that has no turn.
@@ -360,6 +377,18 @@ mod tests {
         assert!(
             turns.iter().any(|(_, length)| *length > 107) && turns.iter().any(|(_, length)| *length < 103)
         );
+    }
+
+    #[test]
+    fn one_can_be_next_out_of_turn() {
+        let mut slots = slots(SlotSettings::default(), &[(A, 1), (B, 1), (Member::Scan, 1)]);
+        let mut randomness = ChaCha8Rng::seed_from_u64(5);
+        for member in [B, A, Member::Scan, A] {
+            assert!(slots.set_next(member));
+            assert_eq!(slots.next_member(), Some(member));
+            assert_eq!(slots.advance(&mut randomness).map(|slot| slot.member), Some(member));
+        }
+        assert!(!slots.set_next(Member::Network(NetworkId(9))));
     }
 
     #[test]

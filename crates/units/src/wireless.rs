@@ -92,11 +92,30 @@ impl Frequency {
         };
         u16::try_from(channel).ok()
     }
+
+    /// The channel with a number in the 2.4 GHz band (1 to 14) or the 5 GHz band (from 32 on); `None` if there is none.
+    pub fn of_channel(channel: u8) -> Option<Self> {
+        let number = u32::from(channel);
+        let frequency = Self(match number {
+            14 => 2_484,
+            0..14 => 2_407 + 5 * number,
+            _ => 5_000 + 5 * number,
+        });
+        Some(frequency).filter(|frequency| frequency.channel() == Some(channel.into()))
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn channels_have_numbers() {
+        for (channel, frequency) in [(1, 2412), (13, 2472), (14, 2484), (36, 5180), (165, 5825)] {
+            assert_eq!(Frequency::of_channel(channel), Some(Frequency(frequency)));
+        }
+        assert_eq!([0, 15, 29, 200].map(Frequency::of_channel), [None; 4]);
+    }
 
     #[test]
     fn hardware_addresses_are_read_as_they_are_written() {

@@ -16,6 +16,8 @@
 //! | `GET /v1/neighbours` | [`Neighbourhood`] | |
 //! | `PUT /v1/neighbours/NAME` | [`Neighbourhood`] | [`NeighbourKey`] |
 //! | `DELETE /v1/neighbours/NAME` | [`Neighbourhood`] | |
+//! | `GET /v1/radio` | [`RadioStatus`] | |
+//! | `POST /v1/radio/scan` | list of [`HeardNetwork`] | |
 //! | `POST /v1/down` | [`DownReport`], then the daemon ends | |
 //! | `GET /v1/gateway/clients` | [`GatewayClients`] | |
 //! | `POST /v1/gateway/invitations` | [`Invited`] | [`InviteRequest`] |
@@ -37,6 +39,7 @@ mod gateway;
 mod measure;
 mod neighbours;
 mod pin_socket;
+mod radio;
 mod status;
 #[cfg(test)]
 mod tests;
@@ -55,6 +58,7 @@ pub use gateway::{
 pub use measure::{Fraction, Micros, Seconds, UnixMillis};
 pub use neighbours::{NeighbourKey, NeighbourLinkReport, NeighbourReport, Neighbourhood};
 pub use pin_socket::pin_socket;
+pub use radio::{HeardNetwork, RadioCounters, RadioNetworkReport, RadioNetworkState, RadioStatus};
 pub use status::{
     CarrierKind, DirectReport, DownReport, Failure, FailureCode, FarEnd, NetworkChange, NetworkReport,
     PathHealth, PathReport, Role, SessionState, Status, Traffic, WifiReport,

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
+use daemon::config::ProbeTarget;
 use daemon::radio::{Cycle, SlotSettings};
 
 #[derive(Args, Debug)]
@@ -22,8 +23,14 @@ pub enum RadioCommand {
     Add(RadioAdd),
     /// Forget a network
     Remove(RadioRemove),
-    /// Show the known networks
+    /// Show the known networks, and how they are while the radio runs
     List(RadioList),
+    /// Show all networks in range: heard by the running radio, else by a card that listens for a moment
+    Scan(RadioScan),
+    /// Tell what has happened to the radio's networks
+    Events(super::Events),
+    /// End the radio and give the card back
+    Down(super::Down),
     /// Change a network's share of the radio's time
     Weights(RadioWeights),
 }
@@ -58,6 +65,12 @@ pub struct RadioUp {
     /// Use these channels only, for listening too, such as 1,6,11
     #[arg(long, value_name = "N,...", value_delimiter = ',')]
     pub channels: Vec<u16>,
+    /// Let one network carry all traffic and keep the others ready, each with its address; change over when it fails or fades
+    #[arg(long)]
+    pub soft_handoff: bool,
+    /// With --soft-handoff: what must answer (with status 204) beyond a network, or "off"; can be given several times
+    #[arg(long, value_name = "URL", value_parser = probe)]
+    pub probe: Vec<Option<ProbeTarget>>,
     /// Write all frames that are sent and heard to a file that Wireshark reads
     #[arg(long, value_name = "FILE")]
     pub pcap: Option<PathBuf>,
@@ -70,6 +83,15 @@ pub struct RadioUp {
 }
 
 impl RadioUp {
+    /// What is asked for beyond networks: the same as for a device's unless told.
+    pub fn probes(&self) -> Vec<ProbeTarget> {
+        if self.probe.is_empty() {
+            ProbeTarget::defaults()
+        } else {
+            self.probe.iter().flatten().cloned().collect()
+        }
+    }
+
     /// How turns are taken.
     pub fn slots(&self) -> SlotSettings {
         let milliseconds = |number: u32| Duration::from_millis(number.into());
@@ -108,6 +130,15 @@ pub struct RadioAdd {
     /// What its interface is called
     #[arg(long, value_name = "NAME")]
     pub interface: Option<String>,
+    /// It is an ad hoc group, without an access point; needs --channel
+    #[arg(long, requires = "channel")]
+    pub ad_hoc: bool,
+    /// The channel on which the ad hoc group is founded if nobody is heard of it
+    #[arg(long, value_name = "N", requires = "ad_hoc")]
+    pub channel: Option<u8>,
+    /// Our address there, such as 10.9.0.1/24, instead of asking for one
+    #[arg(long, value_name = "ADDRESS/LENGTH")]
+    pub address: Option<String>,
 }
 
 #[derive(Args, Debug)]
@@ -124,11 +155,31 @@ pub struct RadioList {
 }
 
 #[derive(Args, Debug)]
+pub struct RadioScan {
+    /// The card that listens if no radio runs; needed where there are several
+    #[arg(long, value_name = "NAME")]
+    pub card: Option<String>,
+    /// Answer in JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args, Debug)]
 pub struct RadioWeights {
     /// The network's name on the air
     pub name: String,
     /// Its share of the radio's time, relative to the others'
     pub weight: u16,
+}
+
+fn probe(text: &str) -> Result<Option<ProbeTarget>, String> {
+    if text == "off" {
+        return Ok(None);
+    }
+    let target = ProbeTarget::parse(text);
+    target
+        .map(Some)
+        .ok_or_else(|| "expected \"off\" or a URL such as http://example.org/generate_204".to_owned())
 }
 
 fn alpha(text: &str) -> Result<f64, String> {

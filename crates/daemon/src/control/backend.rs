@@ -2,8 +2,8 @@
 
 use anabranch::control::{
     DownReport, ExplainRequest, Explained, FailureCode, Flows, ForwardReport, ForwardRequest, GatewayClients,
-    Hold, InviteRequest, Invited, NeighbourKey, Neighbourhood, NetworkChange, NetworkReport, PinRequest,
-    Revoked, RuleReport, Running, Status,
+    HeardNetwork, Hold, InviteRequest, Invited, NeighbourKey, Neighbourhood, NetworkChange, NetworkReport,
+    PinRequest, RadioStatus, Revoked, RuleReport, Running, Status,
 };
 use thiserror::Error;
 
@@ -109,6 +109,22 @@ pub trait Backend: Send + Sync + 'static {
         Err(BackendError::WrongRole(NO_NEIGHBOURS))
     }
 
+    /// A radio and its networks.
+    ///
+    /// # Errors
+    /// [`BackendError::Unavailable`] if the loop does not answer.
+    fn radio(&self) -> Result<RadioStatus, BackendError> {
+        Err(BackendError::WrongRole(NOT_A_RADIO))
+    }
+
+    /// Listens on every channel once and tells what was heard.
+    ///
+    /// # Errors
+    /// [`BackendError::Unavailable`] if the loop does not answer.
+    fn radio_scan(&self) -> Result<Vec<HeardNetwork>, BackendError> {
+        Err(BackendError::WrongRole(NOT_A_RADIO))
+    }
+
     /// Clients and invitations.
     ///
     /// # Errors
@@ -189,4 +205,5 @@ impl BackendError {
 
 const NOT_A_DEVICE: &str = "only a device has flows and rules; ask the device's daemon";
 const NO_NEIGHBOURS: &str = "only a device has neighbours; ask the device's daemon";
+const NOT_A_RADIO: &str = "this daemon has no radio of its own; `anabranch radio up` starts one that has";
 const NOT_A_GATEWAY: &str = "this daemon is a device; ask the gateway's";

@@ -47,6 +47,8 @@ pub(super) fn router(callers: Callers, backend: Arc<dyn Backend>, stopped: watch
         .route("/v1/rules/{name}", delete(unpin))
         .route("/v1/neighbours", get(neighbours))
         .route("/v1/neighbours/{name}", put(add_neighbour).delete(forget_neighbour))
+        .route("/v1/radio", get(radio))
+        .route("/v1/radio/scan", post(radio_scan))
         .route("/v1/down", post(down))
         .route("/v1/gateway/clients", get(clients))
         .route("/v1/gateway/clients/{name}", delete(revoke))
@@ -204,6 +206,14 @@ async fn unpin(
     Path(name): Path<String>,
 ) -> impl IntoResponse {
     ask(shared, move |backend| backend.unpin(by, &name)).await
+}
+
+async fn radio(State(shared): State<Shared>) -> impl IntoResponse {
+    ask(shared, |backend| backend.radio()).await
+}
+
+async fn radio_scan(State(shared): State<Shared>) -> impl IntoResponse {
+    ask(shared, |backend| backend.radio_scan()).await
 }
 
 async fn down(State(shared): State<Shared>) -> impl IntoResponse {

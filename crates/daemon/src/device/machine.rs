@@ -148,6 +148,9 @@ impl Machine for DeviceMachine {
                 let changes = changes(&self.routing, &dns);
                 self.apply(&changes)
             }
+            Request::Names { .. } => {
+                Answer::Failed { reason: "a device has no networks of its own".to_owned() }
+            }
             // The name becomes part of a path.
             Request::LetIn { interface } if interface.contains('/') || interface.starts_with('.') => {
                 Answer::Failed { reason: format!("\"{interface}\" is not an interface") }

@@ -3,13 +3,20 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Write as _;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::mpsc::SyncSender;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use anabranch::control::{EventKind, HeardNetwork, RadioStatus};
+use arrayvec::ArrayVec;
 use linux::clock;
+use linux::dns::NetworkServers;
 use linux::poll::{Interest, Poller, Token, be_punctual};
 use linux::radio::{Channel, RadioCard, TransferError, TuneError};
 use linux::tap::{SHARED_RADIO, Tap, TapOptions};
 use linux::tun::Reserved;
+use radio::handoff::Beyond;
 use radio::pcap::{self, Record, Sent};
 use radio::radiotap::Captured;
 use radio::{Event, NetworkStatus, Outcome, PermittedChannel, Station, StationSettings, Transmission};
@@ -19,11 +26,16 @@ use tracing::{debug, info, warn};
 use units::{Frequency, NetworkId, Timestamp};
 
 use super::address::{MTU, NetworkAddress};
+use super::control::{self, Command, Desk};
 use super::keeping::{Keeper, LoopError};
-use super::lease::LeaseClient;
+use super::lease::{Lease, LeaseChange, LeaseClient};
+use super::soft_handoff::{Leased, SoftHandoff};
 use super::switches::Switches;
 use super::{KnownNetwork, RadioOptions, Written};
+use crate::control::EventLog;
 use crate::dataplane;
+use crate::mailbox::Mailbox;
+use crate::supervision::{Request, Root};
 
 const CARD: Token = Token(0);
 /// Interfaces follow, by the number of their network.
@@ -32,6 +44,8 @@ const FIRST_INTERFACE: u64 = 16;
 const BUDGET: usize = 64;
 /// Frames of an interface that wait in the kernel.
 const INTERFACE_QUEUE: u32 = 64;
+/// How often root is told again whom names are asked: another program may have changed it.
+const NAMES_EVERY: Duration = Duration::from_secs(30);
 /// How often what is going on is logged.
 const REPORT_EVERY: Duration = Duration::from_secs(60);
 
@@ -39,8 +53,11 @@ const REPORT_EVERY: Duration = Duration::from_secs(60);
 struct Attached {
     known: KnownNetwork,
     tap: Tap,
-    lease: LeaseClient,
+    /// Asks for an address; `None` where it is configured or nobody lends any.
+    lease: Option<LeaseClient>,
     address: NetworkAddress,
+    /// Why it was last down or does not come up.
+    trouble: Option<String>,
 }
 
 /// The loop and all that it owns.
@@ -59,6 +76,13 @@ pub(super) struct RadioLoop {
     randomness: StdRng,
     reserved: Vec<Reserved>,
     next_number: u32,
+    events: Arc<EventLog>,
+    /// Who waits for a scan to end.
+    scans: Vec<SyncSender<Vec<HeardNetwork>>>,
+    root: Arc<Root>,
+    handoff: Option<SoftHandoff>,
+    /// When root is told again whom names are asked; at once if something changed.
+    names_due: Timestamp,
 }
 
 impl RadioLoop {
@@ -71,6 +95,8 @@ impl RadioLoop {
         options: &RadioOptions,
         reserved: Vec<Reserved>,
         written: Written,
+        desk: &Desk,
+        replies: Mailbox<Command>,
     ) -> Result<Self, LoopError> {
         be_punctual();
         let address = card.address().ok_or(TransferError::Gone)?;
@@ -102,6 +128,13 @@ impl RadioLoop {
             randomness,
             reserved,
             next_number: 1,
+            events: Arc::clone(&desk.events),
+            scans: Vec::new(),
+            root: Arc::clone(&desk.root),
+            handoff: options
+                .soft_handoff
+                .then(|| SoftHandoff::new(options.slots, options.probe.clone(), options.mark, replies)),
+            names_due: clock::now(),
         })
     }
 }
@@ -122,20 +155,42 @@ impl Keeper for RadioLoop {
         self.next_number += 1;
         self.poller.add(&tap, Token(FIRST_INTERFACE + u64::from(id.0)), Interest::Readable)?;
         self.station.add_network(now, id, settings);
-        let lease = LeaseClient::new(now, address, self.randomness.random());
-        self.attached.insert(id, Attached { known, tap, lease, address: NetworkAddress::new(id) });
+        let own = known.own_address()?;
+        let asks = own.is_none() && known.ad_hoc_channel.is_none();
+        let lease = asks.then(|| LeaseClient::new(now, address, self.randomness.random()));
+        let mut address = NetworkAddress::new(id);
+        address.set_passes(tap.index(), false)?;
+        if self.handoff.as_ref().is_some_and(|handoff| handoff.primary().is_some()) {
+            address.set_primary(tap.index(), false)?;
+        }
+        if let Some(own) = own {
+            let own = Lease { address: own, gateway: None, servers: ArrayVec::new() };
+            address.apply(&known.ssid, tap.index(), LeaseChange::Lent(own))?;
+        }
+        self.attached.insert(id, Attached { known, tap, lease, address, trouble: None });
+        if let Some(handoff) = &self.handoff {
+            handoff.share_out(&mut self.station);
+        }
         Ok(())
     }
 
     fn leave(&mut self, now: Timestamp, id: NetworkId) {
         self.station.remove_network(now, id);
         self.attached.remove(&id);
+        self.names_due = now;
+        if let Some(handoff) = &mut self.handoff {
+            handoff.share_out(&mut self.station);
+            handoff.hurry();
+        }
     }
 
     fn set_weight(&mut self, id: NetworkId, weight: u16) {
         self.station.set_weight(id, weight);
         if let Some(attached) = self.attached.get_mut(&id) {
             attached.known.weight = weight;
+        }
+        if let Some(handoff) = &self.handoff {
+            handoff.share_out(&mut self.station);
         }
     }
 
@@ -160,7 +215,50 @@ impl Keeper for RadioLoop {
         }
         self.report(now);
         self.drain()?;
+        let now = clock::now();
+        self.drive_handoff(now);
+        self.tell_names(now);
+        self.answer_scans();
+        // A hand-off may have wished something.
+        self.drain()?;
         Ok(self.timeout(clock::now()))
+    }
+
+    fn status(&self, now: Timestamp) -> RadioStatus {
+        let statuses: Vec<NetworkStatus> = self.station.networks().collect();
+        let cycle: Duration = statuses.iter().filter_map(|status| status.slot).sum();
+        let networks = statuses.iter().filter_map(|status| {
+            let attached = self.attached.get(&status.network)?;
+            let report = control::network_report(status, &attached.known, attached.tap.name(), cycle);
+            let addresses: Vec<IpAddr> =
+                attached.address.lent().iter().map(|lease| lease.address.address()).collect();
+            let known = control::Known {
+                asks: attached.lease.is_some(),
+                addresses,
+                trouble: attached.trouble.clone(),
+                missed_beacons: self.station.health(now, status.network).unwrap_or_default().missed_beacons,
+                primary: self.handoff.as_ref().map(|handoff| handoff.primary() == Some(status.network)),
+            };
+            Some(control::complete(report, known))
+        });
+        RadioStatus {
+            pid: std::os::unix::process::parent_id(),
+            address: self.station.address().to_string(),
+            channel: self.station.present_channel().and_then(Frequency::channel),
+            trouble: None,
+            networks: networks.collect(),
+        }
+    }
+
+    fn scan(&mut self, now: Timestamp, reply: SyncSender<Vec<HeardNetwork>>) {
+        self.scans.push(reply);
+        self.station.request_scan(now);
+    }
+
+    fn found(&mut self, now: Timestamp, network: NetworkId, found: Beyond) {
+        if let Some(handoff) = &mut self.handoff {
+            handoff.found(now, network, found);
+        }
     }
 
     /// As far as they are on this channel.
@@ -176,12 +274,86 @@ impl Keeper for RadioLoop {
 }
 
 impl RadioLoop {
+    /// Where one network is to carry it all: which.
+    fn drive_handoff(&mut self, now: Timestamp) {
+        let Some(handoff) = self.handoff.as_mut().filter(|handoff| handoff.timeout() <= now) else { return };
+        let leased = self
+            .attached
+            .iter()
+            .filter(|(_, attached)| attached.address.lent().is_some_and(|lent| lent.gateway.is_some()));
+        let leased = leased
+            .map(|(id, attached)| Leased { network: *id, interface: attached.tap.name().to_owned() })
+            .collect::<Vec<_>>();
+        let Some(change) = handoff.drive(now, &mut self.station, &leased) else { return };
+        if let Some(attached) = self.attached.get(&change.to) {
+            let (ssid, text) = (&attached.known.ssid, format!("carries the traffic now: {}", change.why));
+            info!("{ssid}: {text}");
+            self.events.push(EventKind::NetworkChanged, Some(ssid), text);
+        }
+        // The new one's route first: it takes the place of the old one's at once.
+        let others = self.attached.keys().copied().filter(|id| *id != change.to);
+        for id in [change.to].into_iter().chain(others).collect::<Vec<_>>() {
+            if let Some(attached) = self.attached.get_mut(&id)
+                && let Err(error) = attached.address.set_primary(attached.tap.index(), id == change.to)
+            {
+                warn!("{}: {error}", attached.known.ssid);
+            }
+        }
+        self.names_due = now;
+    }
+
+    /// Tells root whom names are asked: the primary's servers first, then those of the others that are up.
+    fn tell_names(&mut self, now: Timestamp) {
+        if now < self.names_due {
+            return;
+        }
+        self.names_due = now + NAMES_EVERY;
+        let primary = self.handoff.as_ref().and_then(SoftHandoff::primary);
+        let mut up: Vec<(&NetworkId, &Attached)> =
+            self.attached.iter().filter(|(_, attached)| attached.address.passes()).collect();
+        up.sort_by_key(|(id, _)| Some(**id) != primary);
+        let networks: Vec<NetworkServers> = up
+            .iter()
+            .filter_map(|(_, attached)| {
+                let servers = attached.address.lent()?.servers.iter().map(|server| IpAddr::V4(*server));
+                Some(NetworkServers { interface: attached.tap.name().to_owned(), servers: servers.collect() })
+            })
+            .collect();
+        // Aside, since running resolvectl takes longer than frames wait.
+        let (root, events) = (Arc::clone(&self.root), Arc::clone(&self.events));
+        let told = std::thread::Builder::new().name("names".to_owned()).spawn(move || {
+            if let Err(error) = root.ask(&Request::Names { networks }) {
+                warn!("names are not asked at the networks' own servers: {error}");
+                events.push(
+                    EventKind::Warning,
+                    None,
+                    format!("names are not asked at the networks' own servers: {error}"),
+                );
+            }
+        });
+        if let Err(error) = told {
+            warn!("names are not asked at the networks' own servers: {error}");
+        }
+    }
+
+    /// Tells what was heard, once every channel was listened to.
+    fn answer_scans(&mut self) {
+        if self.scans.is_empty() || self.station.is_scanning() {
+            return;
+        }
+        let known: Vec<&KnownNetwork> = self.attached.values().map(|attached| &attached.known).collect();
+        let heard = control::heard_networks(self.station.seen(), &known);
+        self.scans.drain(..).for_each(|reply| drop(reply.try_send(heard.clone())));
+    }
+
     fn timeout(&mut self, now: Timestamp) -> Option<Timestamp> {
         let station = self.station.poll_timeout(now);
         let up: Vec<NetworkId> =
             self.station.networks().filter(|network| network.up).map(|network| network.network).collect();
         let leases = self.attached.iter_mut().filter(|(id, _)| up.contains(id));
-        leases.filter_map(|(_, attached)| attached.lease.timeout(now)).chain(station).min()
+        let handoff = self.handoff.as_ref().map(SoftHandoff::timeout);
+        let leases = leases.filter_map(|(_, attached)| attached.lease.as_mut()?.timeout(now));
+        leases.chain(station).chain(handoff).min()
     }
 
     /// Does all that the station wishes.
@@ -246,6 +418,9 @@ impl RadioLoop {
 
     fn tune(&mut self, frequency: Frequency) -> Result<(), LoopError> {
         let before = clock::now();
+        if let Some(pending) = self.pending.take() {
+            self.station.handle_unsent(before, pending);
+        }
         if !self.channel_cost.is_zero() {
             std::thread::sleep(self.channel_cost);
         }
@@ -314,8 +489,8 @@ impl RadioLoop {
 
     fn deliver(&mut self, id: NetworkId, packet: Vec<u8>) {
         let Some(attached) = self.attached.get_mut(&id) else { return };
-        if LeaseClient::wants(&packet) {
-            attached.lease.receive(packet);
+        if let Some(lease) = attached.lease.as_mut().filter(|_| LeaseClient::wants(&packet)) {
+            lease.receive(packet);
         } else if let Err(error) = attached.tap.write_frame(&packet) {
             debug!("{}: {error}", attached.tap.name());
         }
@@ -325,27 +500,39 @@ impl RadioLoop {
         let (Event::Up { network, .. } | Event::Down { network, .. } | Event::Trouble { network, .. }) =
             event;
         let Some(attached) = self.attached.get_mut(&network) else { return };
-        let carrier = match event {
+        let ssid = attached.known.ssid.clone();
+        let (carrier, kind, text) = match event {
             Event::Up { bssid, frequency, .. } => {
-                info!(
-                    "{}: up, by {bssid} on {} MHz, as {}",
-                    attached.known.ssid,
-                    frequency.0,
-                    attached.tap.name()
-                );
-                Some(true)
+                attached.trouble = None;
+                let text = format!("up, by {bssid} on {} MHz, as {}", frequency.0, attached.tap.name());
+                (Some(true), EventKind::NetworkUp, text)
             }
             Event::Down { reason, .. } => {
-                warn!("{}: down: {reason}", attached.known.ssid);
-                Some(false)
+                attached.trouble = Some(reason.to_string());
+                (Some(false), EventKind::NetworkDown, format!("down: {reason}"))
             }
             Event::Trouble { reason, .. } => {
-                warn!("{}: {reason}", attached.known.ssid);
-                None
+                attached.trouble = Some(reason.to_string());
+                (None, EventKind::Warning, reason.to_string())
             }
         };
-        if let Some(Err(error)) = carrier.map(|carrier| attached.tap.set_carrier(carrier)) {
-            warn!("{}: {error}", attached.tap.name());
+        if kind == EventKind::NetworkUp {
+            info!("{ssid}: {text}")
+        } else {
+            warn!("{ssid}: {text}")
+        }
+        self.events.push(kind, Some(&ssid), text);
+        if let Some(carrier) = carrier {
+            if let Err(error) = attached.tap.set_carrier(carrier) {
+                warn!("{}: {error}", attached.tap.name());
+            }
+            if let Err(error) = attached.address.set_passes(attached.tap.index(), carrier) {
+                warn!("{ssid}: {error}");
+            }
+            self.names_due = clock::now();
+        }
+        if let Some(handoff) = &mut self.handoff {
+            handoff.hurry();
         }
     }
 
@@ -354,13 +541,18 @@ impl RadioLoop {
         let up: Vec<NetworkStatus> = self.station.networks().filter(|network| network.up).collect();
         for id in up.iter().map(|network| network.network) {
             let Some(attached) = self.attached.get_mut(&id) else { continue };
-            if let Some(change) = attached.lease.poll(now)
-                && let Err(error) = attached.address.apply(&attached.known.ssid, attached.tap.index(), change)
-            {
+            let Some(lease) = &mut attached.lease else { continue };
+            let change = lease.poll(now);
+            while let Some(frame) = lease.transmit() {
+                self.station.handle_packet(now, id, &frame);
+            }
+            let Some(change) = change else { continue };
+            if let Err(error) = attached.address.apply(&attached.known.ssid, attached.tap.index(), change) {
                 warn!("{}: the address that it lent cannot be used: {error}", attached.known.ssid);
             }
-            while let Some(frame) = attached.lease.transmit() {
-                self.station.handle_packet(now, id, &frame);
+            self.names_due = now;
+            if let Some(handoff) = &mut self.handoff {
+                handoff.hurry();
             }
         }
     }

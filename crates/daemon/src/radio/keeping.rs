@@ -6,8 +6,10 @@
 //! ```
 
 use std::io;
+use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
+use anabranch::control::{EventKind, HeardNetwork, RadioStatus};
 use identity::StateError;
 use linux::clock;
 use linux::netlink::NetlinkError;
@@ -15,15 +17,20 @@ use linux::poll::{Interest, Poller, Ready, Token};
 use linux::radio::{TransferError, TuneError};
 use linux::signals::EndSignals;
 use linux::tun::TunError;
+use radio::handoff::Beyond;
 use thiserror::Error;
 use tracing::{info, warn};
 use units::{NetworkId, Timestamp};
 
+use super::control::{Command, Desk};
 use super::watch::ListWatch;
 use super::{KnownError, KnownNetwork, KnownNetworks};
+use crate::supervision::Request;
 
 /// Of the signals that end a program; keepers use other tokens.
 pub(super) const SIGNALS: Token = Token(1);
+/// Of requests by the control socket.
+pub(super) const COMMANDS: Token = Token(2);
 /// How often the file of known networks is looked at.
 pub(super) const LOOK_EVERY: Duration = Duration::from_secs(1);
 
@@ -90,6 +97,15 @@ pub(super) trait Keeper {
 
     /// Says good-bye to the access points.
     fn end(&mut self);
+
+    /// How the radio and its networks are.
+    fn status(&self, now: Timestamp) -> RadioStatus;
+
+    /// Listens on all channels and then gives what was heard.
+    fn scan(&mut self, now: Timestamp, reply: SyncSender<Vec<HeardNetwork>>);
+
+    /// What was found beyond a network, by asking as an application would.
+    fn found(&mut self, _now: Timestamp, _network: NetworkId, _found: Beyond) {}
 }
 
 /// Has `keeper` keep what is known, and what becomes known, until a signal says to stop.
@@ -101,8 +117,10 @@ pub(super) fn run(
     signals: &EndSignals,
     list: &mut ListWatch,
     known: KnownNetworks,
+    desk: &mut Desk,
 ) -> Result<(), LoopError> {
     keeper.poller().add(signals, SIGNALS, Interest::Readable)?;
+    keeper.poller().add(&desk.waker, COMMANDS, Interest::Readable)?;
     adopt(keeper, clock::now(), known)?;
     let mut ready: Vec<Ready> = Vec::new();
     loop {
@@ -111,10 +129,15 @@ pub(super) fn run(
         let patience = due.map_or(LOOK_EVERY, |due| due.since(now).min(LOOK_EVERY));
         keeper.poller().wait(Some(patience), &mut ready)?;
         for one in &ready {
-            if one.token != SIGNALS {
+            if one.token == COMMANDS {
+                if answer(keeper, desk) {
+                    return Ok(());
+                }
+            } else if one.token != SIGNALS {
                 keeper.handle(one.token)?;
             } else if let Some(signal) = signals.take() {
                 info!("ending on signal {signal}");
+                desk.events.push(EventKind::Stopping, None, format!("the radio ends on signal {signal}"));
                 keeper.end();
                 return Ok(());
             }
@@ -126,6 +149,28 @@ pub(super) fn run(
             Some(Err(error)) => warn!("the networks stay as they are: {error}"),
         }
     }
+}
+
+/// Answers requests; gives whether one of them was to end.
+fn answer(keeper: &mut dyn Keeper, desk: &mut Desk) -> bool {
+    desk.waker.reset();
+    while let Ok(command) = desk.commands.try_recv() {
+        let now = clock::now();
+        match command {
+            // Who asked may not wait any more.
+            Command::Status(reply) => drop(reply.try_send(keeper.status(now))),
+            Command::Scan(reply) => keeper.scan(now, reply),
+            Command::Beyond(network, found) => keeper.found(now, network, found),
+            Command::Stop(reply) => {
+                desk.events.push(EventKind::Stopping, None, "the radio ends: it was told to");
+                keeper.end();
+                let report = desk.root.ask(&Request::Restore).map_err(|error| error.to_string());
+                drop(reply.try_send(report));
+                return true;
+            }
+        }
+    }
+    false
 }
 
 /// Makes the keeper's networks those that are known: leaves the others, joins the new ones, takes over weights.
@@ -191,6 +236,12 @@ mod tests {
         }
 
         fn end(&mut self) {}
+
+        fn status(&self, _: Timestamp) -> RadioStatus {
+            RadioStatus::default()
+        }
+
+        fn scan(&mut self, _: Timestamp, _: SyncSender<Vec<HeardNetwork>>) {}
     }
 
     fn list(text: &str) -> KnownNetworks {

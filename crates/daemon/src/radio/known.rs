@@ -6,11 +6,12 @@ use std::os::unix::fs::lchown;
 use std::path::PathBuf;
 
 use identity::{StateDirectory, WriteError};
+use linux::prefix::IpPrefix;
 use radio::security::{Passphrase, PassphraseError};
-use radio::{NetworkSettings, Waking};
+use radio::{GroupSettings, NetworkSettings, Waking};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
-use units::{MacAddress, Ssid};
+use units::{Frequency, MacAddress, Ssid};
 
 /// The file's name.
 pub const KNOWN_NETWORKS_FILE: &str = "radio.toml";
@@ -89,6 +90,12 @@ pub struct KnownNetwork {
     /// The interface's name; by default made from the network's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interface: Option<String>,
+    /// It is an ad hoc group, open, without an access point: founded on this channel if nobody is heard of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ad_hoc_channel: Option<u8>,
+    /// Our address and its subnet, such as `10.9.0.1/24`, in place of one that the network lends. For ad hoc groups, where nobody lends any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub address: Option<String>,
 }
 
 fn one() -> u16 {
@@ -113,6 +120,17 @@ impl KnownNetwork {
                 format!("expected a number from 1 to {MOST_WEIGHT}, not {}", self.weight),
             ));
         }
+        let group = |channel| {
+            let frequency = Frequency::of_channel(channel).ok_or_else(|| {
+                wrong("ad_hoc_channel", format!("expected a channel of 2.4 or 5 GHz, not {channel}"))
+            })?;
+            Ok::<_, KnownError>(GroupSettings { frequency })
+        };
+        let group = self.ad_hoc_channel.map(group).transpose()?;
+        if group.is_some() && self.passphrase.is_some() {
+            return Err(wrong("passphrase", "an ad hoc group of this radio is open".to_owned()));
+        }
+        self.own_address()?;
         let address = |key, text: &String| {
             parse_address(text).ok_or_else(|| {
                 wrong(key, format!("expected an address like 02:00:5e:10:00:01, not \"{text}\""))
@@ -126,7 +144,25 @@ impl KnownNetwork {
             hidden: self.hidden,
             weight: self.weight,
             waking: Waking::Measured,
+            group,
         })
+    }
+
+    /// The configured address, if there is one.
+    ///
+    /// # Errors
+    /// [`KnownError::Value`] if it is none.
+    pub fn own_address(&self) -> Result<Option<IpPrefix>, KnownError> {
+        let wrong = |text: &String| KnownError::Value {
+            network: self.ssid.clone(),
+            key: "address",
+            problem: format!("expected an IPv4 address and its subnet like 10.9.0.1/24, not \"{text}\""),
+        };
+        let parse = |text: &String| {
+            let address: IpPrefix = text.parse().map_err(|_| wrong(text))?;
+            if address.address().is_ipv4() { Ok(address) } else { Err(wrong(text)) }
+        };
+        self.address.as_ref().map(parse).transpose()
     }
 
     /// What its interface is called: letters and digits of its name, unless it was told.
@@ -154,6 +190,9 @@ impl KnownNetwork {
 #[derive(Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct KnownNetworks {
+    /// One network carries all traffic, the others are kept ready.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub soft_handoff: bool,
     /// In the order of their turns.
     #[serde(default)]
     pub network: Vec<KnownNetwork>,
@@ -264,6 +303,8 @@ mod tests {
             bssid: None,
             avoid: Vec::new(),
             interface: None,
+            ad_hoc_channel: None,
+            address: None,
         }
     }
 
@@ -297,6 +338,9 @@ mod tests {
             ("[[network]]\nssid = \"home\"\nweight = 0", "from 1 to 1000"),
             ("[[network]]\nssid = \"home\"\nbssid = \"topsecret\"", "expected an address like"),
             ("[[network]]\nssid = \"\"", "1 to 32 bytes"),
+            ("[[network]]\nssid = \"x\"\nad_hoc_channel = 200", "not 200"),
+            ("[[network]]\nssid = \"x\"\naddress = \"10.9.0.1\"", "like 10.9.0.1/24"),
+            ("[[network]]\nssid = \"x\"\nad_hoc_channel = 6\npassphrase = \"topsecret\"", "is open"),
             ("[[network]]\nssid = \"a b\"\n[[network]]\nssid = \"ab\"", "two networks would be called wl-ab"),
         ];
         for (text, expected) in cases {

@@ -8,20 +8,25 @@
 //! It runs beside the device's daemon and knows nothing of it: what watches links sees further networks come and go.
 
 mod address;
+mod control;
 mod event_loop;
 mod keeping;
 mod known;
 mod lease;
+mod machine;
+mod soft_handoff;
 mod switches;
 mod watch;
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
+use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
-use identity::StateDirectory;
+use identity::{StateDirectory, StateError};
 use linux::clock;
 use linux::journal::{ApplyError, Journal, JournalError};
 use linux::radio::{BackEnd, OpenError, RadioCard, Radios, take_over};
@@ -32,17 +37,25 @@ use radio::pcap::file_header;
 use thiserror::Error;
 use tracing::info;
 
-use crate::supervision::{self, Answer, Machine, Request, Root, StartError, SuperviseError};
+use crate::config::ProbeTarget;
+use crate::control::{Callers, ControlServer};
+use crate::supervision::{self, Root, StartError, SuperviseError};
 use linux::privileges::requirements::Purpose;
 
+use control::Desk;
+pub use control::heard_networks;
 use event_loop::RadioLoop;
 pub use known::{KNOWN_NETWORKS_FILE, KnownError, KnownNetwork, KnownNetworks, MOST_NETWORKS};
+use machine::RadioMachine;
 pub use radio::slots::{Cycle, SlotSettings};
 use switches::TRACE_HEADER;
 use watch::ListWatch;
 
 /// The interface by which we use the card.
 const MONITOR_INTERFACE: &str = "anyradio0";
+
+/// Below the state directory: the journal of what is changed of name servers.
+const NAMES_DIRECTORY: &str = "names";
 
 /// What a radio needs to start.
 #[derive(Clone, Debug)]
@@ -57,6 +70,12 @@ pub struct RadioOptions {
     pub scan_weight: u16,
     /// Numbers of the only channels to use; empty: all.
     pub channels: Vec<u16>,
+    /// One network carries all traffic, the others are kept ready; also if the file of known networks says so.
+    pub soft_handoff: bool,
+    /// What is asked for over each network then, to see what lies beyond it. Nothing: the radio link alone decides.
+    pub probe: Vec<ProbeTarget>,
+    /// Firewall mark of those questions, by which they go past any0.
+    pub mark: u32,
     /// Where to write all frames that were sent and received, in the pcap format.
     pub capture: Option<PathBuf>,
     /// Where to write how long each change of channel took.
@@ -93,6 +112,9 @@ pub enum RadioError {
         /// Why.
         reason: String,
     },
+    /// The state directory.
+    #[error(transparent)]
+    State(#[from] StateError),
     /// The undo journal.
     #[error(transparent)]
     Journal(#[from] JournalError),
@@ -138,6 +160,8 @@ pub fn run(options: RadioOptions) -> Result<(), RadioError> {
         return Err(RadioError::NoNetworks);
     }
     let (_lock, mut journal) = supervision::begin(&options.state, Purpose::Device { nftables: false })?;
+    let mut names = Journal::open(StateDirectory::create(options.state.file(NAMES_DIRECTORY))?.path())?;
+    names.restore()?;
     let mut radios = Radios::open()?;
     let card = match &options.card {
         Some(name) => radios.find(name)?.ok_or_else(|| RadioError::Card(format!("no card \"{name}\"")))?,
@@ -171,10 +195,10 @@ pub fn run(options: RadioOptions) -> Result<(), RadioError> {
         return Err(error.into());
     }
     info!("{}: {}", card.name, choice.reason);
-    let work = move |_: Root| {
-        work(&options, Prepared { known, reserved, written: Written { capture, trace }, directory })
+    let work = move |root: Root| {
+        work(&options, Prepared { known, reserved, written: Written { capture, trace }, directory }, root)
     };
-    supervision::supervise(user, work, || RadioMachine { journal })?;
+    supervision::supervise(user, work, || RadioMachine { card: journal, names })?;
     Ok(())
 }
 
@@ -186,20 +210,6 @@ fn begin_file(path: &PathBuf, header: &[u8]) -> Result<File, RadioError> {
         io::Result::Ok(file)
     };
     begin().map_err(|error| RadioError::File { path: path.clone(), error })
-}
-
-/// Root's part of a radio.
-struct RadioMachine {
-    journal: Journal,
-}
-
-impl Machine for RadioMachine {
-    fn carry_out(&mut self, request: Request) -> Answer {
-        match request {
-            Request::Restore => supervision::restore(&mut self.journal),
-            _ => Answer::Failed { reason: "a radio captures nothing".to_owned() },
-        }
-    }
 }
 
 /// What root opened for the worker, which may not.
@@ -221,11 +231,23 @@ struct Written {
 }
 
 /// The worker process, without root.
-fn work(options: &RadioOptions, prepared: Prepared) -> Result<(), Box<dyn std::error::Error>> {
+fn work(options: &RadioOptions, prepared: Prepared, root: Root) -> Result<(), Box<dyn std::error::Error>> {
     let signals = EndSignals::catch()?;
     let Prepared { known, reserved, written, directory } = prepared;
+    let state = state_behind(&directory)?;
+    let _directory = directory.try_clone()?;
     let mut list = ListWatch::new(clock::now(), directory)?;
+    let (backend, mut desk) = Desk::new(root)?;
+    let replies = backend.commands.clone();
+    let _server = ControlServer::start(&state, Callers::of_state(&state, None)?, Arc::new(backend))?;
     let card = RadioCard::open(MONITOR_INTERFACE)?;
-    let mut keeper = RadioLoop::new(card, options, reserved, written)?;
-    Ok(keeping::run(&mut keeper, &signals, &mut list, known)?)
+    let options =
+        RadioOptions { soft_handoff: options.soft_handoff || known.soft_handoff, ..options.clone() };
+    let mut keeper = RadioLoop::new(card, &options, reserved, written, &desk, replies)?;
+    Ok(keeping::run(&mut keeper, &signals, &mut list, known, &mut desk)?)
+}
+
+/// The state directory by a name by which only this process can open it, whatever lies above it.
+fn state_behind(directory: &File) -> Result<StateDirectory, StateError> {
+    StateDirectory::open(format!("/proc/self/fd/{}", directory.as_raw_fd()), "anabranch radio add")
 }

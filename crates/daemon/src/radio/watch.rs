@@ -1,7 +1,6 @@
 //! Notices when the list of known networks was changed.
 
 use std::fs::{self, File};
-use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -9,7 +8,7 @@ use identity::{StateDirectory, StateError};
 use units::Timestamp;
 
 use super::keeping::LOOK_EVERY;
-use super::{KNOWN_NETWORKS_FILE, KnownError, KnownNetworks};
+use super::{KNOWN_NETWORKS_FILE, KnownError, KnownNetworks, state_behind};
 
 /// The file of known networks, as it was when it was last read.
 pub(super) struct ListWatch {
@@ -26,9 +25,7 @@ impl ListWatch {
     /// # Errors
     /// [`StateError`] if it is no state directory.
     pub fn new(now: Timestamp, directory: File) -> Result<Self, StateError> {
-        // A name by which only this process can open it, whatever lies above it.
-        let path = format!("/proc/self/fd/{}", directory.as_raw_fd());
-        let state = StateDirectory::open(path, "anabranch radio add")?;
+        let state = state_behind(&directory)?;
         let mut this = Self { state, _directory: directory, looked: now, changed: None };
         this.changed = this.time_of_change();
         Ok(this)

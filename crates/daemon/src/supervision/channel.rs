@@ -20,6 +20,11 @@ pub enum Request {
         /// Name servers; empty leaves names as they are.
         dns: Vec<IpAddr>,
     },
+    /// Have names asked at the servers of networks, best network first; replaces those of the request before.
+    Names {
+        /// At most as many as there are networks.
+        networks: Vec<linux::dns::NetworkServers>,
+    },
     /// Let answers in on an interface that is not the best way back.
     LetIn {
         /// The interface.
@@ -210,6 +215,7 @@ mod tests {
                 Request::Direct(_)
                 | Request::Neighbours
                 | Request::LetIn { .. }
+                | Request::Names { .. }
                 | Request::Run { .. }
                 | Request::EndRun { .. }
                 | Request::Programs { .. } => Answer::Failed { reason: "no".to_owned() },

@@ -56,6 +56,8 @@ pub enum Change {
         interface: String,
         /// The servers.
         servers: Vec<std::net::IpAddr>,
+        /// What they are asked for.
+        asked_for: dns::Names,
     },
     /// Another `/etc/resolv.conf`.
     ResolvConf {
@@ -152,9 +154,11 @@ impl Change {
             }
             Self::NftTable { name, .. } => Undo::NftTable { name: name.clone() },
             Self::Resolved { interface, .. } => Undo::Resolved { interface: interface.clone() },
-            Self::ResolvConf { path, .. } => {
-                Undo::ResolvConf { path: path.clone(), before: dns::Original::read(path)? }
-            }
+            Self::ResolvConf { path, content } => Undo::ResolvConf {
+                path: path.clone(),
+                before: dns::Original::read(path)?,
+                for_networks: dns::is_for_networks(content),
+            },
             Self::Cgroup { path } => Undo::Cgroup { path: path.as_str().to_owned() },
             Self::Unmanaged { interface } => {
                 // Without NetworkManager there is nothing to change.
@@ -186,7 +190,9 @@ impl Change {
             Self::RoutingTable { .. } => Ok(()),
             Self::Setting { path, value } => fs::write(path, value).map_err(ChangeError::file("write", path)),
             Self::NftTable { name, script } => Ok(nft::load(&(nft::removal(name) + script))?),
-            Self::Resolved { interface, servers } => dns::set_resolved(interface, servers),
+            Self::Resolved { interface, servers, asked_for } => {
+                dns::set_resolved(interface, servers, *asked_for)
+            }
             Self::ResolvConf { path, content } => dns::write_resolv_conf(path, content),
             Self::Cgroup { path } => Ok(Hierarchy::find()?.make(path)?),
             Self::Unmanaged { interface } => Ok(desktop::set_managed(interface, false)?),
@@ -215,7 +221,7 @@ impl fmt::Display for Change {
             }
             Self::Setting { path, value } => write!(formatter, "file {} = {value}", path.display()),
             Self::NftTable { name, .. } => write!(formatter, "nftables table inet {name}"),
-            Self::Resolved { interface, servers } => {
+            Self::Resolved { interface, servers, .. } => {
                 let servers: Vec<_> = servers.iter().map(ToString::to_string).collect();
                 write!(formatter, "systemd-resolved name servers of {interface}: {}", servers.join(" "))
             }

@@ -59,6 +59,9 @@ pub enum Undo {
         path: PathBuf,
         /// What it was.
         before: Original,
+        /// It was replaced for networks, not for any0.
+        #[serde(default)]
+        for_networks: bool,
     },
     /// Put the processes of a control group into the one above it, and remove it.
     Cgroup {
@@ -98,7 +101,7 @@ impl Undo {
             },
             Self::NftTable { name } => Ok(nft::load(&nft::removal(name))?),
             Self::Resolved { interface } => dns::revert_resolved(interface),
-            Self::ResolvConf { path, before } => before.put_back(path),
+            Self::ResolvConf { path, before, for_networks } => before.put_back(path, *for_networks),
             Self::Cgroup { path } => Ok(Hierarchy::find()?.dissolve(&CgroupPath::new(path)?)?),
             Self::Unmanaged { interface } => match super::open_netlink()?.link(interface)? {
                 // The card was unplugged.

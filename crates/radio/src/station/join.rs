@@ -12,7 +12,9 @@ use crate::frame::Kind;
 use crate::frame::management::{self, Refusal};
 use crate::joining;
 use crate::link::Link;
-use crate::network::{ANSWER_TIME, Asked, Drain, KEY_TIME, Linked, Lost, MOST_REQUESTS, Network, State};
+use crate::network::{
+    ANSWER_TIME, Asked, Drain, KEY_TIME, Life, Linked, Lost, MOST_REQUESTS, Network, State,
+};
 use crate::rates::RateChoice;
 use crate::security::Supplicant;
 
@@ -23,6 +25,10 @@ const LISTEN_INTERVAL: u16 = 10;
 /// Questions whether an association still holds, unanswered, after which it does not (section 11.13).
 const MOST_QUESTIONS: u8 = 4;
 const QUESTION_TIME: Duration = Duration::from_millis(100);
+/// An access point that is watched is asked for a sign of life after so long without any ...
+const QUIET: Duration = Duration::from_millis(25);
+/// ... and after so long again if it gave none.
+const ASK_AGAIN: Duration = Duration::from_millis(10);
 /// Category and actions of an SA query (section 9.6.9).
 pub(super) const SA_QUERY: u8 = 8;
 pub(super) const SA_QUERY_REQUEST: u8 = 0;
@@ -44,6 +50,11 @@ impl Station {
             }
         }
         trouble.into_iter().for_each(|event| self.tell(event));
+        let groups = self.networks.values().filter(|network| network.settings.group.is_some());
+        let groups: Vec<NetworkId> = groups.map(|network| network.id).collect();
+        for id in groups {
+            changed |= self.choose_group(now, id);
+        }
         if changed {
             self.refresh_scan();
         }
@@ -62,6 +73,7 @@ impl Station {
         let Some(network) = self.networks.get_mut(&id) else { return };
         match &mut network.state {
             State::Searching => {}
+            State::Grouped(_) => self.drive_group(now, id),
             State::Authenticating(_, asked) | State::Associating(_, asked) if now < asked.again => {}
             State::Authenticating(_, asked) | State::Associating(_, asked)
                 if asked.times >= MOST_REQUESTS =>
@@ -100,8 +112,16 @@ impl Station {
                     let wrong = linked.link.is_refusing_our_key();
                     return self.lose(now, id, if wrong { Lost::WrongPassphrase } else { Lost::Silent });
                 }
-                if linked.link.is_open() && now.since(linked.since) >= STEADY_AFTER {
+                let steady = linked.link.is_open() && now.since(linked.since) >= STEADY_AFTER;
+                let ask = watch_at(network.watched, linked).is_some_and(|at| at <= now);
+                if ask {
+                    linked.life.asked = now;
+                }
+                if steady {
                     network.is_steady();
+                }
+                if ask {
+                    self.send_null(id, false);
                 }
                 self.ask_whether_it_holds(now, id);
             }
@@ -188,6 +208,8 @@ impl Station {
             announced: false,
             doubt: None,
             drain,
+            life: Life::begun(now),
+            unsent: None,
         }));
         self.announce_if_open(now, id);
     }
@@ -243,15 +265,24 @@ impl Station {
         match &network.state {
             State::Searching => network.next_attempt(now),
             _ if !here => None,
+            State::Grouped(group) => Some(group.next_beacon.max(now)),
             State::Authenticating(_, asked) | State::Associating(_, asked) => Some(asked.again.max(now)),
             State::Linked(linked) => {
                 let keys = (!linked.link.is_open()).then(|| linked.since + KEY_TIME);
                 let doubt = linked.doubt.map(|asked| asked.again.max(now));
+                let watch = watch_at(network.watched, linked).map(|at| at.max(now));
                 let polls = linked.drain.polling.then(|| linked.drain.next_poll.unwrap_or(now).max(now));
-                [keys, doubt, polls, linked.beacons.gone_at()].into_iter().flatten().min()
+                [keys, doubt, polls, watch, linked.beacons.gone_at()].into_iter().flatten().min()
             }
         }
     }
+}
+
+/// When an access point that is watched is to be asked for a sign of life, if we are there.
+fn watch_at(watched: bool, linked: &Linked) -> Option<Timestamp> {
+    let life = linked.life;
+    let pause = if life.unanswered > 0 { ASK_AGAIN } else { QUIET };
+    (watched && linked.link.is_open() && !linked.drain.polling).then(|| life.sign.max(life.asked) + pause)
 }
 
 /// The frequency of a channel number in the band of another channel.

@@ -11,6 +11,9 @@
 //! After any call that takes `now`, drain [`Station::poll_tune`], [`Station::poll_transmit`], [`Station::poll_packet`] and
 //! [`Station::poll_event`] until each returns `None`, then wait for input or [`Station::poll_timeout`].
 
+mod group;
+#[cfg(test)]
+mod group_tests;
 mod join;
 mod receive;
 #[cfg(test)]
@@ -106,12 +109,25 @@ pub struct NetworkStatus {
     pub signal_dbm: Option<f32>,
     /// Its part of the radio: how long its slot is now.
     pub slot: Option<Duration>,
+    /// Its weight among the others.
+    pub weight: u16,
     /// It delivers so little that it is visited seldom.
     pub given_up: bool,
     /// Packets that wait for its turn.
     pub waiting: usize,
     /// Its counts.
     pub counters: NetworkCounters,
+}
+
+/// Signs of life of an access point.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Health {
+    /// Beacons that were due while we were there, since the last one that was heard.
+    pub missed_beacons: u32,
+    /// Frames in a row that it did not acknowledge, each with all its attempts.
+    pub unanswered: u32,
+    /// How long we have been there now without anything heard or acknowledged.
+    pub silence: Duration,
 }
 
 /// A station that is in many networks with one radio.
@@ -125,6 +141,10 @@ pub struct Station {
     /// Where the card is.
     frequency: Option<Frequency>,
     next_scan: usize,
+    /// Channels that a scan on request has still to visit, the one that is visited now included.
+    scan_left: usize,
+    /// The present slot is for listening.
+    scan_slot: bool,
     next_data: u32,
     sequence: u16,
     urgent: VecDeque<Outgoing>,
@@ -156,6 +176,8 @@ impl Station {
             phase: Phase::Resting,
             frequency: None,
             next_scan: 0,
+            scan_left: 0,
+            scan_slot: false,
             next_data: 0,
             sequence: 0,
             urgent: VecDeque::new(),
@@ -179,7 +201,7 @@ impl Station {
     pub fn add_network(&mut self, now: Timestamp, id: NetworkId, settings: NetworkSettings) {
         self.remove_network(now, id);
         self.slots.set_weight(Member::Network(id), settings.weight);
-        self.networks.insert(id, Network::new(id, settings));
+        self.networks.insert(id, Network::new(now, id, settings));
         self.choose_targets(now);
         self.refresh_scan();
         self.wake(now);
@@ -213,6 +235,23 @@ impl Station {
         self.refresh_scan();
     }
 
+    /// Listens on every channel once, in scan slots beside the networks' own.
+    pub fn request_scan(&mut self, now: Timestamp) {
+        self.scan_left = self.settings.channels.len();
+        self.refresh_scan();
+        self.wake(now);
+    }
+
+    /// Whether what [`Self::request_scan`] wished is not done yet.
+    pub fn is_scanning(&self) -> bool {
+        self.scan_left > 0
+    }
+
+    /// The channel where the card is; `None` while it changes.
+    pub fn present_channel(&self) -> Option<Frequency> {
+        self.frequency
+    }
+
     /// The card is on a channel, as [`Self::poll_tune`] wished.
     pub fn handle_tuned(&mut self, now: Timestamp, frequency: Frequency) {
         self.arrive(now, frequency);
@@ -221,6 +260,7 @@ impl Station {
     /// The card cannot be on the channel that [`Self::poll_tune`] wished: it is not used any more.
     pub fn handle_tune_failed(&mut self, now: Timestamp, frequency: Frequency) {
         self.settings.channels.retain(|channel| channel.frequency != frequency);
+        self.scan_left = self.scan_left.min(self.settings.channels.len());
         let stuck = self.networks.values().filter(|network| network.frequency() == Some(frequency));
         let stuck: Vec<NetworkId> = stuck.map(|network| network.id).collect();
         stuck.into_iter().for_each(|id| self.lose(now, id, Lost::Forbidden));
@@ -287,10 +327,33 @@ impl Station {
         self.seen.iter()
     }
 
+    /// Signs of life of a network's access point; `None` if it has none.
+    pub fn health(&self, now: Timestamp, id: NetworkId) -> Option<Health> {
+        let network = self.networks.get(&id)?;
+        let linked = network.linked()?;
+        let here = self.is_present() && network.frequency() == self.frequency;
+        Some(Health {
+            missed_beacons: linked.beacons.missed(now),
+            unanswered: linked.life.unanswered,
+            silence: if here { now.since(linked.life.sign) } else { Duration::ZERO },
+        })
+    }
+
+    /// Asks a network's access point for a sign of life whenever there is none for some time, so that its death is known soon.
+    pub fn set_watched(&mut self, id: NetworkId, watched: bool) {
+        if let Some(network) = self.networks.get_mut(&id) {
+            network.watched = watched;
+        }
+    }
+
+    /// Makes the next slot that of a network, and ends the present one if it is on another channel.
+    pub fn visit(&mut self, now: Timestamp, id: NetworkId) {
+        self.go_to(now, id);
+    }
+
     /// How the networks are.
     pub fn networks(&self) -> impl Iterator<Item = NetworkStatus> {
         self.networks.values().map(|network| {
-            let target = network.target();
             let member = Member::Network(network.id);
             let mut counters = network.counters;
             if let Some(linked) = network.linked() {
@@ -300,10 +363,11 @@ impl Station {
             NetworkStatus {
                 network: network.id,
                 up: network.is_open(),
-                bssid: target.map(|target| target.bssid),
+                bssid: network.bssid(),
                 frequency: network.frequency(),
-                signal_dbm: target.and_then(|target| self.seen.get(target.bssid)?.signal_dbm),
+                signal_dbm: network.bssid().and_then(|bssid| self.seen.get(bssid)?.signal_dbm),
                 slot: self.slots.length(member),
+                weight: network.settings.weight,
                 given_up: self.slots.is_given_up(member),
                 waiting: network.waiting.len(),
                 counters,

@@ -36,6 +36,18 @@ impl Station {
         let found: Vec<NetworkId> = self.networks.values().filter(to_us).map(|network| network.id).collect();
         if from_access_point {
             found.into_iter().for_each(|id| self.handle_network_frame(now, id, &header, body));
+            return;
+        }
+        if header.control.kind == Kind::ProbeRequest {
+            return self.handle_probe_request(now, header.transmitter, body);
+        }
+        let direct = !header.control.to_access_point && !header.control.from_access_point;
+        if direct && header.control.kind.is_data() {
+            let grouped = |network: &&crate::network::Network| {
+                network.group().is_some_and(|group| group.bssid == bssid)
+            };
+            let found: Vec<NetworkId> = self.here().filter(grouped).map(|network| network.id).collect();
+            found.into_iter().for_each(|id| self.handle_group_frame(now, id, &header, body));
         }
     }
 
@@ -46,6 +58,9 @@ impl Station {
         let Some((seen, is_new)) = self.seen.take(now, header.third, beacon, heard) else { return };
         let protection = seen.protection.clone();
         let bssid = header.third;
+        if beacon.ad_hoc {
+            self.handle_group_beacon(now, header, beacon);
+        }
         let ours: Vec<NetworkId> = self
             .here()
             .filter(|network| network.target().is_some_and(|target| target.bssid == bssid))
@@ -72,6 +87,7 @@ impl Station {
         let Some(linked) = self.networks.get_mut(&id).and_then(|network| network.linked_mut()) else {
             return;
         };
+        linked.life.seen(now);
         // Beacons are not signed: another protection may be a forgery, and is only heeded when joining.
         if kind == Kind::Beacon && *protection == linked.target.protection {
             let map = beacon.elements.traffic_map();
@@ -112,6 +128,7 @@ impl Station {
                 }
             }
             (State::Linked(linked), kind) => {
+                linked.life.seen(now);
                 let brought = linked.link.receive(header, body);
                 self.handle_brought(now, id, header, kind, brought);
             }
@@ -168,7 +185,7 @@ impl Station {
         self.leave_if_asleep(now);
     }
 
-    fn deliver(&mut self, id: NetworkId, packets: Vec<Vec<u8>>) {
+    pub(super) fn deliver(&mut self, id: NetworkId, packets: Vec<Vec<u8>>) {
         let Some(network) = self.networks.get_mut(&id).filter(|network| network.is_open()) else { return };
         for packet in packets {
             if self.packets.len() >= MOST_PACKETS {

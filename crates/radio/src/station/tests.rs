@@ -184,6 +184,7 @@ impl World {
             hidden: false,
             weight,
             waking,
+            group: None,
         };
         self.station.add_network(self.now, NetworkId(id), settings);
     }
@@ -490,6 +491,30 @@ proptest! {
         world.run(Duration::from_secs(6));
         prop_assert_eq!(world.up(), 2);
     }
+}
+
+#[test]
+fn a_scan_on_request_hears_other_channels_and_ends() {
+    let mut world = two(SlotSettings::default(), Waking::Announce);
+    let mut other = AccessPoint::new(3, b"other", 2437);
+    other.bssid = MacAddress([2, 0, 0, 0, 3, 3]);
+    let bssid = other.bssid;
+    world.points.push(other);
+    world.received.push(0);
+    // Both are found, so nothing is sought.
+    world.run(Duration::from_secs(2));
+    assert!(!world.present.contains_key(&2437) || !world.station.is_scanning());
+    world.present.clear();
+    world.station.request_scan(world.now);
+    world.run(Duration::from_secs(2));
+    assert!(!world.station.is_scanning());
+    assert!(world.present[&2437] >= Duration::from_millis(10), "{:?}", world.present);
+    world.present.clear();
+    world.run(Duration::from_secs(1));
+    assert!(!world.present.contains_key(&2437), "it goes on: {:?}", world.present);
+    assert!(
+        world.up() == 2 && (world.station.seen().any(|seen| seen.bssid == bssid) || !world.points[2].silent)
+    );
 }
 
 #[test]

@@ -18,15 +18,26 @@ pub(super) const OUTCOME_TIME: Duration = Duration::from_millis(200);
 const POLL_TIME: Duration = Duration::from_millis(20);
 /// While asleep in the access point's eyes, we ask again after this.
 const POLL_AGAIN: Duration = Duration::from_millis(5);
-const ATTEMPTS: u8 = 7;
+pub(super) const ATTEMPTS: u8 = 7;
 
 /// Why a frame is sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Purpose {
     Data { network: NetworkId, rate: Rate },
+    Peer { network: NetworkId, peer: MacAddress, rate: Rate },
     Null { network: NetworkId, sleeping: bool },
     Poll { network: NetworkId },
     Other,
+}
+
+impl Purpose {
+    /// Whose access point it is for, if that is to acknowledge it.
+    fn network(self) -> Option<NetworkId> {
+        match self {
+            Self::Data { network, .. } | Self::Null { network, .. } | Self::Poll { network } => Some(network),
+            Self::Peer { .. } | Self::Other => None,
+        }
+    }
 }
 
 /// A frame that goes before data.
@@ -60,18 +71,45 @@ impl Station {
         // Networks on this channel take turns, packet by packet.
         let open: Vec<NetworkId> = self
             .here()
-            .filter(|network| network.is_open() && !network.waiting.is_empty())
+            .filter(|network| network.is_open() && network.has_more())
             .map(|network| network.id)
             .collect();
         for place in 0..open.len() {
             let id = open[(place + self.next_data as usize) % open.len()];
-            if let Some(outgoing) = self.next_data_frame(id) {
+            let grouped = self.group(id).is_some();
+            let outgoing = if grouped { self.next_group_frame(now, id) } else { self.next_data_frame(id) };
+            if let Some(outgoing) = outgoing {
                 self.next_data = self.next_data.wrapping_add(1);
                 self.note_activity(now, id);
                 return Some(self.dispatch(now, outgoing));
             }
         }
         None
+    }
+
+    /// The card has no room for a frame that [`Self::poll_transmit`] gave, and is about to leave the channel. A packet's frame is the
+    /// first one when the radio comes back, since frames must be sent in the order of their packet numbers; others are dropped.
+    pub fn handle_unsent(&mut self, now: Timestamp, transmission: Transmission) {
+        let Some((receiver, sequence)) = identity(&transmission.frame) else { return };
+        let same = |sent: &InFlight| sent.receiver == receiver && sent.sequence == sequence;
+        let Some(sent) = self.in_flight.iter().rposition(same).and_then(|at| self.in_flight.remove(at))
+        else {
+            return;
+        };
+        match sent.purpose {
+            Purpose::Data { network, rate } => {
+                let linked = self.networks.get_mut(&network).and_then(|network| network.linked_mut());
+                if let Some(linked) = linked {
+                    linked.unsent = Some((transmission, rate));
+                }
+            }
+            Purpose::Peer { network, peer, rate } => {
+                if let Some(group) = self.group_mut(network) {
+                    group.unsent = Some((transmission, peer, rate));
+                }
+            }
+            other => self.conclude(now, other, Some(false), 0),
+        }
     }
 
     /// What became of a frame, by the card's account.
@@ -94,12 +132,31 @@ impl Station {
 
     fn conclude(&mut self, now: Timestamp, purpose: Purpose, acknowledged: Option<bool>, attempts: u8) {
         let success = acknowledged.unwrap_or(false);
+        if let (Some(acknowledged), Some(id)) = (acknowledged, purpose.network())
+            && attempts > 0
+            && let Some(linked) = self.networks.get_mut(&id).and_then(|network| network.linked_mut())
+        {
+            if acknowledged {
+                linked.life.seen(now);
+            } else {
+                linked.life.unanswered = linked.life.unanswered.saturating_add(1);
+            }
+        }
         match purpose {
             Purpose::Data { network, rate } => {
                 let Some(network) = self.networks.get_mut(&network) else { return };
                 network.counters.failed_frames += u64::from(!success);
                 if let (Some(linked), Some(_)) = (network.linked_mut(), acknowledged) {
                     linked.link.rates.learn(rate, success, attempts);
+                }
+            }
+            Purpose::Peer { network, peer, rate } => {
+                let Some(network) = self.networks.get_mut(&network) else { return };
+                network.counters.failed_frames += u64::from(!success);
+                if let (crate::network::State::Grouped(group), Some(_)) = (&mut network.state, acknowledged)
+                    && let Some(member) = group.members.get_mut(&peer)
+                {
+                    member.rates.learn(rate, success, attempts);
                 }
             }
             Purpose::Null { network, sleeping } => self.confirm(now, network, sleeping, success),
@@ -126,6 +183,10 @@ impl Station {
     }
 
     fn next_data_frame(&mut self, id: NetworkId) -> Option<Outgoing> {
+        let network = self.networks.get_mut(&id)?;
+        if let Some((transmission, rate)) = network.linked_mut().and_then(|linked| linked.unsent.take()) {
+            return Some(Outgoing { transmission, purpose: Purpose::Data { network: id, rate } });
+        }
         let sequence = self.next_sequence();
         let network = self.networks.get_mut(&id)?;
         let bytes = network.waiting.pop_front()?;
@@ -275,7 +336,7 @@ pub(super) fn own_rates(frequency: units::Frequency) -> Vec<Rate> {
     rates
 }
 
-fn management_frame(
+pub(super) fn management_frame(
     kind: Kind,
     receiver: MacAddress,
     own: MacAddress,

@@ -5,6 +5,7 @@ use std::time::Duration;
 use units::{Frequency, NetworkId, Timestamp};
 
 use super::{MOST_SWITCHES, Station, Switch};
+use crate::group::Group;
 use crate::network::{Drain, Lost, Network, State};
 use crate::slots::{Member, Slot};
 
@@ -28,6 +29,10 @@ const KEPT_FRAMES: u32 = 64;
 const PLANNED_FRAMES: u32 = 40;
 /// Visits in a row without confirmation after which an access point counts as gone.
 const MOST_UNCONFIRMED: u8 = 5;
+/// A slot is drawn out by at most this part of a cycle, so that the next begins when a group meets.
+const STRETCH_PART: u32 = 4;
+/// A cycle that is this little longer than the time between meetings is shortened to it.
+const CYCLE_TOLERANCE: f64 = 0.9;
 /// The longest absence that is worth a bound.
 const LONG_ABSENCE: Duration = Duration::from_secs(1);
 
@@ -55,7 +60,8 @@ impl Station {
     /// Listening has a turn if it is wanted, or as long as a network is sought.
     pub(super) fn refresh_scan(&mut self) {
         let sought = self.networks.values().any(|network| matches!(network.state, State::Searching));
-        match (self.settings.scan_weight, sought || self.networks.is_empty()) {
+        let wanted = sought || self.networks.is_empty() || self.scan_left > 0;
+        match (self.settings.scan_weight, wanted) {
             (0, false) => self.slots.remove(Member::Scan),
             (weight, _) => self.slots.set_weight(Member::Scan, weight),
         }
@@ -71,6 +77,10 @@ impl Station {
     /// Ends the present slot and begins the next one.
     fn advance(&mut self, now: Timestamp) {
         self.account(now);
+        if std::mem::take(&mut self.scan_slot) && self.scan_left > 0 {
+            self.scan_left -= 1;
+            self.refresh_scan();
+        }
         let Some((slot, frequency)) = self.next_slot() else {
             self.phase = Phase::Resting;
             return;
@@ -142,6 +152,7 @@ impl Station {
             let polling = network.waking.is_polling() && network.is_open();
             if let Some(link) = network.linked_mut() {
                 link.beacons.arrive(now);
+                link.life.sign = now;
                 link.told_in_vain = 0;
                 link.drain = Drain { polling, arrived: now, left: link.drain.left, ..Drain::default() };
                 linked.push((network.id, polling));
@@ -156,7 +167,9 @@ impl Station {
     fn begin_slot(&mut self, now: Timestamp, slot: Slot) {
         self.phase =
             Phase::Present { since: now, until: now + slot.length, active: now, busy: Duration::ZERO };
+        self.tell_presence(now);
         if slot.member == Member::Scan {
+            self.scan_slot = true;
             self.seen.forget_old(now);
             self.send_probes();
         }
@@ -248,8 +261,16 @@ impl Station {
             Phase::Present { since, until, .. } => {
                 let joining = now.since(since) < JOINING_TIME.max(until.since(since))
                     && self.here().any(|network| network.is_joining());
-                if now >= until && !joining || self.gives_way(now) {
-                    self.advance(now);
+                let ends = now >= until && !joining;
+                if let Some((_, id)) = self.next_meeting(now, since).filter(|(at, _)| *at <= now && !joining)
+                {
+                    self.slots.set_next(Member::Network(id));
+                    return self.advance(now);
+                }
+                match self.rendezvous_of_next(now).filter(|at| ends && *at > now) {
+                    Some(at) => self.stretch(at),
+                    None if ends || self.gives_way(now) => self.advance(now),
+                    None => {}
                 }
             }
         }
@@ -261,10 +282,15 @@ impl Station {
         if now.since(since) < self.settings.slots.least || self.here().any(|network| network.is_joining()) {
             return false;
         }
-        let waits = |network: &crate::network::Network| !network.waiting.is_empty();
+        // Members were told how long we stay.
+        if self.here().any(|network| network.group().is_some_and(|group| !group.members.is_empty())) {
+            return false;
+        }
+        let waits = |network: &Network| network.has_more();
         let idle = now.since(active) >= IDLE && !self.here().any(waits);
         let elsewhere = || self.networks.values().filter(|network| network.frequency() != self.frequency);
-        let wants = |network: &Network| waits(network) || self.slots.is_full(Member::Network(network.id));
+        let wants =
+            |network: &Network| network.is_urgent() || self.slots.is_full(Member::Network(network.id));
         if idle && elsewhere().any(|network| network.is_open() && wants(network)) {
             return true;
         }
@@ -290,8 +316,7 @@ impl Station {
                     .networks
                     .values()
                     .any(|network| {
-                        let wants =
-                            !network.waiting.is_empty() || self.slots.is_full(Member::Network(network.id));
+                        let wants = network.has_more() || self.slots.is_full(Member::Network(network.id));
                         network.frequency() != self.frequency && wants
                     })
                     .then(|| (active + IDLE).max(earliest))
@@ -301,8 +326,47 @@ impl Station {
                     Timestamp::from_nanos(dtim.as_nanos().saturating_sub(EARLY.as_nanos() as u64))
                 });
                 let dtim = dtim.filter(|at| *at > now).map(|at| at.max(half).max(earliest));
-                [Some(end), idle, dtim].into_iter().flatten().min()
+                let meeting =
+                    self.next_meeting(now, since).map(|(at, _)| at).filter(|at| *at > now || !joining);
+                [Some(end), idle, dtim, meeting].into_iter().flatten().min()
             }
+        }
+    }
+
+    /// When to be with the group that is next in turn, if its members are met soon. Those who share their radio too come at the same
+    /// times: every so many beacons of the group's clock, a power of two that fits the cycle.
+    fn rendezvous_of_next(&self, now: Timestamp) -> Option<Timestamp> {
+        let Member::Network(id) = self.slots.next_member()? else { return None };
+        let meeting = self.meeting(now, self.group(id)?);
+        let at = Timestamp::from_nanos(meeting.as_nanos().saturating_sub(EARLY.as_nanos() as u64));
+        (at.since(now) <= self.slots.cycle() / STRETCH_PART).then_some(at)
+    }
+
+    /// When the members of a group elsewhere meet next, of all such groups the first, less what it takes to get there.
+    fn next_meeting(&self, now: Timestamp, since: Timestamp) -> Option<(Timestamp, NetworkId)> {
+        let elsewhere = self.networks.values().filter(|network| network.frequency() != self.frequency);
+        // One that is due in a moment counts as due, not the one after it.
+        let at = |group: &Group| {
+            let meeting = self.meeting(now, group);
+            Timestamp::from_nanos(meeting.as_nanos().saturating_sub(EARLY.as_nanos() as u64))
+        };
+        let meetings = elsewhere.filter_map(|network| Some((at(network.group()?), network.id)));
+        let earliest = since + self.settings.slots.least;
+        meetings.min().map(|(at, id)| (at.max(earliest), id))
+    }
+
+    fn meeting(&self, now: Timestamp, group: &Group) -> Timestamp {
+        let cycle = self.slots.cycle().mul_f64(CYCLE_TOLERANCE);
+        let mut apart = group.interval;
+        while apart < cycle {
+            apart *= 2;
+        }
+        group.clock.next_beacon(now, apart)
+    }
+
+    fn stretch(&mut self, to: Timestamp) {
+        if let Phase::Present { until, .. } = &mut self.phase {
+            *until = to;
         }
     }
 
@@ -333,6 +397,14 @@ impl Station {
             }
         }
         self.leave_if_asleep(now);
+    }
+
+    /// Ends the present slot in favour of a network's.
+    pub(super) fn go_to(&mut self, now: Timestamp, id: NetworkId) {
+        let elsewhere = self.networks.get(&id).and_then(|network| network.frequency()) != self.frequency;
+        if elsewhere && self.slots.set_next(Member::Network(id)) && self.is_present() {
+            self.advance(now);
+        }
     }
 
     fn forget_vain_telling(&mut self, id: NetworkId) {

@@ -16,7 +16,7 @@ pub mod name_proxy;
 mod names;
 mod observations;
 mod plan;
-mod probe;
+pub(crate) mod probe;
 mod reach;
 mod record;
 mod repin;
@@ -57,6 +57,7 @@ use crate::supervision::{Answer as RootAnswer, Request, Root};
 use following::Following;
 use learning::{Found, Learning};
 use names::{Lesson, Names};
+pub(crate) use reach::Outcome as ProbeOutcome;
 use repin::Repin;
 use translation::Translations;
 

@@ -18,7 +18,13 @@ const BSSID: [u8; 6] = [2, 0, 0, 0, 1, 1];
 /// remembered stays bounded, and what is sent are whole frames.
 pub fn wifi(bytes: &[u8]) {
     let channels = vec![PermittedChannel { frequency: CHANNEL, active: true }];
-    let settings = StationSettings { address: OWN, channels, slots: SlotSettings::default(), scan_weight: 1 };
+    let settings = StationSettings {
+        address: OWN,
+        further: Vec::new(),
+        channels,
+        slots: SlotSettings::default(),
+        scan_weight: 1,
+    };
     let mut station = Station::new(settings, StdRng::seed_from_u64(1));
     let mut now = Timestamp::from_millis(1);
     for (number, secret) in [(1, None), (2, Some("correct horse"))] {

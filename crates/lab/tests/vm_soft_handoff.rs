@@ -44,6 +44,7 @@ fn script() -> String {
         r#". /job/networks; . /job/wifi; build_networks; build_air
         at_home() {{ in_namespace device "$@"; }}
         own() {{ at_home anabranch --state /tmp/state radio "$@"; }}
+        primary() {{ at_home ip route | sed 's/$/ /' | sed -n '/^default.* metric 600 /s/.*dev wl-\([a-z]*\) .*/\1/p'; }}
         mkdir -p /tmp/state/radio; cp /job/radio.toml /tmp/state/radio/; chmod 700 /tmp/state /tmp/state/radio; chmod 600 /tmp/state/radio/radio.toml
         in_namespace server python3 -c 'import socket
 s = socket.create_server(("0.0.0.0", 9), backlog=512)
@@ -54,7 +55,7 @@ while True: s.accept()[0].close()' &
             for _ in $(seq 150); do at_home ip addr show "wl-$network" 2>/dev/null | grep -q 'inet ' && break; sleep 0.1; done
         done
         sleep 3; own list; own list --json >/results/before; at_home ip route >/results/routes-before
-        primary=$(at_home ip route | sed -n 's/.*dev wl-\([a-z]*\).* metric 600 *$/\1/p'); echo "primary $primary"
+        primary=$(primary); echo "primary $primary"
         for round in 1 2 3; do
             at_home python3 /job/connect.py {SERVER_ADDRESS} 4 >/results/connections-$round & client=$!
             for _ in $(seq 100); do [ -s /results/connections-$round ] && break; sleep 0.01; done; sleep 1
@@ -62,7 +63,7 @@ while True: s.accept()[0].close()' &
             point_off "$primary" 0; ip -n "ap-$primary" link set dev wlan0 down
             wait $client
             other=$primary; at_home ip route >/results/routes-$round
-            primary=$(at_home ip route | sed -n 's/.*dev wl-\([a-z]*\).* metric 600 *$/\1/p'); echo "primary $primary"
+            primary=$(primary); echo "primary $primary"
             point_on "$other" 0
             for _ in $(seq 150); do own list --json | tr -d '\n ' | grep -q '"state":"up".*"state":"up"' && break; sleep 0.2; done
             sleep 2

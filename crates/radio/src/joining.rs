@@ -19,6 +19,11 @@ pub enum Unjoinable {
         "it wants WPA3 or a login (802.1X, OWE), which need a card that holds several networks by itself; see `anabranch radio probe`"
     )]
     KeyManagement,
+    /// Another network of the radio is in the same set of access points, under the same address.
+    #[error(
+        "another network of this radio has the same name: its access points would send what is for us to one of the two only, and this card acknowledges no further address"
+    )]
+    SameSet,
     /// Ciphers that are out of use.
     #[error(
         "it is protected by a cipher that is out of use (TKIP or WEP) or unknown; let its access point offer WPA2 with AES only"

@@ -91,6 +91,9 @@ pub enum Lost {
     /// It says different things of its protection.
     #[error("the access point says different things of how it is protected; it may be forged")]
     Forged,
+    /// We have no radio.
+    #[error("the card is switched off or gone")]
+    NoRadio,
     /// It is on, or moves to, a channel that the card or the country's rules do not have.
     #[error("the access point is on a channel that this card may not use here")]
     Forbidden,
@@ -209,6 +212,15 @@ impl Default for Drain {
     }
 }
 
+/// Who is in which network, joined or being joined.
+#[derive(Clone, Debug)]
+pub(crate) struct Joined {
+    pub id: NetworkId,
+    pub ssid: Ssid,
+    pub bssid: MacAddress,
+    pub address: MacAddress,
+}
+
 /// Counts of a network since it was added.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct NetworkCounters {
@@ -242,6 +254,8 @@ pub struct NetworkCounters {
 pub(crate) struct Network {
     pub id: NetworkId,
     pub settings: NetworkSettings,
+    /// Ours in it.
+    pub address: MacAddress,
     pub state: State,
     /// Since when it is there.
     pub since: Timestamp,
@@ -268,12 +282,13 @@ struct Avoided {
 }
 
 impl Network {
-    pub fn new(now: Timestamp, id: NetworkId, settings: NetworkSettings) -> Self {
+    pub fn new(now: Timestamp, id: NetworkId, address: MacAddress, settings: NetworkSettings) -> Self {
         let shared = settings.passphrase.as_ref().map(|secret| secret.shared_key(settings.ssid.as_bytes()));
         Self {
             id,
             waking: WakingChoice::new(settings.waking),
             settings,
+            address,
             state: State::Searching,
             since: now,
             waiting: VecDeque::new(),
@@ -353,12 +368,18 @@ impl Network {
         now: Timestamp,
         seen: &SeenNetworks,
         channels: &[PermittedChannel],
+        others: &[Joined],
     ) -> Result<bool, Unjoinable> {
         if !matches!(self.state, State::Searching) || self.settings.group.is_some() {
             return Ok(false);
         }
         let mut found: Vec<&Seen> =
             seen.iter().filter(|seen| self.is_candidate(now, seen, channels)).collect();
+        let same = || others.iter().filter(|other| other.id != self.id && other.ssid == self.settings.ssid);
+        found.retain(|seen| same().all(|other| other.bssid != seen.bssid));
+        if !found.is_empty() && same().any(|other| other.address == self.address) {
+            return Err(Unjoinable::SameSet);
+        }
         found.sort_by(|a, b| b.signal_dbm.unwrap_or(-100.0).total_cmp(&a.signal_dbm.unwrap_or(-100.0)));
         let mut first_error = None;
         for seen in found {

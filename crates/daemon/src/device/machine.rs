@@ -148,7 +148,7 @@ impl Machine for DeviceMachine {
                 let changes = changes(&self.routing, &dns);
                 self.apply(&changes)
             }
-            Request::Names { .. } => {
+            Request::Names { .. } | Request::Card => {
                 Answer::Failed { reason: "a device has no networks of its own".to_owned() }
             }
             // The name becomes part of a path.

@@ -23,7 +23,7 @@ use radio::{Event, NetworkStatus, Outcome, PermittedChannel, Station, StationSet
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use tracing::{debug, info, warn};
-use units::{Frequency, NetworkId, Timestamp};
+use units::{Frequency, MacAddress, NetworkId, Timestamp};
 
 use super::address::{MTU, NetworkAddress};
 use super::control::{self, Command, Desk};
@@ -31,7 +31,7 @@ use super::keeping::{Keeper, LoopError};
 use super::lease::{Lease, LeaseChange, LeaseClient};
 use super::soft_handoff::{Leased, SoftHandoff};
 use super::switches::Switches;
-use super::{KnownNetwork, RadioOptions, Written};
+use super::{KnownNetwork, MONITOR_INTERFACE, RadioOptions, Written};
 use crate::control::EventLog;
 use crate::dataplane;
 use crate::mailbox::Mailbox;
@@ -46,8 +46,19 @@ const BUDGET: usize = 64;
 const INTERFACE_QUEUE: u32 = 64;
 /// How often root is told again whom names are asked: another program may have changed it.
 const NAMES_EVERY: Duration = Duration::from_secs(30);
+/// How often a card that is switched off or gone is looked for.
+const LOOK_FOR_CARD: Duration = Duration::from_secs(1);
 /// How often what is going on is logged.
 const REPORT_EVERY: Duration = Duration::from_secs(60);
+
+/// Why there is no card.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum CardLoss {
+    /// Switched off: its interface is there.
+    Blocked,
+    /// Pulled out.
+    Gone,
+}
 
 /// A network's interface.
 struct Attached {
@@ -77,6 +88,10 @@ pub(super) struct RadioLoop {
     reserved: Vec<Reserved>,
     next_number: u32,
     events: Arc<EventLog>,
+    /// The card is switched off or gone, and when it is looked for again.
+    lost: Option<(CardLoss, Timestamp)>,
+    /// What was said of it then.
+    trouble: Option<String>,
     /// Who waits for a scan to end.
     scans: Vec<SyncSender<Vec<HeardNetwork>>>,
     root: Arc<Root>,
@@ -93,6 +108,7 @@ impl RadioLoop {
     pub fn new(
         card: RadioCard,
         options: &RadioOptions,
+        further: Vec<MacAddress>,
         reserved: Vec<Reserved>,
         written: Written,
         desk: &Desk,
@@ -110,8 +126,13 @@ impl RadioLoop {
             .collect();
         let seed = dataplane::seed().map_err(LoopError::Randomness)?;
         let mut randomness = StdRng::from_seed(seed);
-        let settings =
-            StationSettings { address, channels, slots: options.slots, scan_weight: options.scan_weight };
+        let settings = StationSettings {
+            address,
+            further,
+            channels,
+            slots: options.slots,
+            scan_weight: options.scan_weight,
+        };
         let poller = Poller::new()?;
         poller.add(&card, CARD, Interest::Readable)?;
         Ok(Self {
@@ -129,6 +150,8 @@ impl RadioLoop {
             reserved,
             next_number: 1,
             events: Arc::clone(&desk.events),
+            lost: None,
+            trouble: None,
             scans: Vec::new(),
             root: Arc::clone(&desk.root),
             handoff: options
@@ -145,16 +168,17 @@ impl Keeper for RadioLoop {
     }
 
     fn join(&mut self, now: Timestamp, known: KnownNetwork) -> Result<(), LoopError> {
-        let (name, settings, address) = (known.interface_name()?, known.settings()?, self.station.address());
+        let (name, settings) = (known.interface_name()?, known.settings()?);
+        let id = NetworkId(self.next_number);
+        self.next_number += 1;
+        self.station.add_network(now, id, settings);
+        let address = self.station.address_in(id);
         // A device serves one interface; those that root opened may be used up by networks that came and went.
         let reserved = self.reserved.pop().map_or_else(Reserved::open, Ok)?;
         let alias = Some(SHARED_RADIO);
         let tap =
             Tap::create_on(reserved, &TapOptions { name, address, mtu: MTU, queue: INTERFACE_QUEUE, alias })?;
-        let id = NetworkId(self.next_number);
-        self.next_number += 1;
         self.poller.add(&tap, Token(FIRST_INTERFACE + u64::from(id.0)), Interest::Readable)?;
-        self.station.add_network(now, id, settings);
         let own = known.own_address()?;
         let asks = own.is_none() && known.ad_hoc_channel.is_none();
         let lease = asks.then(|| LeaseClient::new(now, address, self.randomness.random()));
@@ -200,7 +224,15 @@ impl Keeper for RadioLoop {
 
     fn handle(&mut self, token: Token) -> Result<(), LoopError> {
         match token {
-            CARD => self.hear(),
+            // What it still has to say is of no use: it is looked at again in a while.
+            CARD if self.lost.is_some() => {
+                drop(self.card.receive(|_| {}));
+                Ok(())
+            }
+            CARD => {
+                let heard = self.hear();
+                self.survive(heard)
+            }
             Token(number) => {
                 self.read_interface(number);
                 Ok(())
@@ -210,17 +242,20 @@ impl Keeper for RadioLoop {
 
     fn work(&mut self) -> Result<Option<Timestamp>, LoopError> {
         let now = clock::now();
+        self.look_for_card(now)?;
         if self.station.poll_timeout(now).is_some_and(|due| due <= now) {
             self.station.handle_timeout(now);
         }
         self.report(now);
-        self.drain()?;
+        let drained = self.drain();
+        self.survive(drained)?;
         let now = clock::now();
         self.drive_handoff(now);
         self.tell_names(now);
         self.answer_scans();
         // A hand-off may have wished something.
-        self.drain()?;
+        let drained = self.drain();
+        self.survive(drained)?;
         Ok(self.timeout(clock::now()))
     }
 
@@ -245,7 +280,7 @@ impl Keeper for RadioLoop {
             pid: std::os::unix::process::parent_id(),
             address: self.station.address().to_string(),
             channel: self.station.present_channel().and_then(Frequency::channel),
-            trouble: None,
+            trouble: self.trouble.clone(),
             networks: networks.collect(),
         }
     }
@@ -274,6 +309,59 @@ impl Keeper for RadioLoop {
 }
 
 impl RadioLoop {
+    /// A card that is switched off or pulled out is waited for; any other failure ends the radio.
+    fn survive(&mut self, outcome: Result<(), LoopError>) -> Result<(), LoopError> {
+        let why = match &outcome {
+            Err(
+                LoopError::Card(TransferError::Gone | TransferError::Off) | LoopError::Tune(TuneError::Gone),
+            ) => CardLoss::Gone,
+            Err(LoopError::Tune(TuneError::Blocked)) => CardLoss::Blocked,
+            _ => return outcome,
+        };
+        let now = clock::now();
+        if let Err(error) = &outcome {
+            warn!("{error}");
+            self.events.push(EventKind::Warning, None, error.to_string());
+            self.trouble = Some(error.to_string());
+        }
+        self.pending = None;
+        self.lost = Some((why, now + LOOK_FOR_CARD));
+        self.station.handle_card_lost(now);
+        while let Some(event) = self.station.poll_event() {
+            self.note(event);
+        }
+        Ok(())
+    }
+
+    /// Takes the card back once it is there and on again.
+    fn look_for_card(&mut self, now: Timestamp) -> Result<(), LoopError> {
+        let Some((why, _)) = self.lost.filter(|(_, due)| *due <= now) else { return Ok(()) };
+        self.lost = Some((why, now + LOOK_FOR_CARD));
+        let mut why = why;
+        if why == CardLoss::Blocked {
+            match self.card.reclaim() {
+                Err(TuneError::Gone) => why = CardLoss::Gone,
+                Err(_) => return Ok(()),
+                Ok(()) => {}
+            }
+        }
+        if why == CardLoss::Gone {
+            self.lost = Some((why, now + LOOK_FOR_CARD));
+            if self.root.ask(&Request::Card).is_err() {
+                return Ok(());
+            }
+            let Ok(card) = RadioCard::open(MONITOR_INTERFACE) else { return Ok(()) };
+            self.card = card;
+            self.waits_for_room = false;
+            self.poller.add(&self.card, CARD, Interest::Readable)?;
+        }
+        (self.lost, self.trouble) = (None, None);
+        info!("the card is there again");
+        self.events.push(EventKind::NetworkChanged, None, "the card is there again");
+        self.station.handle_card_back(clock::now());
+        Ok(())
+    }
+
     /// Where one network is to carry it all: which.
     fn drive_handoff(&mut self, now: Timestamp) {
         let Some(handoff) = self.handoff.as_mut().filter(|handoff| handoff.timeout() <= now) else { return };
@@ -353,7 +441,8 @@ impl RadioLoop {
         let leases = self.attached.iter_mut().filter(|(id, _)| up.contains(id));
         let handoff = self.handoff.as_ref().map(SoftHandoff::timeout);
         let leases = leases.filter_map(|(_, attached)| attached.lease.as_mut()?.timeout(now));
-        leases.chain(station).chain(handoff).min()
+        let card = self.lost.map(|(_, due)| due);
+        leases.chain(station).chain(handoff).chain(card).min()
     }
 
     /// Does all that the station wishes.

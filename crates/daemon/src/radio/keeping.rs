@@ -9,7 +9,7 @@ use std::io;
 use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
-use anabranch::control::{EventKind, HeardNetwork, RadioStatus};
+use anabranch::control::{EventKind, HeardNetwork, RadioNetworkReport, RadioStatus};
 use identity::StateError;
 use linux::clock;
 use linux::netlink::NetlinkError;
@@ -98,11 +98,26 @@ pub(super) trait Keeper {
     /// Says good-bye to the access points.
     fn end(&mut self);
 
-    /// How the radio and its networks are.
-    fn status(&self, now: Timestamp) -> RadioStatus;
+    /// How the radio and its networks are; by default, which there are.
+    fn status(&self, _now: Timestamp) -> RadioStatus {
+        let networks = self.networks().into_iter().map(|(_, known)| RadioNetworkReport {
+            interface: known.interface_name().unwrap_or_default(),
+            weight: known.weight,
+            ssid: known.ssid,
+            ..RadioNetworkReport::default()
+        });
+        RadioStatus {
+            pid: std::os::unix::process::parent_id(),
+            networks: networks.collect(),
+            ..RadioStatus::default()
+        }
+    }
 
-    /// Listens on all channels and then gives what was heard.
-    fn scan(&mut self, now: Timestamp, reply: SyncSender<Vec<HeardNetwork>>);
+    /// Listens on all channels and then gives what was heard; by default nothing.
+    fn scan(&mut self, _now: Timestamp, reply: SyncSender<Vec<HeardNetwork>>) {
+        // Who asked may not wait any more.
+        drop(reply.try_send(Vec::new()));
+    }
 
     /// What was found beyond a network, by asking as an application would.
     fn found(&mut self, _now: Timestamp, _network: NetworkId, _found: Beyond) {}
@@ -236,12 +251,6 @@ mod tests {
         }
 
         fn end(&mut self) {}
-
-        fn status(&self, _: Timestamp) -> RadioStatus {
-            RadioStatus::default()
-        }
-
-        fn scan(&mut self, _: Timestamp, _: SyncSender<Vec<HeardNetwork>>) {}
     }
 
     fn list(text: &str) -> KnownNetworks {

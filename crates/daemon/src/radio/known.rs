@@ -238,9 +238,18 @@ impl KnownNetworks {
         give().map_err(|error| KnownError::Read { path: state.file(KNOWN_NETWORKS_FILE), error })
     }
 
-    /// Adds a network at the end, or changes that of the same name.
+    /// How many networks have a name that one before them has: further access points of one extended service set.
+    pub fn same_names(&self) -> usize {
+        let is_repeat = |(at, known): (usize, &KnownNetwork)| {
+            self.network[..at].iter().any(|other| other.ssid == known.ssid)
+        };
+        self.network.iter().enumerate().filter(|one| is_repeat(*one)).count()
+    }
+
+    /// Adds a network at the end, or changes that of the same name and interface.
     pub fn add(&mut self, network: KnownNetwork) {
-        match self.network.iter_mut().find(|known| known.ssid == network.ssid) {
+        let same = |known: &KnownNetwork| known.ssid == network.ssid && known.interface == network.interface;
+        match self.network.iter_mut().find(|known| same(known)) {
             Some(known) => *known = network,
             None => self.network.push(network),
         }

@@ -2,20 +2,48 @@
 
 use linux::dns::{self, NetworkServers};
 use linux::journal::Journal;
+use linux::radio::{Radios, take_over};
 use tracing::warn;
+use units::MacAddress;
 
-use super::MOST_NETWORKS;
+use super::{MONITOR_INTERFACE, MOST_NETWORKS};
 use crate::supervision::{self, Answer, Machine, Request};
 
 /// Carries out a radio's requests.
 pub(super) struct RadioMachine {
     /// What the card was.
     pub card: Journal,
+    /// The addresses that it acknowledges, the card's own first.
+    pub addresses: Vec<MacAddress>,
     /// What the name servers were. A journal of its own, since they are taken back and set anew with each lease.
     pub names: Journal,
 }
 
 impl RadioMachine {
+    /// Takes the same card over again, if it is there.
+    fn take_card(&mut self) -> Answer {
+        let fail = |reason: String| Answer::Failed { reason };
+        let radios = match Radios::open().and_then(|mut radios| radios.list()) {
+            Ok(radios) => radios,
+            Err(error) => return fail(error.to_string()),
+        };
+        let own = self.addresses.first().copied();
+        let Some(card) = radios.into_iter().find(|radio| radio.address == own) else {
+            return fail("the card is not there".to_owned());
+        };
+        if let Some(block) = card.block {
+            return fail(format!("the card is switched off ({block:?})"));
+        }
+        // What was changed of the card that was pulled out went with it.
+        if let Err(error) = self.card.restore() {
+            return fail(error.to_string());
+        }
+        match self.card.apply(&take_over(&card, MONITOR_INTERFACE, &self.addresses)) {
+            Ok(()) => Answer::Done,
+            Err(error) => fail(error.to_string()),
+        }
+    }
+
     fn set_names(&mut self, networks: &[NetworkServers]) -> Answer {
         let fail = |reason: String| Answer::Failed { reason };
         if networks.len() > MOST_NETWORKS || !networks.iter().all(|network| is_interface(&network.interface))
@@ -49,6 +77,7 @@ impl Machine for RadioMachine {
     fn carry_out(&mut self, request: Request) -> Answer {
         match request {
             Request::Names { networks } => self.set_names(&networks),
+            Request::Card => self.take_card(),
             Request::Restore => {
                 if let Err(error) = self.names.restore() {
                     warn!("{error}");

@@ -29,13 +29,14 @@ use std::time::Duration;
 use identity::{StateDirectory, StateError};
 use linux::clock;
 use linux::journal::{ApplyError, Journal, JournalError};
-use linux::radio::{BackEnd, OpenError, RadioCard, Radios, take_over};
+use linux::radio::{BackEnd, OpenError, RadioCard, Radios, further_addresses, take_over};
 use linux::signals::EndSignals;
 use linux::tun::{Reserved, TunError};
 use linux::wireless::WirelessError;
 use radio::pcap::file_header;
 use thiserror::Error;
 use tracing::info;
+use units::MacAddress;
 
 use crate::config::ProbeTarget;
 use crate::control::{Callers, ControlServer};
@@ -190,15 +191,23 @@ pub fn run(options: RadioOptions) -> Result<(), RadioError> {
     let directory = File::open(options.state.path())
         .map_err(|error| RadioError::Directory { path: options.state.path().to_owned(), error })?;
     let user = supervision::prepare(&options.state, &options.user)?;
-    if let Err(error) = journal.apply(&take_over(&card, MONITOR_INTERFACE, &[address])) {
+    // For networks of a name that another one has too.
+    let mut further = further_addresses(&card);
+    further.truncate(known.same_names());
+    let addresses: Vec<MacAddress> = [address].into_iter().chain(further.iter().copied()).collect();
+    if let Err(error) = journal.apply(&take_over(&card, MONITOR_INTERFACE, &addresses)) {
         journal.restore()?;
         return Err(error.into());
     }
     info!("{}: {}", card.name, choice.reason);
     let work = move |root: Root| {
-        work(&options, Prepared { known, reserved, written: Written { capture, trace }, directory }, root)
+        work(
+            &options,
+            Prepared { known, further, reserved, written: Written { capture, trace }, directory },
+            root,
+        )
     };
-    supervision::supervise(user, work, || RadioMachine { card: journal, names })?;
+    supervision::supervise(user, work, || RadioMachine { card: journal, addresses, names })?;
     Ok(())
 }
 
@@ -215,6 +224,8 @@ fn begin_file(path: &PathBuf, header: &[u8]) -> Result<File, RadioError> {
 /// What root opened for the worker, which may not.
 struct Prepared {
     known: KnownNetworks,
+    /// Addresses beside the card's own, which it acknowledges.
+    further: Vec<MacAddress>,
     /// For the networks' interfaces, those that are added later included.
     reserved: Vec<Reserved>,
     written: Written,
@@ -233,7 +244,7 @@ struct Written {
 /// The worker process, without root.
 fn work(options: &RadioOptions, prepared: Prepared, root: Root) -> Result<(), Box<dyn std::error::Error>> {
     let signals = EndSignals::catch()?;
-    let Prepared { known, reserved, written, directory } = prepared;
+    let Prepared { known, further, reserved, written, directory } = prepared;
     let state = state_behind(&directory)?;
     let _directory = directory.try_clone()?;
     let mut list = ListWatch::new(clock::now(), directory)?;
@@ -243,7 +254,7 @@ fn work(options: &RadioOptions, prepared: Prepared, root: Root) -> Result<(), Bo
     let card = RadioCard::open(MONITOR_INTERFACE)?;
     let options =
         RadioOptions { soft_handoff: options.soft_handoff || known.soft_handoff, ..options.clone() };
-    let mut keeper = RadioLoop::new(card, &options, reserved, written, &desk, replies)?;
+    let mut keeper = RadioLoop::new(card, &options, further, reserved, written, &desk, replies)?;
     Ok(keeping::run(&mut keeper, &signals, &mut list, known, &mut desk)?)
 }
 

@@ -25,6 +25,8 @@ pub enum Request {
         /// At most as many as there are networks.
         networks: Vec<linux::dns::NetworkServers>,
     },
+    /// Take the radio's card over once more: it was pulled out, and may be there again.
+    Card,
     /// Let answers in on an interface that is not the best way back.
     LetIn {
         /// The interface.
@@ -216,6 +218,7 @@ mod tests {
                 | Request::Neighbours
                 | Request::LetIn { .. }
                 | Request::Names { .. }
+                | Request::Card
                 | Request::Run { .. }
                 | Request::EndRun { .. }
                 | Request::Programs { .. } => Answer::Failed { reason: "no".to_owned() },

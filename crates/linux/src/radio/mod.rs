@@ -46,6 +46,7 @@
 //!   [`RadioCard::send`] says so instead.
 //! - Frames longer than 4 KiB, of stations with 802.11n, are not received.
 
+mod addresses;
 mod back_end;
 mod capabilities;
 mod card;
@@ -56,6 +57,7 @@ mod monitor_socket;
 mod rfkill;
 mod takeover;
 
+pub use addresses::further_addresses;
 pub use back_end::{BackEnd, Choice};
 pub use capabilities::{Band, Channel, Combination, Country, InterfaceLimit, Radio, RadioNumber};
 pub use card::{OpenError, RadioCard, TransferError, TuneError};

@@ -122,7 +122,7 @@ impl Station {
             _ => return,
         };
         let sequence = self.next_sequence();
-        let own = self.settings.address;
+        let own = self.address_in(id);
         let Some(network) = self.networks.get_mut(&id) else { return };
         let ssid = network.settings.ssid.clone();
         let State::Grouped(group) = &mut network.state else { return };
@@ -198,7 +198,7 @@ impl Station {
 
     /// A frame of a member to us or to all.
     pub(super) fn handle_group_frame(&mut self, now: Timestamp, id: NetworkId, header: &Header, body: &[u8]) {
-        let own = self.settings.address;
+        let own = self.address_in(id);
         let Some(group) = self.group_mut(id) else { return };
         let member = group.member(now, header.transmitter);
         let plain = matches!(header.control.kind, Kind::Data | Kind::QosData)
@@ -225,7 +225,7 @@ impl Station {
 
     /// The next packet that is of use now, as a frame.
     pub(super) fn next_group_frame(&mut self, now: Timestamp, id: NetworkId) -> Option<Outgoing> {
-        let own = self.settings.address;
+        let own = self.address_in(id);
         let sequence = self.next_sequence();
         let network = self.networks.get_mut(&id)?;
         let State::Grouped(group) = &mut network.state else { return None };

@@ -52,6 +52,7 @@ impl Air {
             let slots = SlotSettings { alpha: 0.0, ..Default::default() };
             let settings = StationSettings {
                 address: address(number),
+                further: Vec::new(),
                 channels: channels.to_vec(),
                 slots,
                 scan_weight: 0,

@@ -13,7 +13,7 @@ use crate::frame::management::{self, Refusal};
 use crate::joining;
 use crate::link::Link;
 use crate::network::{
-    ANSWER_TIME, Asked, Drain, KEY_TIME, Life, Linked, Lost, MOST_REQUESTS, Network, State,
+    ANSWER_TIME, Asked, Drain, Joined, KEY_TIME, Life, Linked, Lost, MOST_REQUESTS, Network, State,
 };
 use crate::rates::RateChoice;
 use crate::security::Supplicant;
@@ -39,9 +39,17 @@ impl Station {
     pub(super) fn choose_targets(&mut self, now: Timestamp) {
         let mut changed = false;
         let mut trouble = Vec::new();
+        let joined = |network: &Network| {
+            let (ssid, bssid) = (network.settings.ssid.clone(), network.bssid()?);
+            Some(Joined { id: network.id, ssid, bssid, address: network.address })
+        };
+        let mut others: Vec<Joined> = self.networks.values().filter_map(joined).collect();
         for network in self.networks.values_mut() {
-            match network.choose(now, &self.seen, &self.settings.channels) {
-                Ok(chosen) => changed |= chosen,
+            match network.choose(now, &self.seen, &self.settings.channels, &others) {
+                Ok(chosen) => {
+                    changed |= chosen;
+                    others.extend(joined(network).filter(|_| chosen));
+                }
                 Err(reason) => {
                     if network.is_news(reason.into()) {
                         trouble.push(Event::Trouble { network: network.id, reason: reason.into() });
@@ -166,7 +174,7 @@ impl Station {
         id: NetworkId,
         answer: Result<u16, (Refusal, Option<Duration>)>,
     ) {
-        let own = self.settings.address;
+        let own = self.address_in(id);
         let Some(network) = self.networks.get_mut(&id) else { return };
         let State::Associating(target, asked) = &mut network.state else { return };
         let association = match answer {

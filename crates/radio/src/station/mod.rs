@@ -47,6 +47,9 @@ pub struct PermittedChannel {
 pub struct StationSettings {
     /// The address that the card acknowledges.
     pub address: MacAddress,
+    /// Further ones that it acknowledges: each for one network of a name that another network has too. Access points of one name share
+    /// what lies behind them, and that takes a station for being at one of them only.
+    pub further: Vec<MacAddress>,
     /// Channels that may be used, in the order in which they are scanned.
     pub channels: Vec<PermittedChannel>,
     /// How turns are taken.
@@ -153,6 +156,8 @@ pub struct Station {
     events: VecDeque<Event>,
     tune: Option<Frequency>,
     switching: Option<Switch>,
+    /// There is no card.
+    without_card: bool,
     switches: VecDeque<Switch>,
 }
 
@@ -186,22 +191,46 @@ impl Station {
             events: VecDeque::new(),
             tune: None,
             switching: None,
+            without_card: false,
             switches: VecDeque::new(),
         };
         station.refresh_scan();
         station
     }
 
-    /// The address under which it is in all its networks.
+    /// The address under which it is in its networks, but for those of [`StationSettings::further`].
     pub fn address(&self) -> MacAddress {
         self.settings.address
+    }
+
+    /// The address under which it is in a network.
+    pub fn address_in(&self, id: NetworkId) -> MacAddress {
+        self.networks.get(&id).map_or(self.settings.address, |network| network.address)
+    }
+
+    /// Whether a frame is from or to us.
+    fn is_own(&self, address: MacAddress) -> bool {
+        address == self.settings.address || self.settings.further.contains(&address)
+    }
+
+    /// An address that no other network of the same name has; the first one if there is none left.
+    fn address_for(&self, settings: &NetworkSettings) -> MacAddress {
+        let own = [self.settings.address];
+        let is_free = |address: &&MacAddress| {
+            !self
+                .networks
+                .values()
+                .any(|other| other.settings.ssid == settings.ssid && other.address == **address)
+        };
+        own.iter().chain(&self.settings.further).find(is_free).copied().unwrap_or(self.settings.address)
     }
 
     /// Adds a network, or replaces one of the same number.
     pub fn add_network(&mut self, now: Timestamp, id: NetworkId, settings: NetworkSettings) {
         self.remove_network(now, id);
         self.slots.set_weight(Member::Network(id), settings.weight);
-        self.networks.insert(id, Network::new(now, id, settings));
+        let address = self.address_for(&settings);
+        self.networks.insert(id, Network::new(now, id, address, settings));
         self.choose_targets(now);
         self.refresh_scan();
         self.wake(now);
@@ -265,6 +294,25 @@ impl Station {
         let stuck: Vec<NetworkId> = stuck.map(|network| network.id).collect();
         stuck.into_iter().for_each(|id| self.lose(now, id, Lost::Forbidden));
         self.phase = Phase::Resting;
+        self.wake(now);
+    }
+
+    /// The card is switched off or gone: all networks are lost, and nothing is wished until [`Self::handle_card_back`].
+    pub fn handle_card_lost(&mut self, now: Timestamp) {
+        self.without_card = true;
+        let all: Vec<NetworkId> = self.networks.keys().copied().collect();
+        for id in all {
+            self.lose(now, id, Lost::NoRadio);
+        }
+        self.phase = Phase::Resting;
+        (self.frequency, self.tune, self.switching) = (None, None, None);
+        self.urgent.clear();
+        self.in_flight.clear();
+    }
+
+    /// The card can be used again; it may be on any channel.
+    pub fn handle_card_back(&mut self, now: Timestamp) {
+        self.without_card = false;
         self.wake(now);
     }
 

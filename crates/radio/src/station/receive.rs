@@ -9,15 +9,14 @@ use crate::Heard;
 use crate::frame::management::{self, Beacon};
 use crate::frame::{Header, Kind};
 use crate::link::Brought;
-use crate::network::{Lost, State};
+use crate::network::{Lost, Network, State};
 use crate::scan::Protection;
 
 impl Station {
     /// A frame that the card heard. Frames that do not concern us, or are none, change nothing.
     pub fn handle_frame(&mut self, now: Timestamp, heard: &Heard<'_>) {
         let Ok((header, body)) = Header::parse(heard.frame) else { return };
-        let own = self.settings.address;
-        if header.transmitter == own || header.transmitter.is_group() {
+        if self.is_own(header.transmitter) || header.transmitter.is_group() {
             return;
         }
         if matches!(header.control.kind, Kind::Beacon | Kind::ProbeResponse) && !header.control.protected {
@@ -26,13 +25,15 @@ impl Station {
             }
             return;
         }
-        if header.receiver != own && !header.receiver.is_group() {
+        if !self.is_own(header.receiver) && !header.receiver.is_group() {
             return;
         }
         let bssid = header.bssid();
         let from_access_point = header.transmitter == bssid;
-        let to_us =
-            |network: &&crate::network::Network| network.target().is_some_and(|target| target.bssid == bssid);
+        let to_us = |network: &&Network| {
+            let addressed = header.receiver.is_group() || header.receiver == network.address;
+            addressed && network.target().is_some_and(|target| target.bssid == bssid)
+        };
         let found: Vec<NetworkId> = self.networks.values().filter(to_us).map(|network| network.id).collect();
         if from_access_point {
             found.into_iter().for_each(|id| self.handle_network_frame(now, id, &header, body));
@@ -43,8 +44,9 @@ impl Station {
         }
         let direct = !header.control.to_access_point && !header.control.from_access_point;
         if direct && header.control.kind.is_data() {
-            let grouped = |network: &&crate::network::Network| {
-                network.group().is_some_and(|group| group.bssid == bssid)
+            let grouped = |network: &&Network| {
+                let addressed = header.receiver.is_group() || header.receiver == network.address;
+                addressed && network.group().is_some_and(|group| group.bssid == bssid)
             };
             let found: Vec<NetworkId> = self.here().filter(grouped).map(|network| network.id).collect();
             found.into_iter().for_each(|id| self.handle_group_frame(now, id, &header, body));

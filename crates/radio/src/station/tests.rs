@@ -36,6 +36,8 @@ struct AccessPoint {
     silent: bool,
     /// The highest rate at which it hears us.
     hears: Rate,
+    /// It falls silent after so many answers.
+    dies_after: Option<u32>,
 }
 
 impl AccessPoint {
@@ -56,6 +58,7 @@ impl AccessPoint {
             from_station: 0,
             silent: false,
             hears: Rate(108),
+            dies_after: None,
         }
     }
 
@@ -90,6 +93,16 @@ impl AccessPoint {
         packet.write_body(&mut frame);
         self.sent += 1;
         frame
+    }
+
+    /// The same, until it dies.
+    fn answer(&mut self, frame: &[u8]) -> Vec<Vec<u8>> {
+        let answers = self.take(frame);
+        if let Some(left) = &mut self.dies_after {
+            *left = left.saturating_sub(1);
+            self.silent = *left == 0;
+        }
+        answers
     }
 
     /// What it sends upon a frame to it.
@@ -167,7 +180,13 @@ impl World {
     fn new(points: Vec<AccessPoint>, slots: SlotSettings) -> Self {
         let channels = [2412, 2437, 2462]
             .map(|frequency| PermittedChannel { frequency: Frequency(frequency), active: true });
-        let settings = StationSettings { address: OWN, channels: channels.to_vec(), slots, scan_weight: 0 };
+        let settings = StationSettings {
+            address: OWN,
+            further: Vec::new(),
+            channels: channels.to_vec(),
+            slots,
+            scan_weight: 0,
+        };
         let station = Station::new(settings, StdRng::seed_from_u64(3));
         let received = vec![0; points.len()];
         let (events, present) = (Vec::new(), Default::default());
@@ -219,7 +238,7 @@ impl World {
             };
             let point = self.points.iter_mut().filter(hears).find(|point| point.bssid == receiver);
             let acknowledged = point.is_some();
-            let answers = point.map(|point| point.take(&sent.frame)).unwrap_or_default();
+            let answers = point.map(|point| point.answer(&sent.frame)).unwrap_or_default();
             let outcome = Outcome { frame: &sent.frame, acknowledged, attempts: Some(1) };
             self.station.handle_outcome(self.now, &outcome);
             answers.iter().for_each(|answer| self.hear(answer));
@@ -515,6 +534,96 @@ fn a_scan_on_request_hears_other_channels_and_ends() {
     assert!(
         world.up() == 2 && (world.station.seen().any(|seen| seen.bssid == bssid) || !world.points[2].silent)
     );
+}
+
+/// Two access points of one name: the station is in both where the card acknowledges two addresses, else in one of them.
+#[test]
+fn one_set_of_access_points_is_one_network_to_one_address() {
+    let second = MacAddress([0x42, 0, 0, 0, 0, 9]);
+    for further in [vec![], vec![second]] {
+        let points = vec![AccessPoint::new(1, b"one", 2412), AccessPoint::new(2, b"one", 2462)];
+        let mut world = World::new(points, SlotSettings::default());
+        world.station.settings.further = further.clone();
+        world.join(1, b"one", 1, Waking::Announce);
+        world.join(2, b"one", 1, Waking::Announce);
+        world.run(Duration::from_secs(3));
+        let places: Vec<_> = world.station.networks().map(|network| network.bssid).collect();
+        assert_eq!(world.station.address_in(NetworkId(2)), further.first().copied().unwrap_or(OWN));
+        if further.is_empty() {
+            assert_eq!(places.iter().flatten().count(), 1, "{places:?}");
+            let told = Event::Trouble {
+                network: NetworkId(2),
+                reason: Lost::Unjoinable(crate::Unjoinable::SameSet),
+            };
+            assert!(world.events.contains(&told), "{:?}", world.events);
+        } else {
+            assert!(places.iter().all(Option::is_some) && places[0] != places[1], "{places:?}");
+        }
+    }
+}
+
+#[test]
+fn a_frame_that_the_card_had_no_room_for_is_the_next_one_there() {
+    let mut world = two(SlotSettings { alpha: 0.0, ..Default::default() }, Waking::Announce);
+    while world.card != Some(Frequency(2412)) {
+        world.run(Duration::from_millis(1));
+    }
+    world.run(Duration::from_millis(2));
+    let bssid = world.points[0].bssid;
+    for number in 0..2u8 {
+        let packet =
+            Packet { destination: bssid, source: OWN, ethernet_type: 0x0800, payload: &[number; 100] };
+        assert!(world.station.handle_packet(world.now, NetworkId(1), &packet.to_ethernet()));
+    }
+    let first = world.station.poll_transmit(world.now).unwrap();
+    world.station.handle_unsent(world.now, first.clone());
+    assert_eq!(world.station.poll_transmit(world.now), Some(first));
+    world.run(Duration::from_millis(500));
+    let counters = world.station.networks().next().unwrap().counters;
+    assert_eq!((counters.sent_packets, world.points[0].from_station), (2, 1), "one was in our own hands");
+}
+
+#[test]
+fn a_card_that_is_gone_and_comes_back_is_used_again() {
+    let mut world = two(SlotSettings::default(), Waking::Announce);
+    world.station.handle_card_lost(world.now);
+    world.card = None;
+    world.drain();
+    let lost = |event: &Event| matches!(event, Event::Down { reason: Lost::NoRadio, .. });
+    assert_eq!(world.events.iter().filter(|event| lost(event)).count(), 2, "{:?}", world.events);
+    let before = world.tunes;
+    world.run(Duration::from_secs(3));
+    assert_eq!((world.up(), world.tunes, world.card), (0, before, None));
+    // The access points have forgotten us.
+    world.points.iter_mut().for_each(|point| point.associated = false);
+    world.station.handle_card_back(world.now);
+    world.drain();
+    world.run(Duration::from_secs(3));
+    assert_eq!(world.up(), 2, "{:?}", world.events);
+}
+
+#[test]
+fn an_access_point_that_dies_while_it_is_joined_is_given_up_and_the_other_is_joined() {
+    for answers in 1..=3 {
+        let points = vec![AccessPoint::new(1, b"one", 2412), AccessPoint::new(2, b"two", 2462)];
+        let mut world = World::new(points, SlotSettings::default());
+        world.points[0].dies_after = Some(answers);
+        world.join(1, b"one", 1, Waking::Announce);
+        world.join(2, b"two", 1, Waking::Announce);
+        world.run(Duration::from_secs(4));
+        let up: Vec<_> =
+            world.station.networks().filter(|network| network.up).map(|network| network.network).collect();
+        assert_eq!(up, [NetworkId(2)], "{answers}: {:?}", world.events);
+        let told = |event: &Event| match event {
+            Event::Down { network, .. } | Event::Trouble { network, .. } => *network == NetworkId(1),
+            Event::Up { .. } => false,
+        };
+        assert!(world.events.iter().any(told), "{answers}: {:?}", world.events);
+        (world.points[0].dies_after, world.points[0].silent) = (None, false);
+        world.points[0].associated = false;
+        world.run(Duration::from_secs(8));
+        assert_eq!(world.up(), 2, "{answers}: {:?}", world.events);
+    }
 }
 
 #[test]

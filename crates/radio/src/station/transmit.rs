@@ -227,7 +227,7 @@ impl Station {
 
     /// Asks for one kept frame.
     pub(super) fn send_poll(&mut self, now: Timestamp, id: NetworkId) {
-        let own = self.settings.address;
+        let own = self.address_in(id);
         let Some(linked) = self.networks.get_mut(&id).and_then(|network| network.linked_mut()) else {
             return;
         };
@@ -261,7 +261,7 @@ impl Station {
     /// A frame of a key handshake, or another packet of our own making.
     pub(super) fn send_keys(&mut self, id: NetworkId, payload: &[u8]) {
         let sequence = self.next_sequence();
-        let source = self.settings.address;
+        let source = self.address_in(id);
         let Some(linked) = self.networks.get_mut(&id).and_then(|network| network.linked_mut()) else {
             return;
         };
@@ -286,7 +286,7 @@ impl Station {
     /// A management frame before there is an association.
     pub(super) fn send_request(&mut self, id: NetworkId, kind: Kind, body: &[u8]) {
         let sequence = self.next_sequence();
-        let own = self.settings.address;
+        let own = self.address_in(id);
         let Some(target) = self.networks.get(&id).and_then(|network| network.target()) else { return };
         let frame = management_frame(kind, target.bssid, own, target.bssid, sequence, body);
         let transmission = Transmission { frame, rate: target.safe_rate(), attempts: ATTEMPTS };

@@ -69,7 +69,7 @@ impl Station {
 
     /// Begins if nothing is going on.
     pub(super) fn wake(&mut self, now: Timestamp) {
-        if matches!(self.phase, Phase::Resting) {
+        if matches!(self.phase, Phase::Resting) && !self.without_card {
             self.advance(now);
         }
     }

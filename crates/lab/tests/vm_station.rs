@@ -39,7 +39,7 @@ fn script() -> String {
         at_home ping -q -i 0.02 -c 300 -W 2 -I wl-home {SERVER_ADDRESS} >/results/home.ping & two=$!
         wait $one $two; cp /tmp/state/radio/air.pcap /results/
         own list; own list --json >/results/list; own scan --json >/results/radio-scan
-        for task in /proc/$(pgrep -P $radio)/task/*; do cat $task/status; done >/results/worker
+        for process in $(pidof anabranch); do [ $process = $radio ] || cat /proc/$process/task/*/status; done >/results/worker
         anabranch --state /tmp/state radio weights cafe 4 && anabranch --state /tmp/state radio remove home
         sleep 3; at_home ip -brief addr >/results/without-home
         echo 'correct horse' | anabranch --state /tmp/state radio add home --hidden --interface wl-again
@@ -110,14 +110,15 @@ fn what_it_tells_is_so(result: &dyn Fn(&str) -> String) {
     }
     for scan in ["card-scan", "radio-scan"] {
         let heard: serde_json::Value = serde_json::from_str(&result(scan)).unwrap();
-        let heard = heard.as_array().unwrap();
-        let of = |channel: u32| heard.iter().find(|one| one["channel"] == channel).unwrap();
+        let of = |channel: u32| heard.as_array().unwrap().iter().find(|one| one["channel"] == channel);
+        let cafe = of(1).unwrap();
         assert_eq!(
-            (heard.len(), &of(1)["ssid"], &of(1)["known"]),
-            (2, &"cafe".into(), &true.into()),
-            "{scan}"
+            (&cafe["ssid"], &cafe["known"], &cafe["security"]),
+            (&"cafe".into(), &true.into(), &"open".into())
         );
-        assert_eq!((&of(1)["security"], &of(11)["security"]), (&"open".into(), &"WPA2".into()), "{scan}");
+        // Home answers only those who know its name, and a card that listens for a moment may miss its beacon.
+        let home = of(11).map(|home| home["security"].clone());
+        assert!(home == Some("WPA2".into()) || scan == "card-scan" && home.is_none(), "{scan}: {heard}");
     }
     let events = result("events");
     for part in ["cafe: up, by", "home: up, by", "started"] {

@@ -268,11 +268,14 @@ give_radio() {
     [ "$old" = "$3" ] || ip -n "$2" link set dev "$old" name "$3"
 }
 point_on() {
-    in_namespace "ap-$1" hostapd "/job/air/$1-$2.conf" >>"/results/point-$1-$2.log" 2>&1 &
+    # Without a shell between, the process is hostapd's own.
+    ip netns exec "ap-$1" hostapd "/job/air/$1-$2.conf" >>"/results/point-$1-$2.log" 2>&1 &
     echo $! >"/run/point-$1-$2.pid"
 }
 point_off() {
     kill -KILL "$(cat "/run/point-$1-$2.pid")"
+    # The kernel would go on sending beacons.
+    ip -n "ap-$1" link set dev "wlan$2" down
 }
 point() {
     network=$1; number=$2; shift 2

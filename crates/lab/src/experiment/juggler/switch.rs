@@ -49,10 +49,11 @@ pub(super) fn experiment() -> Experiment {
     );
     let mut goals = Vec::new();
     let mut bars = Vec::new();
-    for (cost, _) in CASES {
+    for (cost, paper) in CASES {
         goals.push(Goal::at_most(format!("cost_{cost}.own.p50_ms"), 0.1));
         goals.push(Goal::at_most(format!("cost_{cost}.own.p99_ms"), 0.5));
-        let mut group = vec![("paper".to_owned(), format!("paper.cost_{cost}_ms"))];
+        let mut group: Vec<(String, String)> = Vec::new();
+        group.extend(paper.map(|_| ("paper".to_owned(), format!("paper.cost_{cost}_ms"))));
         group.extend(
             [("all", "total"), ("card", "channel"), ("air", "air"), ("own", "own")]
                 .map(|(label, part)| (label.to_owned(), format!("cost_{cost}.{part}.mean_ms"))),

@@ -168,6 +168,9 @@ impl Machine for DeviceMachine {
             Request::Run { process, user } => self.groups.run(&mut self.journal, process, user),
             Request::EndRun { cgroup } => self.groups.end(&mut self.journal, &cgroup),
             Request::Programs { inodes } => self.groups.programs(&inodes),
+            Request::AddStation { .. } | Request::RemoveStation { .. } => {
+                Answer::Failed { reason: "a device has no radio of its own".to_owned() }
+            }
             Request::Restore => {
                 self.fast_path = None;
                 supervision::restore(&mut self.journal)

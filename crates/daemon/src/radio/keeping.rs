@@ -1,5 +1,5 @@
-//! The seam between what is the same on every card (the list of networks, signals, waiting) and who keeps the networks, as slots on
-//! a monitor interface do ([`event_loop`](super::event_loop)).
+//! The seam between what is the same on every card (the list of networks, signals, waiting) and who keeps the networks: slots on a
+//! monitor interface ([`event_loop`](super::event_loop)), or the kernel's own stations ([`kernel`](super::kernel)).
 //!
 //! ```text
 //! run: wait --> Keeper::handle (what is ready) --> list changed? join, leave, set_weight --> Keeper::work --> wait

@@ -1,8 +1,8 @@
 //! Root's part of a radio: the card, and whom names are asked.
 
 use linux::dns::{self, NetworkServers};
-use linux::journal::Journal;
-use linux::radio::{Radios, take_over};
+use linux::journal::{Change, Journal, Undo};
+use linux::radio::{Radios, station_address, take_over};
 use tracing::warn;
 use units::MacAddress;
 
@@ -13,6 +13,8 @@ use crate::supervision::{self, Answer, Machine, Request};
 pub(super) struct RadioMachine {
     /// What the card was.
     pub card: Journal,
+    /// Its name, such as `phy0`.
+    pub radio: String,
     /// The addresses that it acknowledges, the card's own first.
     pub addresses: Vec<MacAddress>,
     /// What the name servers were. A journal of its own, since they are taken back and set anew with each lease.
@@ -42,6 +44,20 @@ impl RadioMachine {
             Ok(()) => Answer::Done,
             Err(error) => fail(error.to_string()),
         }
+    }
+
+    /// Makes an interface for a station of the kernel's.
+    fn add_station(&mut self, interface: String, number: u32) -> Result<(), String> {
+        let number = u8::try_from(number).ok();
+        let number = number.filter(|number| (1..=MOST_NETWORKS).contains(&usize::from(*number)));
+        let number = number.ok_or("a radio has not so many networks")?;
+        if !is_interface(&interface) {
+            return Err(format!("\"{interface}\" is not an interface"));
+        }
+        let own = self.addresses.first().copied().ok_or("the card has no address")?;
+        let address = station_address(own, number);
+        let change = Change::Station { radio: self.radio.clone(), interface, address };
+        self.card.apply(&[change]).map_err(|error| error.to_string())
     }
 
     fn set_names(&mut self, networks: &[NetworkServers]) -> Answer {
@@ -78,6 +94,14 @@ impl Machine for RadioMachine {
         match request {
             Request::Names { networks } => self.set_names(&networks),
             Request::Card => self.take_card(),
+            Request::AddStation { interface, number } => match self.add_station(interface, number) {
+                Ok(()) => Answer::Done,
+                Err(reason) => Answer::Failed { reason },
+            },
+            Request::RemoveStation { interface } => match self.card.take_back(&Undo::Station { interface }) {
+                Ok(()) => Answer::Done,
+                Err(error) => Answer::Failed { reason: error.to_string() },
+            },
             Request::Restore => {
                 if let Err(error) = self.names.restore() {
                     warn!("{error}");

@@ -3,14 +3,17 @@
 //! ```text
 //! root:   lock, journal, card taken over --fork--> supervisor: gives the card back at the end
 //! worker: loop thread: a keeper of networks, and one DHCP client for each network
-//!           slots: card <-> station <-> one TAP for each network
+//!           slots:  card <-> station <-> one TAP for each network
+//!           kernel: one interface of the card and one wpa_supplicant for each network
 //! ```
+//! Which of the two keepers serves a card is chosen by what it can do ([`BackEnd::choose`]).
 //! It runs beside the device's daemon and knows nothing of it: what watches links sees further networks come and go.
 
 mod address;
 mod control;
 mod event_loop;
 mod keeping;
+mod kernel;
 mod known;
 mod lease;
 mod machine;
@@ -29,14 +32,15 @@ use std::time::Duration;
 use identity::{StateDirectory, StateError};
 use linux::clock;
 use linux::journal::{ApplyError, Journal, JournalError};
-use linux::radio::{BackEnd, OpenError, RadioCard, Radios, further_addresses, take_over};
+use linux::radio::{BackEnd, Channel, OpenError, RadioCard, Radios, further_addresses, take_over};
 use linux::signals::EndSignals;
+use linux::supplicant::{Supplicant, SupplicantError};
 use linux::tun::{Reserved, TunError};
 use linux::wireless::WirelessError;
 use radio::pcap::file_header;
 use thiserror::Error;
-use tracing::info;
-use units::MacAddress;
+use tracing::{info, warn};
+use units::{Frequency, MacAddress};
 
 use crate::config::ProbeTarget;
 use crate::control::{Callers, ControlServer};
@@ -46,6 +50,8 @@ use linux::privileges::requirements::Purpose;
 use control::Desk;
 pub use control::heard_networks;
 use event_loop::RadioLoop;
+use keeping::Keeper;
+use kernel::KernelKeeper;
 pub use known::{KNOWN_NETWORKS_FILE, KnownError, KnownNetwork, KnownNetworks, MOST_NETWORKS};
 use machine::RadioMachine;
 pub use radio::slots::{Cycle, SlotSettings};
@@ -141,6 +147,9 @@ pub enum RadioError {
         /// What the system said.
         error: io::Error,
     },
+    /// The program that the kernel's stations need.
+    #[error(transparent)]
+    Supplicant(#[from] SupplicantError),
     /// The device of the networks' interfaces.
     #[error(transparent)]
     Interface(#[from] TunError),
@@ -178,36 +187,53 @@ pub fn run(options: RadioOptions) -> Result<(), RadioError> {
         }
     };
     let choice = BackEnd::choose(&card);
-    if choice.back_end == BackEnd::None {
-        return Err(RadioError::Unable { card: card.name.clone(), reason: choice.reason });
-    }
     let address = card.address.ok_or_else(|| RadioError::Card(format!("{} has no address", card.name)))?;
-    let capture = options.capture.as_ref().map(|path| begin_file(path, &file_header())).transpose()?;
-    let trace = options.trace.as_ref().map(|path| begin_file(path, TRACE_HEADER.as_bytes())).transpose()?;
-    // The worker may not open the device.
-    let reserved: Result<Vec<Reserved>, TunError> = (0..MOST_NETWORKS).map(|_| Reserved::open()).collect();
-    let reserved = reserved?;
+    let mut addresses = vec![address];
+    let keeping = match choice.back_end {
+        BackEnd::None => {
+            return Err(RadioError::Unable { card: card.name.clone(), reason: choice.reason });
+        }
+        BackEnd::Kernel { networks, .. } => {
+            Supplicant::program()?;
+            if options.capture.is_some() || options.trace.is_some() {
+                warn!(
+                    "the kernel keeps the networks of this card: nothing is written of its frames and channels"
+                );
+            }
+            let named = |channel: &&Channel| {
+                channel.frequency.channel().is_some_and(|number| options.channels.contains(&number))
+            };
+            let frequencies = card.channels.iter().filter(named).map(|channel| channel.frequency).collect();
+            Keeping::Kernel { networks, frequencies }
+        }
+        BackEnd::TimeSliced => {
+            let capture =
+                options.capture.as_ref().map(|path| begin_file(path, &file_header())).transpose()?;
+            let trace =
+                options.trace.as_ref().map(|path| begin_file(path, TRACE_HEADER.as_bytes())).transpose()?;
+            // The worker may not open the device.
+            let reserved: Result<Vec<Reserved>, TunError> =
+                (0..MOST_NETWORKS).map(|_| Reserved::open()).collect();
+            // For networks of a name that another one has too.
+            let mut further = further_addresses(&card);
+            further.truncate(known.same_names());
+            addresses.extend(&further);
+            Keeping::Slots { further, reserved: reserved?, written: Written { capture, trace } }
+        }
+    };
     // It may be below directories that the worker cannot pass.
     let directory = File::open(options.state.path())
         .map_err(|error| RadioError::Directory { path: options.state.path().to_owned(), error })?;
     let user = supervision::prepare(&options.state, &options.user)?;
-    // For networks of a name that another one has too.
-    let mut further = further_addresses(&card);
-    further.truncate(known.same_names());
-    let addresses: Vec<MacAddress> = [address].into_iter().chain(further.iter().copied()).collect();
-    if let Err(error) = journal.apply(&take_over(&card, MONITOR_INTERFACE, &addresses)) {
+    let taken = take_over(&card, MONITOR_INTERFACE, keeping.acknowledged(&addresses));
+    if let Err(error) = journal.apply(&taken) {
         journal.restore()?;
         return Err(error.into());
     }
     info!("{}: {}", card.name, choice.reason);
-    let work = move |root: Root| {
-        work(
-            &options,
-            Prepared { known, further, reserved, written: Written { capture, trace }, directory },
-            root,
-        )
-    };
-    supervision::supervise(user, work, || RadioMachine { card: journal, addresses, names })?;
+    let work = move |root: Root| work(root, &options, Prepared { known, keeping, directory });
+    let radio = card.name;
+    supervision::supervise(user, work, || RadioMachine { card: journal, radio, addresses, names })?;
     Ok(())
 }
 
@@ -224,11 +250,7 @@ fn begin_file(path: &PathBuf, header: &[u8]) -> Result<File, RadioError> {
 /// What root opened for the worker, which may not.
 struct Prepared {
     known: KnownNetworks,
-    /// Addresses beside the card's own, which it acknowledges.
-    further: Vec<MacAddress>,
-    /// For the networks' interfaces, those that are added later included.
-    reserved: Vec<Reserved>,
-    written: Written,
+    keeping: Keeping,
     /// The state directory.
     directory: File,
 }
@@ -241,21 +263,56 @@ struct Written {
     trace: Option<File>,
 }
 
+/// Who keeps the networks, with what that takes.
+enum Keeping {
+    /// The kernel's stations.
+    Kernel {
+        /// In how many networks the card can be.
+        networks: u32,
+        /// The only ones to use; empty: all.
+        frequencies: Vec<Frequency>,
+    },
+    /// The station of this program.
+    Slots {
+        /// Addresses beside the card's own, which it acknowledges.
+        further: Vec<MacAddress>,
+        /// For the networks' interfaces, those that are added later included.
+        reserved: Vec<Reserved>,
+        written: Written,
+    },
+}
+
+impl Keeping {
+    /// Which of the radio's addresses a monitor interface has to acknowledge.
+    fn acknowledged<'a>(&self, addresses: &'a [MacAddress]) -> &'a [MacAddress] {
+        match self {
+            Self::Kernel { .. } => &[],
+            Self::Slots { .. } => addresses,
+        }
+    }
+}
+
 /// The worker process, without root.
-fn work(options: &RadioOptions, prepared: Prepared, root: Root) -> Result<(), Box<dyn std::error::Error>> {
+fn work(root: Root, options: &RadioOptions, prepared: Prepared) -> Result<(), Box<dyn std::error::Error>> {
     let signals = EndSignals::catch()?;
-    let Prepared { known, further, reserved, written, directory } = prepared;
+    let Prepared { known, keeping, directory } = prepared;
     let state = state_behind(&directory)?;
-    let _directory = directory.try_clone()?;
-    let mut list = ListWatch::new(clock::now(), directory)?;
+    let mut list = ListWatch::new(clock::now(), directory.try_clone()?)?;
     let (backend, mut desk) = Desk::new(root)?;
     let replies = backend.commands.clone();
     let _server = ControlServer::start(&state, Callers::of_state(&state, None)?, Arc::new(backend))?;
-    let card = RadioCard::open(MONITOR_INTERFACE)?;
-    let options =
-        RadioOptions { soft_handoff: options.soft_handoff || known.soft_handoff, ..options.clone() };
-    let mut keeper = RadioLoop::new(card, &options, further, reserved, written, &desk, replies)?;
-    Ok(keeping::run(&mut keeper, &signals, &mut list, known, &mut desk)?)
+    let mut keeper: Box<dyn Keeper> = match keeping {
+        Keeping::Kernel { networks, frequencies } => {
+            Box::new(KernelKeeper::new(Arc::clone(&desk.root), directory, networks, frequencies)?)
+        }
+        Keeping::Slots { further, reserved, written } => {
+            let card = RadioCard::open(MONITOR_INTERFACE)?;
+            let options =
+                RadioOptions { soft_handoff: options.soft_handoff || known.soft_handoff, ..options.clone() };
+            Box::new(RadioLoop::new(card, &options, further, reserved, written, &desk, replies)?)
+        }
+    };
+    Ok(keeping::run(keeper.as_mut(), &signals, &mut list, known, &mut desk)?)
 }
 
 /// The state directory by a name by which only this process can open it, whatever lies above it.

@@ -53,6 +53,18 @@ pub enum Request {
         /// The sockets' inodes, at most [`MAXIMUM_INODES`].
         inodes: Vec<u32>,
     },
+    /// Make a station interface on the radio's card.
+    AddStation {
+        /// Its name.
+        interface: String,
+        /// Its hardware address is made from the card's and this, 1 to 63.
+        number: u32,
+    },
+    /// Remove an interface that [`Request::AddStation`] has made.
+    RemoveStation {
+        /// Its name.
+        interface: String,
+    },
     /// Take everything back.
     Restore,
 }
@@ -221,6 +233,8 @@ mod tests {
                 | Request::Card
                 | Request::Run { .. }
                 | Request::EndRun { .. }
+                | Request::AddStation { .. }
+                | Request::RemoveStation { .. }
                 | Request::Programs { .. } => Answer::Failed { reason: "no".to_owned() },
                 Request::Restore => {
                     Answer::Restored(DownReport { undone: vec!["rule".to_owned()], failed: Vec::new() })

@@ -68,6 +68,13 @@ pub enum Security {
         /// Whether management frames are protected.
         protection: Protection,
     },
+    /// WPA3 with a passphrase (SAE) and nothing older; management frames are protected.
+    Wpa3 {
+        /// The passphrase, of 8 to 63 characters.
+        passphrase: String,
+    },
+    /// Encrypted without a passphrase (OWE, RFC 8110); management frames are protected.
+    Opportunistic,
 }
 
 /// Whether management frames are protected (IEEE 802.11w).
@@ -165,7 +172,7 @@ impl Wifi {
                 ensure!((1..=32).contains(&point.ssid.len()), "{:?} is no name of a network", point.ssid);
                 ensure!((1..=11).contains(&point.channel), "channel {} is not free here", point.channel);
                 ensure!(point.broadcast_period > 0, "broadcasts are sent every 1 to 255 beacons");
-                if let Security::Wpa2 { passphrase, .. } = &point.security {
+                if let Security::Wpa2 { passphrase, .. } | Security::Wpa3 { passphrase } = &point.security {
                     let plain = passphrase.bytes().all(|byte| (b' '..=b'~').contains(&byte));
                     ensure!(
                         plain && (8..=63).contains(&passphrase.len()),
@@ -227,18 +234,20 @@ fn configuration(network: &str, point: &AccessPoint, at: usize) -> String {
         point.broadcast_period,
         u8::from(point.hidden),
     );
-    if let Security::Wpa2 { passphrase, protection } = &point.security {
-        let (number, keys) = match protection {
-            Protection::Off => (0, "WPA-PSK"),
-            Protection::Offered => (1, "WPA-PSK WPA-PSK-SHA256"),
-            Protection::Required => (2, "WPA-PSK-SHA256"),
-        };
-        // Writing to a string cannot fail.
-        let _ = write!(
-            text,
-            "wpa=2\nwpa_passphrase={passphrase}\nwpa_key_mgmt={keys}\nrsn_pairwise=CCMP\nieee80211w={number}\n"
-        );
+    let (passphrase, keys, number) = match &point.security {
+        Security::Open => return text,
+        Security::Wpa2 { passphrase, protection } => match protection {
+            Protection::Off => (Some(passphrase), "WPA-PSK", 0),
+            Protection::Offered => (Some(passphrase), "WPA-PSK WPA-PSK-SHA256", 1),
+            Protection::Required => (Some(passphrase), "WPA-PSK-SHA256", 2),
+        },
+        Security::Wpa3 { passphrase } => (Some(passphrase), "SAE", 2),
+        Security::Opportunistic => (None, "OWE", 2),
+    };
+    if let Some(passphrase) = passphrase {
+        text.push_str(&format!("wpa_passphrase={passphrase}\n"));
     }
+    text.push_str(&format!("wpa=2\nwpa_key_mgmt={keys}\nrsn_pairwise=CCMP\nieee80211w={number}\n"));
     text
 }
 
@@ -331,6 +340,9 @@ mod tests {
             assert!(text.contains(line), "{text}");
         }
         assert!(!configuration("x", &AccessPoint::open("x", 1), 0).contains("wpa"));
+        point.security = Security::Opportunistic;
+        let text = configuration("cafe", &point, 0);
+        assert!(text.contains("wpa_key_mgmt=OWE\n") && !text.contains("passphrase"), "{text}");
     }
 
     #[test]

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use thiserror::Error;
 
+pub(crate) use managed::keep_off;
 pub use managed::{is_managed, set_managed};
 pub use metered::{Metered, metered};
 pub use modem::{Modem, modems};

@@ -14,7 +14,7 @@ use crate::desktop::{self, DesktopError};
 use crate::dns;
 use crate::netlink::{NetlinkError, Route, Rule};
 use crate::nft::{self, NftError};
-use crate::radio::Radios;
+use crate::radio::{RadioNumber, Radios};
 use crate::wireless::WirelessError;
 
 /// One change to the machine, described completely.
@@ -90,6 +90,15 @@ pub enum Change {
         /// To which address.
         address: MacAddress,
     },
+    /// A station interface of our own, off, which NetworkManager does not look after.
+    Station {
+        /// Its radio's name, such as `phy0`.
+        radio: String,
+        /// Its own name; no interface may have it yet.
+        interface: String,
+        /// Its hardware address.
+        address: MacAddress,
+    },
 }
 
 /// Why a change was not made or not taken back.
@@ -126,6 +135,9 @@ pub enum ChangeError {
     /// There is no such radio.
     #[error("there is no radio \"{0}\": was it unplugged?")]
     NoRadio(String),
+    /// Another interface has the name.
+    #[error("there is an interface \"{0}\" already, which is not ours")]
+    Taken(String),
 }
 
 impl ChangeError {
@@ -175,6 +187,13 @@ impl Change {
                 Undo::LinkOff { interface: interface.clone() }
             }
             Self::Monitor { interface, .. } => Undo::Monitor { interface: interface.clone() },
+            Self::Station { interface, .. } => {
+                // Undoing would remove it.
+                if super::open_netlink()?.link(interface)?.is_some() {
+                    return Err(ChangeError::Taken(interface.clone()));
+                }
+                Undo::Station { interface: interface.clone() }
+            }
         }))
     }
 
@@ -198,14 +217,25 @@ impl Change {
             Self::Unmanaged { interface } => Ok(desktop::set_managed(interface, false)?),
             Self::LinkOff { interface } => super::set_link_up(interface, false),
             Self::Monitor { radio, interface, address } => {
-                let mut radios = Radios::open()?;
-                let found = radios.list()?.into_iter().find(|known| known.name == *radio);
-                let number = found.ok_or_else(|| ChangeError::NoRadio(radio.clone()))?.number;
+                let (mut radios, number) = open_radio(radio)?;
                 radios.add_monitor(number, interface, *address)?;
+                Ok(())
+            }
+            Self::Station { radio, interface, address } => {
+                let (mut radios, number) = open_radio(radio)?;
+                radios.add_station(number, interface, *address)?;
+                desktop::keep_off(interface);
                 Ok(())
             }
         }
     }
+}
+
+fn open_radio(name: &str) -> Result<(Radios, RadioNumber), ChangeError> {
+    let mut radios = Radios::open()?;
+    let found = radios.list()?.into_iter().find(|known| known.name == name);
+    let number = found.ok_or_else(|| ChangeError::NoRadio(name.to_owned()))?.number;
+    Ok((radios, number))
 }
 
 impl fmt::Display for Change {
@@ -231,6 +261,9 @@ impl fmt::Display for Change {
             Self::LinkOff { interface } => write!(formatter, "interface {interface} off"),
             Self::Monitor { radio, interface, address } => {
                 write!(formatter, "monitor interface {interface} of {radio} as {address}")
+            }
+            Self::Station { radio, interface, address } => {
+                write!(formatter, "interface {interface} of {radio} as {address}")
             }
         }
     }

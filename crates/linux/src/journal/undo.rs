@@ -83,6 +83,11 @@ pub enum Undo {
         /// Its name.
         interface: String,
     },
+    /// Remove a station interface of our own.
+    Station {
+        /// Its name.
+        interface: String,
+    },
 }
 
 impl Undo {
@@ -109,7 +114,8 @@ impl Undo {
                 Some(_) => Ok(desktop::set_managed(interface, true)?),
             },
             Self::LinkOff { interface } => super::set_link_up(interface, true),
-            Self::Monitor { interface } => remove_monitor(interface),
+            Self::Monitor { interface } => remove_wireless(interface, WirelessMode::Monitor),
+            Self::Station { interface } => remove_wireless(interface, WirelessMode::Station),
         }
     }
 }
@@ -123,14 +129,14 @@ fn empty_table(number: u32) -> Result<(), ChangeError> {
         .try_for_each(|route| unless_missing(netlink.delete_route(route)))
 }
 
-/// Removes it if it is there and is a monitor interface.
-fn remove_monitor(interface: &str) -> Result<(), ChangeError> {
+/// Removes a wireless interface if it is there and is used so.
+fn remove_wireless(interface: &str, mode: WirelessMode) -> Result<(), ChangeError> {
     let known = match Wireless::open() {
         // The driver was unloaded, and the interface with it.
         Err(WirelessError::None) => return Ok(()),
         other => other?.interfaces()?,
     };
-    let own = known.iter().find(|one| one.name == interface && one.mode == WirelessMode::Monitor);
+    let own = known.iter().find(|one| one.name == interface && one.mode == mode);
     own.map_or(Ok(()), |own| unless_missing(Radios::open()?.remove_interface(own.index)))
 }
 
@@ -158,6 +164,7 @@ impl fmt::Display for Undo {
             Self::Unmanaged { interface } => write!(formatter, "give {interface} back to NetworkManager"),
             Self::LinkOff { interface } => write!(formatter, "switch {interface} on"),
             Self::Monitor { interface } => write!(formatter, "remove monitor interface {interface}"),
+            Self::Station { interface } => write!(formatter, "remove interface {interface}"),
         }
     }
 }

@@ -119,6 +119,21 @@ impl Radios {
         Ok(index)
     }
 
+    /// Adds the station interface `name`, off, with a hardware address of its own. Needs CAP_NET_ADMIN.
+    pub fn add_station(
+        &mut self,
+        radio: RadioNumber,
+        name: &str,
+        address: MacAddress,
+    ) -> Result<(), NetlinkError> {
+        let fill = |request: &mut Request| {
+            request.number(ATTRIBUTE_RADIO, radio.0).text(ATTRIBUTE_NAME, name);
+            request.number(ATTRIBUTE_MODE, MODE_STATION).attribute(ATTRIBUTE_ADDRESS, &address.0);
+        };
+        let question = Question { command: NEW_INTERFACE, dump: false };
+        self.netlink.ask(&format!("make the interface {name}"), self.family, question, fill, |_| {})
+    }
+
     /// Removes the wireless interface with number `index`. Needs CAP_NET_ADMIN.
     pub fn remove_interface(&mut self, index: u32) -> Result<(), NetlinkError> {
         let fill = |request: &mut Request| {
@@ -159,12 +174,15 @@ const ATTRIBUTE_RADIO: u16 = 1;
 const ATTRIBUTE_INDEX: u16 = 3;
 const ATTRIBUTE_NAME: u16 = 4;
 const ATTRIBUTE_MODE: u16 = 5;
+const ATTRIBUTE_ADDRESS: u16 = 6;
 const ATTRIBUTE_MONITOR_FLAGS: u16 = 23;
 const ATTRIBUTE_COUNTRY: u16 = 33;
 const ATTRIBUTE_FREQUENCY: u16 = 38;
 const ATTRIBUTE_WIDTH: u16 = 159;
 const ATTRIBUTE_IN_PIECES: u16 = 174;
 
+/// `NL80211_IFTYPE_STATION`.
+const MODE_STATION: u32 = 2;
 /// `NL80211_IFTYPE_MONITOR`.
 const MODE_MONITOR: u32 = 6;
 /// `NL80211_MNTR_FLAG_ACTIVE`.

@@ -64,4 +64,4 @@ pub use card::{OpenError, RadioCard, TransferError, TuneError};
 pub use control::Radios;
 pub use kernel_scan::{ScanError, kernel_scan};
 pub use rfkill::Block;
-pub use takeover::take_over;
+pub use takeover::{station_address, take_over};

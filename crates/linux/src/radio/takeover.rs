@@ -22,3 +22,32 @@ pub fn take_over(radio: &Radio, interface: &str, addresses: &[MacAddress]) -> Ve
     }));
     changes
 }
+
+/// The address of a further station on a card with the address `card`: locally administered, a different one for each `number` from
+/// 1 to 63, the same each time.
+pub fn station_address(card: MacAddress, number: u8) -> MacAddress {
+    let MacAddress([first, rest @ ..]) = card;
+    // The two lowest bits are "to a group", which a station is not, and "locally administered".
+    let first = ((first | 2) ^ (number << 2)) & !1;
+    let [second, third, fourth, fifth, sixth] = rest;
+    MacAddress([first, second, third, fourth, fifth, sixth])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_station_has_an_address_of_its_own() {
+        for card in [MacAddress([0, 0x16, 0xea, 1, 2, 3]), MacAddress([2, 0, 0, 0, 3, 0])] {
+            let mut addresses: Vec<MacAddress> =
+                (1..=63).map(|number| station_address(card, number)).collect();
+            addresses.push(card);
+            assert!(addresses.iter().skip(1).all(|MacAddress([first, ..])| *first & 1 == 0));
+            assert!(addresses[..63].iter().all(|MacAddress([first, ..])| *first & 2 == 2));
+            addresses.sort();
+            addresses.dedup();
+            assert_eq!(addresses.len(), 64);
+        }
+    }
+}

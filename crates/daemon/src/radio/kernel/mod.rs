@@ -1,0 +1,215 @@
+//! The kernel keeps the networks: a station interface and an unmodified wpa_supplicant for each, where the card can be in several
+//! networks by itself.
+//!
+//! ```text
+//! root:   makes and removes interfaces, by the journal
+//! worker: for each network  wpa_supplicant (same user and rights as the worker) --control socket--> up, down, why
+//!                           DHCP client <--packet socket--> interface
+//! ```
+//! Packets never come here: they are the kernel's. Weights mean nothing: the card and its driver share the time out.
+
+mod configuration;
+mod station;
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io;
+use std::sync::Arc;
+
+use linux::clock;
+use linux::netlink::Netlink;
+use linux::poll::{Poller, Token};
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use tracing::warn;
+use units::{Frequency, NetworkId, Timestamp};
+
+use super::KnownNetwork;
+use super::keeping::{Keeper, LoopError};
+use crate::dataplane;
+use crate::supervision::{Request, Root};
+use configuration::configuration;
+use station::{KernelStation, OwnInterface, Tokens, Told};
+
+/// Two tokens for each network follow, by its number.
+const FIRST_TOKEN: u64 = 16;
+
+/// Keeps networks by the kernel's stations.
+pub(super) struct KernelKeeper {
+    root: Arc<Root>,
+    /// The state directory, where the programs have their control sockets.
+    directory: File,
+    /// In how many networks the card can be.
+    most: usize,
+    /// The only channels to use; empty: all.
+    frequencies: Vec<Frequency>,
+    poller: Poller,
+    kept: BTreeMap<NetworkId, Kept>,
+    randomness: StdRng,
+}
+
+struct Kept {
+    known: KnownNetwork,
+    /// `None`: the card is in as many networks as it can.
+    station: Option<KernelStation>,
+}
+
+impl KernelKeeper {
+    /// A card without networks yet, which can be in `most` of them. Programs run in `directory`, to which this process may write.
+    ///
+    /// # Errors
+    /// [`LoopError::System`] or [`LoopError::Randomness`].
+    pub fn new(
+        root: Arc<Root>,
+        directory: File,
+        most: u32,
+        frequencies: Vec<Frequency>,
+    ) -> Result<Self, LoopError> {
+        let seed = dataplane::seed().map_err(LoopError::Randomness)?;
+        Ok(Self {
+            root,
+            directory,
+            most: usize::try_from(most).unwrap_or(usize::MAX),
+            frequencies,
+            poller: Poller::new()?,
+            kept: BTreeMap::new(),
+            randomness: StdRng::from_seed(seed),
+        })
+    }
+
+    fn begin(
+        &mut self,
+        now: Timestamp,
+        id: NetworkId,
+        known: &KnownNetwork,
+    ) -> Result<KernelStation, LoopError> {
+        let name = known.interface_name()?;
+        let make = Request::AddStation { interface: name.clone(), number: id.0 };
+        self.root.ask(&make).map_err(io::Error::other)?;
+        let begun = self.begin_on(now, id, known, &name);
+        if begun.is_err() {
+            self.remove_interface(name);
+        }
+        begun
+    }
+
+    fn begin_on(
+        &mut self,
+        now: Timestamp,
+        id: NetworkId,
+        known: &KnownNetwork,
+        name: &str,
+    ) -> Result<KernelStation, LoopError> {
+        let link = Netlink::open()?.link(name)?;
+        let link = link.and_then(|link| Some((link.index, link.address?)));
+        let (index, address) = link.ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?;
+        let interface = OwnInterface { name: name.to_owned(), index, address };
+        let seed = self.randomness.random();
+        let configuration = configuration(known, &self.frequencies)?;
+        let told = Told { ssid: known.ssid.clone(), configuration, address: known.own_address()? };
+        Ok(KernelStation::new(now, id, told, interface, tokens(id), &self.poller, seed)?)
+    }
+
+    fn remove_interface(&self, interface: String) {
+        if let Err(error) = self.root.ask(&Request::RemoveStation { interface }) {
+            warn!("{error}");
+        }
+    }
+
+    fn running(&self) -> usize {
+        self.kept.values().filter(|kept| kept.station.is_some()).count()
+    }
+
+    /// Lets one that waits have the place that has become free.
+    fn let_next_in(&mut self, now: Timestamp) {
+        if self.running() >= self.most {
+            return;
+        }
+        let waiting = self.kept.iter().find(|(_, kept)| is_waiting(kept));
+        let Some((id, known)) = waiting.map(|(id, kept)| (*id, kept.known.clone())) else { return };
+        match self.begin(now, id, &known) {
+            Ok(station) => {
+                if let Some(kept) = self.kept.get_mut(&id) {
+                    kept.station = Some(station);
+                }
+            }
+            Err(error) => warn!("{}: {error}", known.ssid),
+        }
+    }
+}
+
+impl Keeper for KernelKeeper {
+    fn networks(&self) -> Vec<(NetworkId, KnownNetwork)> {
+        self.kept.iter().map(|(id, kept)| (*id, kept.known.clone())).collect()
+    }
+
+    fn join(&mut self, now: Timestamp, known: KnownNetwork) -> Result<(), LoopError> {
+        // The lowest free one, for the hardware address is made from it.
+        let id = (1..).map(NetworkId).find(|id| !self.kept.contains_key(id));
+        let id = id.ok_or_else(|| io::Error::from(io::ErrorKind::OutOfMemory))?;
+        let station = if known.ad_hoc_channel.is_some() {
+            warn!("{}: the kernel keeps this card's networks: no ad hoc groups", known.ssid);
+            None
+        } else if self.running() < self.most {
+            Some(self.begin(now, id, &known)?)
+        } else {
+            warn!("{}: waits: the card can be in {} networks at a time", known.ssid, self.most);
+            None
+        };
+        self.kept.insert(id, Kept { known, station });
+        Ok(())
+    }
+
+    fn leave(&mut self, now: Timestamp, id: NetworkId) {
+        if let Some(station) = self.kept.remove(&id).and_then(|kept| kept.station) {
+            let interface = station.end();
+            self.remove_interface(interface.name);
+            self.let_next_in(now);
+        }
+    }
+
+    fn set_weight(&mut self, id: NetworkId, weight: u16) {
+        if let Some(kept) = self.kept.get_mut(&id) {
+            kept.known.weight = weight;
+        }
+    }
+
+    fn poller(&mut self) -> &mut Poller {
+        &mut self.poller
+    }
+
+    fn handle(&mut self, token: Token) -> Result<(), LoopError> {
+        let number = token.0.checked_sub(FIRST_TOKEN).and_then(|number| u32::try_from(number / 2).ok());
+        let kept = number.and_then(|number| self.kept.get_mut(&NetworkId(number)));
+        let Some(station) = kept.and_then(|kept| kept.station.as_mut()) else { return Ok(()) };
+        if token.0.is_multiple_of(2) {
+            station.hear()
+        } else {
+            station.receive()
+        }
+        Ok(())
+    }
+
+    fn work(&mut self) -> Result<Option<Timestamp>, LoopError> {
+        let now = clock::now();
+        let Self { kept, poller, directory, .. } = self;
+        let stations = kept.values_mut().filter_map(|kept| kept.station.as_mut());
+        Ok(stations.filter_map(|station| station.work(now, poller, directory)).min())
+    }
+
+    fn end(&mut self) {
+        for (_, kept) in std::mem::take(&mut self.kept) {
+            // Root removes the interfaces, with all else.
+            drop(kept.station.map(KernelStation::end));
+        }
+    }
+}
+
+fn is_waiting(kept: &Kept) -> bool {
+    kept.station.is_none() && kept.known.ad_hoc_channel.is_none()
+}
+
+fn tokens(id: NetworkId) -> Tokens {
+    let first = FIRST_TOKEN + 2 * u64::from(id.0);
+    Tokens { control: Token(first), leases: Token(first + 1) }
+}

@@ -1,0 +1,268 @@
+//! One network that the kernel keeps: its interface, its wpa_supplicant, its DHCP client.
+//!
+//! ```text
+//!            start                control socket is there
+//! Ended ------------> Starting ----------------------------> Controlled
+//!   ^  after a pause     | ends, or says nothing in time         | ends
+//!   +--------------------+---------------------------------------+
+//! ```
+
+use std::fs::File;
+use std::io;
+use std::time::Duration;
+
+use arrayvec::ArrayVec;
+use linux::lease_socket::LeaseSocket;
+use linux::poll::{Interest, Poller, Token};
+use linux::prefix::IpPrefix;
+use linux::supplicant::{Control, Said, Status, Supplicant};
+use tracing::{debug, info, warn};
+use units::{MacAddress, NetworkId, Timestamp};
+
+use super::super::address::NetworkAddress;
+use super::super::lease::{Lease, LeaseChange, LeaseClient};
+
+/// How often it is looked whether the control socket is there.
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
+/// It is there within this, or something is wrong.
+const STARTING_TIME: Duration = Duration::from_secs(20);
+/// Until one that has ended is started again.
+const PAUSE: Duration = Duration::from_secs(5);
+/// Things said, or frames, that are taken at once.
+const BUDGET: usize = 32;
+
+/// By what its descriptors are known to the poller.
+#[derive(Clone, Copy)]
+pub(super) struct Tokens {
+    /// Of the control socket.
+    pub control: Token,
+    /// Of the DHCP client's socket.
+    pub leases: Token,
+}
+
+/// The interface of a network, as root made it.
+pub(super) struct OwnInterface {
+    /// Its name.
+    pub name: String,
+    /// The kernel's number of it.
+    pub index: u32,
+    /// Its hardware address.
+    pub address: MacAddress,
+}
+
+/// What wpa_supplicant is told of the network.
+pub(super) struct Told {
+    /// Its name, for people.
+    pub ssid: String,
+    /// Holds the key.
+    pub configuration: String,
+    /// Our address, where it is not to be asked for.
+    pub address: Option<IpPrefix>,
+}
+
+/// A network that the kernel keeps.
+pub(super) struct KernelStation {
+    told: Told,
+    interface: OwnInterface,
+    tokens: Tokens,
+    running: Running,
+    up: bool,
+    leases: LeaseSocket,
+    /// `None`: the address is configured.
+    lease: Option<LeaseClient>,
+    address: NetworkAddress,
+}
+
+enum Running {
+    Ended { again: Timestamp },
+    Starting { supplicant: Supplicant, since: Timestamp },
+    Controlled { supplicant: Supplicant, control: Control },
+}
+
+impl KernelStation {
+    /// A station on an interface of ours; it begins with the next [`work`](Self::work). `seed`: random.
+    ///
+    /// # Errors
+    /// [`io::Error`] if DHCP cannot be spoken on it.
+    pub fn new(
+        now: Timestamp,
+        id: NetworkId,
+        told: Told,
+        interface: OwnInterface,
+        tokens: Tokens,
+        poller: &Poller,
+        seed: u64,
+    ) -> io::Result<Self> {
+        let leases = LeaseSocket::open(interface.index)?;
+        poller.add(&leases, tokens.leases, Interest::Readable)?;
+        let mut address = NetworkAddress::new(id);
+        address.set_passes(interface.index, false).map_err(io::Error::other)?;
+        if let Some(own) = told.address {
+            let own = LeaseChange::Lent(Lease { address: own, gateway: None, servers: ArrayVec::new() });
+            address.apply(&told.ssid, interface.index, own).map_err(io::Error::other)?;
+        }
+        let lease = told.address.is_none().then(|| LeaseClient::new(now, interface.address, seed));
+        Ok(Self {
+            told,
+            lease,
+            interface,
+            tokens,
+            running: Running::Ended { again: now },
+            up: false,
+            leases,
+            address,
+        })
+    }
+
+    /// Does what is due; gives when to be called again at the latest.
+    pub fn work(&mut self, now: Timestamp, poller: &Poller, directory: &File) -> Option<Timestamp> {
+        let next = self.look_after_supplicant(now, poller, directory);
+        let lease = if self.up { self.drive_lease(now) } else { None };
+        next.into_iter().chain(lease).min()
+    }
+
+    fn look_after_supplicant(
+        &mut self,
+        now: Timestamp,
+        poller: &Poller,
+        directory: &File,
+    ) -> Option<Timestamp> {
+        let ended = Running::Ended { again: now + PAUSE };
+        self.running = match std::mem::replace(&mut self.running, ended) {
+            Running::Ended { again } if again > now => Running::Ended { again },
+            Running::Ended { .. } => {
+                match Supplicant::start(&self.interface.name, directory, &self.told.configuration) {
+                    Ok(supplicant) => Running::Starting { supplicant, since: now },
+                    Err(error) => self.gave_up(now, &error.to_string()),
+                }
+            }
+            Running::Starting { mut supplicant, since } => {
+                if let Some(how) = supplicant.ended() {
+                    self.gave_up(now, &format!("wpa_supplicant cannot use the interface ({how})"))
+                } else {
+                    match begin_control(&supplicant, poller, self.tokens.control) {
+                        Ok(control) => Running::Controlled { supplicant, control },
+                        Err(_) if now.since(since) < STARTING_TIME => Running::Starting { supplicant, since },
+                        Err(error) => {
+                            supplicant.end();
+                            self.gave_up(now, &format!("wpa_supplicant does not answer ({error})"))
+                        }
+                    }
+                }
+            }
+            Running::Controlled { mut supplicant, control } => match supplicant.ended() {
+                None => Running::Controlled { supplicant, control },
+                Some(how) => self.gave_up(now, &format!("wpa_supplicant ended ({how})")),
+            },
+        };
+        match &self.running {
+            Running::Ended { again } => Some(*again),
+            Running::Starting { .. } => Some(now + LOOK_AGAIN),
+            Running::Controlled { .. } => None,
+        }
+    }
+
+    fn gave_up(&mut self, now: Timestamp, why: &str) -> Running {
+        warn!("{}: {why}; it is started again in {} s", self.told.ssid, PAUSE.as_secs());
+        self.set_up(false);
+        Running::Ended { again: now + PAUSE }
+    }
+
+    /// Takes what wpa_supplicant says.
+    pub fn hear(&mut self) {
+        for _ in 0..BUDGET {
+            let Running::Controlled { control, .. } = &self.running else { return };
+            let Ok(said) = control.read() else { return };
+            let asked = if said == Said::Connected { control.ask_status() } else { Ok(()) };
+            if let Err(error) = asked {
+                debug!("{}: {error}", self.told.ssid);
+            }
+            self.note(said);
+        }
+    }
+
+    fn note(&mut self, said: Said) {
+        let ssid = self.told.ssid.clone();
+        let coded = |code: Option<u16>| code.map_or_else(String::new, |code| format!(" (code {code})"));
+        match said {
+            Said::Status(Status { completed, bssid, frequency }) => {
+                if completed && !self.up {
+                    let bssid = bssid.map_or_else(|| "an access point".to_owned(), |bssid| bssid.to_string());
+                    let on =
+                        frequency.map_or_else(String::new, |frequency| format!(" on {} MHz", frequency.0));
+                    info!("{ssid}: up, by {bssid}{on}, as {}", self.interface.name);
+                }
+                self.set_up(completed);
+            }
+            Said::Disconnected { reason } => {
+                if self.up {
+                    warn!("{ssid}: down: the access point is gone or sent us away{}", coded(reason));
+                }
+                self.set_up(false);
+            }
+            Said::Refused { wrong_key: true } => {
+                warn!("{ssid}: the access point does not accept the passphrase");
+            }
+            Said::Refused { wrong_key: false } => {
+                warn!("{ssid}: no access point lets us in; waiting a while")
+            }
+            Said::Rejected { status } => {
+                warn!("{ssid}: the access point refuses the association{}", coded(status))
+            }
+            Said::NotFound => debug!("{ssid}: no access point is heard"),
+            Said::Connected | Said::Other => {}
+        }
+    }
+
+    fn set_up(&mut self, up: bool) {
+        self.up = up;
+        if let Err(error) = self.address.set_passes(self.interface.index, up) {
+            warn!("{}: {error}", self.told.ssid);
+        }
+    }
+
+    /// Takes what DHCP servers say.
+    pub fn receive(&mut self) {
+        let mut buffer = [0; LeaseSocket::LONGEST];
+        for _ in 0..BUDGET {
+            // The interface is off now and then; the socket goes on when it is on again.
+            let Ok(length) = self.leases.receive(&mut buffer) else { return };
+            if let Some(lease) = &mut self.lease
+                && LeaseClient::wants(&buffer[..length])
+            {
+                lease.receive(buffer[..length].to_vec());
+            }
+        }
+    }
+
+    fn drive_lease(&mut self, now: Timestamp) -> Option<Timestamp> {
+        let lease = self.lease.as_mut()?;
+        if let Some(change) = lease.poll(now)
+            && let Err(error) = self.address.apply(&self.told.ssid, self.interface.index, change)
+        {
+            warn!("{}: the address that it lent cannot be used: {error}", self.told.ssid);
+        }
+        while let Some(frame) = lease.transmit() {
+            if let Err(error) = self.leases.send(&frame) {
+                debug!("{}: {error}", self.interface.name);
+            }
+        }
+        lease.timeout(now)
+    }
+
+    /// Leaves the access point; gives the interface, which is still there.
+    pub fn end(self) -> OwnInterface {
+        match self.running {
+            Running::Starting { supplicant, .. } | Running::Controlled { supplicant, .. } => supplicant.end(),
+            Running::Ended { .. } => {}
+        }
+        self.interface
+    }
+}
+
+fn begin_control(supplicant: &Supplicant, poller: &Poller, token: Token) -> io::Result<Control> {
+    let control = supplicant.control()?;
+    poller.add(&control, token, Interest::Readable)?;
+    control.ask_status()?;
+    Ok(control)
+}

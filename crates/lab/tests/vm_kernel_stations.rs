@@ -1,0 +1,141 @@
+//! One card that can be on several channels by itself, in three networks of unmodified hostapd at once, each kept by an unmodified
+//! wpa_supplicant. Skipped with a reason where a part of the bed cannot be had, except in CI.
+
+#![expect(clippy::unwrap_used, reason = "a test ends where a step fails")]
+
+use std::path::PathBuf;
+
+use lab::vm::topology::SERVER_ADDRESS;
+use lab::vm::wifi::{AccessPoint, Security, Wifi, WifiNetwork};
+use lab::vm::{Job, Machine, program};
+use sim::NetworkSpec;
+
+const KNOWN: &str = r#"
+[[network]]
+ssid = "cafe"
+passphrase = "correct horse"
+
+[[network]]
+ssid = "office"
+passphrase = "battery staple"
+hidden = true
+
+[[network]]
+ssid = "lobby"
+
+[[network]]
+ssid = "kiosk"
+passphrase = "not this one"
+"#;
+
+/// Pings through all networks at the same time; then one is left while another goes on; then all is ended the hard way.
+fn script() -> String {
+    format!(
+        r#". /job/networks; . /job/wifi; build_networks; build_air
+        at_home() {{ in_namespace device "$@"; }}
+        radio() {{ anabranch --state /tmp/state radio "$@"; }}
+        has() {{ for _ in $(seq 200); do at_home ip addr show "$1" 2>/dev/null | grep -q 'inet ' && return; sleep 0.1; done; }}
+        begin() {{ ip netns exec device anabranch --state /tmp/state radio up >>/results/radio.log 2>&1 & radio=$!; }}
+        mkdir -p /tmp/state/radio; cp /job/radio.toml /tmp/state/radio/; chmod 700 /tmp/state /tmp/state/radio; chmod 600 /tmp/state/radio/radio.toml
+        at_home anabranch --state /tmp/state radio probe >/results/probe
+        begin; has wl-cafe; has wl-office; has wl-lobby
+        at_home iw dev >/results/interfaces; cat /results/interfaces
+        for network in cafe office lobby; do
+            at_home ping -q -i 0.02 -c 200 -W 2 -I wl-$network {SERVER_ADDRESS} >/results/$network.ping &
+            eval "$network=$!"
+        done
+        wait $cafe $office $lobby
+        for process in $(pidof wpa_supplicant); do
+            grep -E '^(Name|Uid|CapEff)' /proc/$process/status; tr '\0' ' ' </proc/$process/cmdline; echo
+        done >/results/processes
+        at_home ping -q -i 0.02 -c 200 -W 2 -I wl-office {SERVER_ADDRESS} >/results/meanwhile.ping & office=$!
+        radio weights office 3 && radio remove cafe; sleep 3
+        at_home ip -brief addr >/results/without-cafe; wait $office
+        echo 'correct horse' | radio add cafe --interface wl-again; has wl-again
+        at_home ip -brief addr >/results/with-cafe
+        radio remove kiosk; sleep 2
+        kill -KILL $radio; wait $radio; sleep 1
+        pidof wpa_supplicant >/results/left; at_home iw dev | grep Interface >>/results/left
+        begin; has wl-office; has wl-again
+        at_home ping -q -i 0.02 -c 50 -W 2 -I wl-again {SERVER_ADDRESS} >/results/again.ping
+        kill -TERM $radio; wait $radio; echo "radio ended with $?"
+        pidof wpa_supplicant >/results/gone; at_home iw dev | grep -E 'Interface|type' >>/results/gone
+        ls /tmp/state/radio >>/results/gone; grep -rls 'battery staple' /run /tmp >/results/secrets
+        cat /results/radio.log /results/*.ping /results/left /results/gone /results/secrets"#
+    )
+}
+
+#[test]
+fn the_kernel_keeps_several_networks() {
+    let lab = PathBuf::from(env!("CARGO_BIN_EXE_anabranch-lab"));
+    let anabranch = lab.with_file_name("anabranch");
+    if !anabranch.exists() {
+        println!("skipped: {} is not built; cargo build -p anabranch-cli", anabranch.display());
+        return;
+    }
+    let Some(machine) = Machine::find_or_skip().unwrap() else { return };
+    let network =
+        |name, point| WifiNetwork { link: NetworkSpec::symmetric(name, 10.0, 20), points: vec![point] };
+    let office = AccessPoint {
+        security: Security::Wpa3 { passphrase: "battery staple".into() },
+        hidden: true,
+        ..AccessPoint::open("office", 11)
+    };
+    let lobby = AccessPoint { security: Security::Opportunistic, ..AccessPoint::open("lobby", 6) };
+    let mut wifi = Wifi::new(vec![
+        network("cafe", AccessPoint::wpa2("cafe", 1, "correct horse")),
+        network("office", office),
+        network("lobby", lobby),
+        network("kiosk", AccessPoint::wpa2("kiosk", 1, "another one")),
+    ]);
+    wifi.radio_channels = 3;
+    let mut job = Job::new(script());
+    wifi.add_to(&mut job).unwrap();
+    job.files.insert("/job/radio.toml".into(), KNOWN.into());
+    job.programs.extend([anabranch, program("wpa_supplicant", "wpasupplicant").unwrap()]);
+    let outcome = machine.run(&job).unwrap();
+    println!("{}\nwall time {:?}", outcome.output, outcome.wall_time);
+    assert_eq!(outcome.exit, 0, "{}", outcome.output);
+    let result = |name: &str| String::from_utf8_lossy(&outcome.files[name]).into_owned();
+
+    let probe = result("probe");
+    assert!(probe.contains("the kernel, up to") && probe.contains("3 channels"), "{probe}");
+    for (name, count) in [("cafe", 200), ("office", 200), ("lobby", 200), ("meanwhile", 200), ("again", 50)] {
+        let said = result(&format!("{name}.ping"));
+        assert!(said.contains(&format!("{count} packets transmitted, {count} ")), "{name}: {said}");
+    }
+    let interfaces = result("interfaces");
+    for channel in ["channel 1 ", "channel 6 ", "channel 11 "] {
+        assert!(interfaces.contains(channel), "{interfaces}");
+    }
+    let processes = result("processes");
+    assert_eq!(processes.matches("wpa_supplicant -D nl80211").count(), 4, "{processes}");
+    assert_eq!(processes.matches("CapEff:\t0000000000003000").count(), 4, "{processes}");
+    assert!(!processes.contains("Uid:\t0"), "{processes}");
+    let log = result("radio.log");
+    assert!(log.contains("kiosk: the access point does not accept the passphrase"), "{log}");
+    let without = result("without-cafe");
+    assert!(!without.contains("wl-cafe") && without.contains("wl-office"), "{without}");
+    let with = result("with-cafe");
+    assert!(with.lines().any(|line| line.starts_with("wl-again") && line.contains("10.64.1.")), "{with}");
+    let left = result("left");
+    assert!(
+        left.lines().next().is_some_and(|line| !line.starts_with(|one: char| one.is_ascii_digit())),
+        "{left}"
+    );
+    assert!(left.contains("wl-again"), "interfaces were to be left by kill -9: {left}");
+    assert!(
+        log.contains("the last run was ended the hard way")
+            && log.contains("undone: remove interface wl-again")
+    );
+    let gone = result("gone");
+    assert!(
+        !gone.contains("wl-") && gone.contains("Interface wlan0") && !gone.contains("undo.json"),
+        "{gone}"
+    );
+    assert!(outcome.output.contains("radio ended with 0"), "{}", outcome.output);
+    assert_eq!(result("secrets").trim(), "/tmp/state/radio/radio.toml");
+    for secret in ["correct horse", "battery staple", "not this one"] {
+        assert!(!log.contains(secret) && !processes.contains(secret), "a passphrase is told");
+    }
+}

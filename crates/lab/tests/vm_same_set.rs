@@ -76,7 +76,7 @@ fn one_radio_is_at_two_access_points_of_one_set() {
     assert_eq!(list[2]["now"]["state"], "searching", "{list}");
     for name in ["a", "b"] {
         let said = result(&format!("{name}.ping"));
-        assert!(said.contains(" 200 received") && said.contains(" 0% packet loss"), "{name}: {said}");
+        assert!(said.contains(" 200 packets received") && said.contains(" 0% packet loss"), "{name}: {said}");
     }
     // The bridge has learnt each address at the port of its own access point.
     let bridge = result("bridge");

@@ -70,7 +70,7 @@ while True: s.accept()[0].close()' &
 }
 
 #[test]
-#[ignore = "not seen to pass yet; run it with --ignored"]
+#[ignore = "its script needs python3, which the guest has not"]
 fn the_other_network_takes_over_when_the_primary_dies() {
     let lab = PathBuf::from(env!("CARGO_BIN_EXE_anabranch-lab"));
     let anabranch = lab.with_file_name("anabranch");

@@ -39,8 +39,9 @@ fn script() -> String {
             for _ in $(seq 150); do at_home ip addr show "wl-$interface" 2>/dev/null | grep -q 'inet ' && break; sleep 0.1; done
         done
         sleep 1; own list; own list --json >/results/list; at_home ip -brief link
-        for interface in a b; do at_home ping -q -i 0.02 -c 200 -W 2 -I "wl-$interface" {SERVER_ADDRESS} >/results/$interface.ping & done
-        wait $(jobs -p | tail -2)
+        at_home ping -q -i 0.02 -c 200 -W 2 -I wl-a {SERVER_ADDRESS} >/results/a.ping & one=$!
+        at_home ping -q -i 0.02 -c 200 -W 2 -I wl-b {SERVER_ADDRESS} >/results/b.ping & two=$!
+        wait $one $two
         in_namespace ap-home bridge fdb show br br0 | grep -v permanent >/results/bridge; cat /results/bridge
         own down; wait $radio; echo "radio ended with $?"; at_home iw dev
         cat /results/*.ping /results/radio.log"#

@@ -48,9 +48,7 @@ pub(super) fn experiment() -> Experiment {
         label: format!("maxdiff {maxdiff} ms"),
         bars: [
             ("paper", format!("paper.maxdiff_{maxdiff}_ms")),
-            ("pulled out here, median", format!("maxdiff_{maxdiff}.here.median_ms")),
             ("pulled out here, worst", format!("maxdiff_{maxdiff}.here.worst_ms")),
-            ("at the neighbour's, median", format!("maxdiff_{maxdiff}.there.median_ms")),
             ("at the neighbour's, worst", format!("maxdiff_{maxdiff}.there.worst_ms")),
             ("silent, median", format!("maxdiff_{maxdiff}.silent.median_ms")),
             ("silent, worst", format!("maxdiff_{maxdiff}.silent.worst_ms")),

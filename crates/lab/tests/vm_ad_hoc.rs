@@ -1,8 +1,6 @@
 //! The side channel in the virtual machine: nine tenths of the radio with an access point, one tenth in an ad hoc group with a peer that
 //! is the kernel's own. Skipped with a reason where a part of the bed cannot be had, except in CI.
 
-#![expect(clippy::unwrap_used, reason = "a test ends where a step fails")]
-
 use std::path::PathBuf;
 
 use lab::vm::topology::SERVER_ADDRESS;

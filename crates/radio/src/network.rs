@@ -267,6 +267,8 @@ pub(crate) struct Network {
     pub waking: WakingChoice,
     /// Signs of life are asked for when there are none.
     pub watched: bool,
+    /// Until when group traffic that must not be missed may come.
+    pub group_expected: Option<Timestamp>,
     /// The key is slow to derive and does not change.
     shared: Option<SharedKey>,
     avoided: Vec<Avoided>,
@@ -295,6 +297,7 @@ impl Network {
             counters: NetworkCounters::default(),
             slot_bytes: 0,
             watched: false,
+            group_expected: None,
             shared,
             avoided: Vec::new(),
             told: None,

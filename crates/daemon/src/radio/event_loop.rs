@@ -48,6 +48,8 @@ const INTERFACE_QUEUE: u32 = 64;
 const NAMES_EVERY: Duration = Duration::from_secs(30);
 /// How often a card that is switched off or gone is looked for.
 const LOOK_FOR_CARD: Duration = Duration::from_secs(1);
+/// Time for the answer to a question for an address.
+const ANSWER_TIME: Duration = Duration::from_millis(1_500);
 /// How often what is going on is logged.
 const REPORT_EVERY: Duration = Duration::from_secs(60);
 
@@ -634,6 +636,9 @@ impl RadioLoop {
             let change = lease.poll(now);
             while let Some(frame) = lease.transmit() {
                 self.station.handle_packet(now, id, &frame);
+                if attached.address.lent().is_none() {
+                    self.station.expect_group_traffic(id, now + ANSWER_TIME);
+                }
             }
             let Some(change) = change else { continue };
             if let Err(error) = attached.address.apply(&attached.known.ssid, attached.tap.index(), change) {

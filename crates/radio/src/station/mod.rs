@@ -248,6 +248,14 @@ impl Station {
         self.wake(now);
     }
 
+    /// Group traffic that must not be missed may come in a network until then: answers to who has no address yet, which many DHCP
+    /// servers send to everybody. Its slots are held over DTIMs meanwhile.
+    pub fn expect_group_traffic(&mut self, id: NetworkId, until: Timestamp) {
+        if let Some(network) = self.networks.get_mut(&id) {
+            network.group_expected = Some(until);
+        }
+    }
+
     /// Changes a network's share of the radio.
     pub fn set_weight(&mut self, id: NetworkId, weight: u16) {
         if let Some(network) = self.networks.get_mut(&id) {

@@ -366,6 +366,36 @@ fn time_goes_by_weights() {
 }
 
 #[test]
+fn a_short_slot_is_held_over_dtims_while_group_traffic_is_expected() {
+    let points = vec![AccessPoint::new(1, b"one", 2412), AccessPoint::new(2, b"two", 2462)];
+    let mut world = World::new(points, SlotSettings::default());
+    world.join(1, b"one", 18, Waking::Announce);
+    world.join(2, b"two", 1, Waking::Announce);
+    world.run(Duration::from_secs(2));
+    let mut heard = |expects: bool| {
+        let dtims = |world: &World| {
+            world
+                .station
+                .networks()
+                .find(|network| network.network == NetworkId(2))
+                .unwrap()
+                .counters
+                .heard_dtims
+        };
+        let before = dtims(&world);
+        if expects {
+            world.station.expect_group_traffic(NetworkId(2), world.now + Duration::from_secs(4));
+        }
+        world.run(Duration::from_secs(4));
+        dtims(&world) - before
+    };
+    // Every 200 ms there is one, and a tenth of a cycle would hear one of twenty.
+    let (without, with, after) = (heard(false), heard(true), heard(false));
+    assert!(without < 5 && with >= 6 && after < 5, "{without} {with} {after}");
+    assert_eq!(world.up(), 2, "{:?}", world.events);
+}
+
+#[test]
 fn frames_that_an_access_point_cannot_keep_shorten_the_absence() {
     let slots = SlotSettings {
         alpha: 0.0,

@@ -35,6 +35,10 @@ const STRETCH_PART: u32 = 4;
 const CYCLE_TOLERANCE: f64 = 0.9;
 /// The longest absence that is worth a bound.
 const LONG_ABSENCE: Duration = Duration::from_secs(1);
+/// What follows a DTIM beacon within this time is taken as its group traffic.
+const GROUP_TIME: Duration = Duration::from_millis(8);
+/// Two DTIMs as most access points have them, 205 ms apart: an answer, and the answer to what was said to it.
+const HELD_MOST: Duration = Duration::from_millis(450);
 
 /// What the radio does.
 #[derive(Clone, Copy, Debug)]
@@ -267,6 +271,9 @@ impl Station {
                     self.slots.set_next(Member::Network(id));
                     return self.advance(now);
                 }
+                if let Some(at) = self.held_for_group_traffic(now, since) {
+                    return self.stretch(at.max(until));
+                }
                 match self.rendezvous_of_next(now).filter(|at| ends && *at > now) {
                     Some(at) => self.stretch(at),
                     None if ends || self.gives_way(now) => self.advance(now),
@@ -296,6 +303,15 @@ impl Station {
         }
         let half = now.since(since) >= until.since(since) / 2;
         half && self.next_dtim_elsewhere(now).is_some_and(|dtim| dtim <= now + EARLY)
+    }
+
+    /// Until when the slot is held, since a network here waits for group traffic.
+    fn held_for_group_traffic(&self, now: Timestamp, since: Timestamp) -> Option<Timestamp> {
+        let waiting = self
+            .here()
+            .filter(|network| network.is_open() && network.group_expected.is_some_and(|until| now < until));
+        let due = waiting.filter_map(|network| Some(network.linked()?.beacons.next_dtim(now) + GROUP_TIME));
+        due.min().filter(|at| at.since(since) <= HELD_MOST)
     }
 
     /// When the next network in turn, if it is on another channel, sends its group traffic.

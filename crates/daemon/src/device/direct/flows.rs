@@ -109,8 +109,9 @@ impl Sampler {
         }
         self.taken = Some(now);
         // What has the address of a network may be anybody's; the bond's own packets carry what is listed already.
-        let is_own = |flow: &Seen| flow.socket.is_some_and(|socket| socket.mark == Some(picture.own_mark));
-        seen.retain(|flow| !is_own(flow) && (is_ours(picture, &flow.entry) || flow.bound.is_some()));
+        seen.retain(|flow| {
+            !is_own(picture, &sockets, flow) && (is_ours(picture, &flow.entry) || flow.bound.is_some())
+        });
         Ok(seen)
     }
 }
@@ -118,6 +119,17 @@ impl Sampler {
 /// Flows that have a network, and those of any0 that have none.
 fn is_ours(picture: &Picture, entry: &Entry) -> bool {
     network_of(entry.mark).is_some() || picture.addresses.contains(&entry.original.source)
+}
+
+/// Whether it is the bond's own: by the mark of its socket. The kernel takes it for one that came in if it saw a packet of the gateway first.
+fn is_own(picture: &Picture, sockets: &Sockets, flow: &Seen) -> bool {
+    let is_marked = |socket: &SocketInfo| socket.mark == Some(picture.own_mark);
+    let far = flow.entry.original.destination_socket();
+    let mut own = picture.networks.iter().flat_map(|network| &network.interface.addresses);
+    flow.socket.as_ref().is_some_and(is_marked)
+        || flow.entry.protocol == UDP
+            && own.any(|subnet| subnet.address() == far.ip())
+            && sockets.by_port.get(&far.port()).is_some_and(is_marked)
 }
 
 /// The network to whose interface a program has bound its socket, past any0.

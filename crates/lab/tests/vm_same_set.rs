@@ -1,8 +1,6 @@
 //! One radio at two access points of one extended service set, on two channels and one bridge, in the virtual machine: unmodified hostapd
 //! and an address for each. Skipped with a reason where a part of the bed cannot be had, except in CI.
 
-#![expect(clippy::unwrap_used, reason = "a test ends where a step fails")]
-
 use std::path::PathBuf;
 
 use lab::vm::topology::SERVER_ADDRESS;

@@ -1,8 +1,6 @@
 //! Soft hand-off in the virtual machine: the access point that carries the traffic is killed, and the other one takes over.
 //! Skipped with a reason where a part of the bed cannot be had, except in CI.
 
-#![expect(clippy::unwrap_used, reason = "a test ends where a step fails")]
-
 use std::path::PathBuf;
 
 use lab::traffic::ConnectReport;

@@ -1,8 +1,6 @@
 //! One card that can be on several channels by itself, in three networks of unmodified hostapd at once, each kept by an unmodified
 //! wpa_supplicant. Skipped with a reason where a part of the bed cannot be had, except in CI.
 
-#![expect(clippy::unwrap_used, reason = "a test ends where a step fails")]
-
 use std::path::PathBuf;
 
 use lab::vm::topology::SERVER_ADDRESS;

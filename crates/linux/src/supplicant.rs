@@ -42,7 +42,7 @@ pub enum SupplicantError {
 /// What it says of its network.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Said {
-    /// All keys are there: data can flow. [`Supplicant::ask_status`] tells more.
+    /// All keys are there: data can flow. [`Control::ask_status`] tells more.
     Connected,
     /// No longer.
     Disconnected {
@@ -61,7 +61,7 @@ pub enum Said {
     },
     /// No access point of the network is heard.
     NotFound,
-    /// The answer to [`Supplicant::ask_status`].
+    /// The answer to [`Control::ask_status`].
     Status(Status),
     /// Anything else.
     Other,

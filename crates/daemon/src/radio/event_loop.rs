@@ -644,6 +644,9 @@ impl RadioLoop {
             if let Err(error) = attached.address.apply(&attached.known.ssid, attached.tap.index(), change) {
                 warn!("{}: the address that it lent cannot be used: {error}", attached.known.ssid);
             }
+            if attached.address.lent().is_some() {
+                self.station.expect_group_traffic(id, now);
+            }
             self.names_due = now;
             if let Some(handoff) = &mut self.handoff {
                 handoff.hurry();

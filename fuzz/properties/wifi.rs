@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
+use radio::airtime::HighThroughput;
+use radio::quality::MOST_FOLLOWED;
 use radio::scan::MOST_SEEN;
 use radio::slots::SlotSettings;
-use radio::{Heard, NetworkSettings, PermittedChannel, Station, StationSettings, Waking};
+use radio::{Heard, NetworkSettings, PermittedChannel, Rate, Station, StationSettings, Waking};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use units::{Frequency, MacAddress, NetworkId, Ssid, Timestamp};
@@ -15,7 +17,7 @@ const OWN: MacAddress = MacAddress([2, 0, 0, 0, 0, 9]);
 const BSSID: [u8; 6] = [2, 0, 0, 0, 1, 1];
 
 /// Frames of up to 255 bytes, each behind its length, at a station that wants an open and a protected network. Nothing panics, what is
-/// remembered stays bounded, and what is sent are whole frames.
+/// remembered stays bounded, what is sent are whole frames, and what is reckoned of access points are ratios.
 pub fn wifi(bytes: &[u8]) {
     let channels = vec![PermittedChannel { frequency: CHANNEL, active: true }];
     let settings = StationSettings {
@@ -52,8 +54,21 @@ pub fn wifi(bytes: &[u8]) {
             frame[10..16].copy_from_slice(&BSSID);
             frame[16..22].copy_from_slice(&BSSID);
         }
-        station.handle_frame(now, &Heard { frame: &frame, frequency: CHANNEL, signal_dbm: None, rate: None });
+        let rate = (length % 3 > 0).then_some(Rate(*length));
+        let high_throughput = HighThroughput::new(*length, length % 5 == 0, length % 7 == 0, false);
+        let aggregate = (length % 4 > 1).then_some(u32::from(length / 16));
+        let heard =
+            Heard { frame: &frame, frequency: CHANNEL, signal_dbm: None, rate, high_throughput, aggregate };
+        station.handle_frame(now, &heard);
         now += Duration::from_millis(3);
+        let followed = station.qualities().iter(now);
+        let followed = followed.inspect(|(_, _, estimate)| {
+            assert!(
+                (0.0..=1.0).contains(&estimate.delivery_ratio)
+                    && (0.0..=1.0).contains(&estimate.confidence())
+            );
+        });
+        assert!(followed.count() <= MOST_FOLLOWED);
         if station.poll_timeout(now).is_some_and(|due| due <= now) {
             station.handle_timeout(now);
         }

@@ -4,6 +4,8 @@ use std::fmt;
 
 use units::{BitRate, Frequency};
 
+use crate::airtime::HighThroughput;
+
 /// A legacy bit rate, in units of 500 kbit/s, as the supported rates element and radiotap write it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Rate(pub u8);
@@ -38,6 +40,10 @@ pub struct Heard<'a> {
     pub signal_dbm: Option<i8>,
     /// At which legacy rate it was sent, if it was and the card tells it.
     pub rate: Option<Rate>,
+    /// At which rate of 802.11n it was sent, if it was and the card tells it.
+    pub high_throughput: Option<HighThroughput>,
+    /// Frames with one number here, one after the other, came in one aggregate; `None`: alone, or the card does not tell.
+    pub aggregate: Option<u32>,
 }
 
 /// A frame to send on the channel where the card is.

@@ -1,4 +1,4 @@
-//! How long frames take on the air: the constants of 802.11b, a and g, once for the whole project.
+//! How long frames take on the air: the constants of 802.11b, a, g and n, once for the whole project.
 //!
 //! ```text
 //! |<- DIFS ->|<- back-off: slots ->|<---- frame ---->|<- SIFS ->|<- ACK ->|
@@ -11,6 +11,10 @@ use std::time::Duration;
 use units::{Bytes, Frequency};
 
 use crate::Rate;
+
+mod high_throughput;
+
+pub use high_throughput::HighThroughput;
 
 /// A physical layer, with the timing by which its stations share a channel.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

@@ -14,6 +14,7 @@ mod joining;
 mod link;
 mod network;
 pub mod pcap;
+pub mod quality;
 pub mod radiotap;
 mod rates;
 mod reception;

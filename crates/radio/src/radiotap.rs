@@ -13,6 +13,7 @@ use thiserror::Error;
 use units::Frequency;
 
 use crate::air::{Heard, Outcome, Rate, Transmission};
+use crate::airtime::HighThroughput;
 
 /// What a monitor interface gives: a frame of others, or one of ours with what became of it.
 #[derive(Clone, Copy, Debug)]
@@ -79,6 +80,8 @@ pub fn read(bytes: &[u8], tuned: Frequency) -> Result<Captured<'_>, RadiotapErro
             frequency: fields.frequency.unwrap_or(tuned),
             signal_dbm: fields.signal_dbm,
             rate: fields.rate,
+            high_throughput: fields.high_throughput,
+            aggregate: fields.aggregate,
         }),
     })
 }
@@ -98,6 +101,8 @@ fn split(bytes: &[u8]) -> Result<(&[u8], &[u8]), RadiotapError> {
 struct Fields {
     flags: u8,
     rate: Option<Rate>,
+    high_throughput: Option<HighThroughput>,
+    aggregate: Option<u32>,
     frequency: Option<Frequency>,
     signal_dbm: Option<i8>,
     transmit_flags: Option<u16>,
@@ -138,11 +143,29 @@ impl Fields {
                     self.transmit_flags = Some(u16::from_le_bytes([*low, *high]))
                 }
                 (DATA_RETRIES, [retries]) => self.data_retries = Some(*retries),
+                (SCHEME, [known, flags, index]) => {
+                    self.high_throughput = high_throughput(*known, *flags, *index);
+                }
+                (AGGREGATE, [a, b, c, d, ..]) => self.aggregate = Some(u32::from_le_bytes([*a, *b, *c, *d])),
                 _ => {}
             }
         }
         Some(())
     }
+}
+
+/// The field "MCS": which of its parts are known, flags, index.
+fn high_throughput(known: u8, flags: u8, index: u8) -> Option<HighThroughput> {
+    const KNOWN_WIDTH: u8 = 0x01;
+    const KNOWN_INDEX: u8 = 0x02;
+    const WIDTH: u8 = 0x03;
+    const WIDE: u8 = 1;
+    const SHORT_GUARD: u8 = 0x04;
+    const GREENFIELD: u8 = 0x08;
+    let needed = KNOWN_WIDTH | KNOWN_INDEX;
+    let flag = |bit: u8| flags & bit != 0;
+    let rate = HighThroughput::new(index, flags & WIDTH == WIDE, flag(SHORT_GUARD), flag(GREENFIELD));
+    rate.filter(|_| known & needed == needed)
 }
 
 /// Version, pad, length and the first word of presence.
@@ -156,10 +179,12 @@ const CHANNEL: usize = 3;
 const SIGNAL: usize = 5;
 const TRANSMIT_FLAGS: usize = 15;
 const DATA_RETRIES: usize = 17;
+const SCHEME: usize = 19;
+const AGGREGATE: usize = 20;
 const MORE_WORDS: u32 = 1 << 31;
 
 /// Size and alignment of each field up to the last that is read, by bit.
-const FIELDS: [(usize, usize); 18] = [
+const FIELDS: [(usize, usize); 21] = [
     (8, 8), // time of arrival
     (1, 1), // flags
     (1, 1), // rate
@@ -178,6 +203,9 @@ const FIELDS: [(usize, usize); 18] = [
     (2, 2), // transmit flags
     (1, 1), // attempts to reserve the medium
     (1, 1), // repeats
+    (8, 4), // extended channel
+    (3, 1), // modulation and coding scheme of 802.11n
+    (8, 4), // aggregate
 ];
 
 // The field of flags.
@@ -227,6 +255,26 @@ mod tests {
         assert_eq!(heard.frame, b"frame");
         assert_eq!((heard.frequency, heard.signal_dbm), (Frequency(2437), Some(-61)));
         assert_eq!(heard.rate, Some(Rate(22)));
+    }
+
+    #[test]
+    fn rates_and_aggregates_of_802_11n_are_read() {
+        let present = (1u32 << 19 | 1 << 20).to_le_bytes();
+        let with = |known: u8, flags: u8, index: u8| {
+            let mut bytes = vec![0, 0, 20, 0];
+            bytes.extend(present);
+            bytes.extend([known, flags, index, 0]);
+            bytes.extend([0x34, 0x12, 0, 0, 0, 0, 0, 0]);
+            bytes.extend(b"frame");
+            bytes
+        };
+        let bytes = with(0x07, 0x05, 7);
+        let heard = heard(&bytes);
+        assert_eq!(heard.high_throughput, HighThroughput::new(7, true, true, false));
+        assert_eq!((heard.rate, heard.aggregate, heard.frame), (None, Some(0x1234), b"frame".as_slice()));
+        for unknown in [with(0x05, 0, 7), with(0x07, 0, 77)] {
+            assert_eq!(self::heard(&unknown).high_throughput, None);
+        }
     }
 
     #[test]

@@ -101,8 +101,14 @@ impl Air {
                 .enumerate()
                 .filter(|(number, other)| *number != at && other.card == Some(frequency))
             {
-                let heard =
-                    Heard { frame: &sent.frame, frequency, signal_dbm: Some(-40), rate: Some(Rate(12)) };
+                let heard = Heard {
+                    frame: &sent.frame,
+                    frequency,
+                    signal_dbm: Some(-40),
+                    rate: Some(Rate(12)),
+                    high_throughput: None,
+                    aggregate: None,
+                };
                 other.station.handle_frame(self.now, &heard);
             }
         }
@@ -219,7 +225,14 @@ fn frames_of_another_group_or_protected_ones_are_not_taken() {
         let packet =
             Packet { destination: address(1), source: address(0), ethernet_type: 0x0800, payload: &[1; 40] };
         packet.write_body(&mut frame);
-        let heard = Heard { frame: &frame, frequency: CHANNEL_1, signal_dbm: None, rate: None };
+        let heard = Heard {
+            frame: &frame,
+            frequency: CHANNEL_1,
+            signal_dbm: None,
+            rate: None,
+            high_throughput: None,
+            aggregate: None,
+        };
         air.hosts[1].station.handle_frame(air.now, &heard);
         air.drain(1);
         air.hosts[1].received.len()

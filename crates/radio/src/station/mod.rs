@@ -28,6 +28,7 @@ use rand::rngs::StdRng;
 use units::{Frequency, MacAddress, NetworkId, Timestamp};
 
 use crate::network::{Lost, Network, NetworkCounters, NetworkSettings};
+use crate::quality::Qualities;
 use crate::scan::{Seen, SeenNetworks};
 use crate::slots::{Member, SlotSettings, Slots};
 use transmit::{InFlight, Outgoing};
@@ -140,6 +141,7 @@ pub struct Station {
     networks: BTreeMap<NetworkId, Network>,
     slots: Slots,
     seen: SeenNetworks,
+    qualities: Qualities,
     phase: Phase,
     /// Where the card is.
     frequency: Option<Frequency>,
@@ -178,6 +180,7 @@ impl Station {
             networks: BTreeMap::new(),
             slots,
             seen: SeenNetworks::default(),
+            qualities: Qualities::default(),
             phase: Phase::Resting,
             frequency: None,
             next_scan: 0,
@@ -381,6 +384,11 @@ impl Station {
     /// What was heard in the air lately.
     pub fn seen(&self) -> impl Iterator<Item = &Seen> {
         self.seen.iter()
+    }
+
+    /// How well access points are heard, those of other networks included.
+    pub fn qualities(&self) -> &Qualities {
+        &self.qualities
     }
 
     /// Signs of life of a network's access point; `None` if it has none.

@@ -4,7 +4,7 @@ use rand::RngCore;
 use units::{NetworkId, Timestamp};
 
 use super::join::{SA_QUERY, SA_QUERY_REQUEST, SA_QUERY_RESPONSE};
-use super::{MOST_PACKETS, Station};
+use super::{MOST_PACKETS, Station, StationSettings};
 use crate::Heard;
 use crate::frame::management::{self, Beacon};
 use crate::frame::{Header, Kind};
@@ -19,6 +19,9 @@ impl Station {
         if self.is_own(header.transmitter) || header.transmitter.is_group() {
             return;
         }
+        let StationSettings { address, further, .. } = &self.settings;
+        let is_own = |receiver| receiver == *address || further.contains(&receiver);
+        self.qualities.take(now, &header, heard, is_own);
         if matches!(header.control.kind, Kind::Beacon | Kind::ProbeResponse) && !header.control.protected {
             if let Ok(beacon) = Beacon::parse(body) {
                 self.handle_beacon(now, &header, &beacon, heard);

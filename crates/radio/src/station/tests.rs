@@ -209,8 +209,14 @@ impl World {
     }
 
     fn hear(&mut self, frame: &[u8]) {
-        let heard =
-            Heard { frame, frequency: self.card.unwrap(), signal_dbm: Some(-50), rate: Some(Rate(108)) };
+        let heard = Heard {
+            frame,
+            frequency: self.card.unwrap(),
+            signal_dbm: Some(-50),
+            rate: Some(Rate(108)),
+            high_throughput: None,
+            aggregate: None,
+        };
         self.station.handle_frame(self.now, &heard);
     }
 
@@ -329,6 +335,25 @@ fn one_radio_is_in_two_networks_and_loses_nothing() {
         assert_eq!(partings, 0);
         assert_eq!(world.up(), 2);
     }
+}
+
+#[test]
+fn what_others_are_sent_while_we_are_away_does_not_look_lost() {
+    let mut world = two(SlotSettings { alpha: 0.0, ..Default::default() }, Waking::Announce);
+    world.points.iter_mut().for_each(|point| point.spacing = Some(Duration::from_millis(4)));
+    let mut frames = 0;
+    for _ in 0..5_000 {
+        // Numbers that are used up for somebody else; what is kept for us has its numbers here when it comes.
+        let away = world.points.iter_mut().filter(|point| point.asleep && point.kept.is_empty());
+        away.for_each(|point| point.sent += 9);
+        world.run(Duration::from_millis(1));
+        for (_, _, estimate) in world.station.qualities().iter(world.now) {
+            assert_eq!(estimate.delivery_ratio, 1.0, "{estimate:?}");
+            frames = frames.max(estimate.frames);
+        }
+    }
+    assert_eq!(world.station.qualities().iter(world.now).count(), 2);
+    assert!(frames > 100, "{frames}");
 }
 
 #[test]

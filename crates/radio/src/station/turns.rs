@@ -145,6 +145,7 @@ impl Station {
     pub(super) fn arrive(&mut self, now: Timestamp, frequency: Frequency) {
         let Phase::Tuning { slot } = self.phase else { return };
         self.frequency = Some(frequency);
+        self.qualities.arrived(now);
         if let Some(switch) = self.switching.take() {
             if self.switches.len() == MOST_SWITCHES {
                 self.switches.pop_front();

@@ -1,0 +1,184 @@
+//! What counts are worth: delivery ratio, packet time, and how far to believe them.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::airtime::{Flavour, USUAL_ATTEMPTS};
+
+use super::packet_time::packet_time;
+use super::window::Counts;
+
+/// With fewer frames than this an estimate is rough.
+const ENOUGH_FRAMES: u32 = 20;
+/// So many breaks in the numbers within the window are no chance.
+const MANY_BREAKS: u32 = 3;
+/// So many must be missing before it is asked why.
+const SOME_LOST: u32 = 4;
+/// A frame is sent at least so often before an access point gives it up (rate controls shorten the usual seven).
+const LEAST_ATTEMPTS: i32 = 4;
+/// More than so many times what chance explains is no chance.
+const BEYOND_CHANCE: f64 = 4.0;
+/// Of a normal distribution, 95 % lie within so many deviations of the mean.
+const DEVIATIONS: f64 = 1.96;
+
+/// Whose frames an estimate is made from.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Source {
+    /// Those that were sent to us.
+    ToUs,
+    /// Those that were sent to others and overheard: how well we hear this access point, at rates that suit others.
+    Overheard,
+}
+
+/// Why an estimate may be wrong.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Doubt {
+    /// There were few frames.
+    FewFrames,
+    /// More frames never came than independent losses explain: a sender that the access point does not hear may disturb it, in which case
+    /// the true delivery ratio is some 10 % less (`[MULTIAP] section 6.1`), or it sends to others in a way that we cannot hear.
+    HiddenSender,
+    /// The rate of most frames is unknown, so there is no packet time: a newer flavour than 802.11n, or a card that does not tell.
+    UnknownRate,
+    /// Sequence numbers jump: a forger, a restarted access point, or two of them with one address.
+    Numbers,
+    /// Made from frames to others.
+    OthersFrames,
+}
+
+impl Doubt {
+    /// All, in the order in which they are told.
+    pub const ALL: [Self; 5] =
+        [Self::FewFrames, Self::HiddenSender, Self::UnknownRate, Self::Numbers, Self::OthersFrames];
+}
+
+impl fmt::Display for Doubt {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::FewFrames => "few frames",
+            Self::HiddenSender => "more is lost than chance explains: a hidden sender?",
+            Self::UnknownRate => "unknown rates",
+            Self::Numbers => "its frame numbers make no sense",
+            Self::OthersFrames => "only frames to others",
+        })
+    }
+}
+
+/// What half a second of an access point's frames tells.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Estimate {
+    /// How often an attempt succeeds, 0 to 1 (`[MULTIAP] eq. 2`).
+    pub delivery_ratio: f64,
+    /// Half of the interval in which it lies with 95 %, if losses are independent.
+    pub margin: f64,
+    /// Air time for a full packet that arrives; `None` where rates are unknown.
+    pub packet_time: Option<Duration>,
+    /// Frames that it is made from, lost ones included.
+    pub frames: u32,
+    /// Whose.
+    pub source: Source,
+    doubts: u8,
+}
+
+impl Estimate {
+    /// `None` without any frame.
+    pub(super) fn new(flavour: Flavour, counts: &Counts, source: Source) -> Option<Self> {
+        let heard = counts.heard();
+        let lost = u32::try_from(counts.lost).unwrap_or_default();
+        let frames = heard.saturating_add(lost);
+        if heard == 0 {
+            return None;
+        }
+        let delivery_ratio = f64::from(counts.first) / f64::from(frames);
+        let known = heard.saturating_sub(counts.unknown_rate);
+        let packet_time = (known > 0 && known >= counts.unknown_rate).then(|| {
+            let exchange = Duration::from_micros(u64::from(counts.exchange_us / known));
+            packet_time(flavour, exchange, delivery_ratio, USUAL_ATTEMPTS)
+        });
+        let chance = f64::from(frames) * (1.0 - delivery_ratio).powi(LEAST_ATTEMPTS);
+        let beyond_chance = lost >= SOME_LOST && f64::from(lost) > BEYOND_CHANCE * chance;
+        let doubts = [
+            (Doubt::FewFrames, frames < ENOUGH_FRAMES),
+            (Doubt::HiddenSender, beyond_chance),
+            (Doubt::UnknownRate, packet_time.is_none()),
+            (Doubt::Numbers, counts.breaks >= MANY_BREAKS),
+            (Doubt::OthersFrames, source == Source::Overheard),
+        ];
+        let doubts = doubts.iter().filter(|(_, holds)| *holds).fold(0, |bits, (doubt, _)| bits | bit(*doubt));
+        let margin = margin(delivery_ratio, f64::from(frames));
+        Some(Self { delivery_ratio, margin, packet_time, frames, source, doubts })
+    }
+
+    /// Why it may be wrong.
+    pub fn doubts(&self) -> impl Iterator<Item = Doubt> {
+        Doubt::ALL.into_iter().filter(|doubt| self.has(*doubt))
+    }
+
+    /// Whether a doubt holds.
+    pub fn has(&self, doubt: Doubt) -> bool {
+        self.doubts & bit(doubt) != 0
+    }
+
+    /// From 0, worthless, to 1: the part of the scale of delivery ratios that the margin rules out, halved by each doubt but that of few
+    /// frames, which the margin has already.
+    pub fn confidence(&self) -> f64 {
+        let doubts = self.doubts().filter(|doubt| *doubt != Doubt::FewFrames).count();
+        (1.0 - 2.0 * self.margin).max(0.0) * 0.5_f64.powi(i32::try_from(doubts).unwrap_or(i32::MAX))
+    }
+}
+
+/// Half of Wilson's interval (E. B. Wilson, 1927), which holds for few frames and ratios near 0 and 1 too.
+fn margin(ratio: f64, frames: f64) -> f64 {
+    let square = DEVIATIONS * DEVIATIONS;
+    let spread = ratio * (1.0 - ratio) / frames + square / (4.0 * frames * frames);
+    DEVIATIONS / (1.0 + square / frames) * spread.sqrt()
+}
+
+fn bit(doubt: Doubt) -> u8 {
+    1 << doubt as u8
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn estimate(first: u32, repeated: u32, lost: i32) -> Estimate {
+        let heard = first + repeated;
+        let counts = Counts { first, repeated, lost, exchange_us: heard * 326, ..Counts::default() };
+        Estimate::new(Flavour::A, &counts, Source::ToUs).unwrap()
+    }
+
+    #[test]
+    fn the_ratio_is_that_of_first_attempts() {
+        let seen = estimate(75, 20, 5);
+        assert_eq!((seen.delivery_ratio, seen.frames), (0.75, 100));
+        // 1.96 / (1 + 0.0384) x sqrt(0.001875 + 0.0000960), by hand.
+        assert!((seen.margin - 0.0838).abs() < 1e-4, "{}", seen.margin);
+        let exchange = Duration::from_micros(326);
+        assert_eq!(seen.packet_time, Some(packet_time(Flavour::A, exchange, 0.75, 7)));
+        assert_eq!(Estimate::new(Flavour::A, &Counts { lost: 9, ..Counts::default() }, Source::ToUs), None);
+        assert_eq!(estimate(10, 0, -3).delivery_ratio, 1.0, "gaps that have left the window");
+    }
+
+    #[test]
+    fn losses_beyond_chance_are_suspicious() {
+        // A quarter fails; four times in a row one of 256.
+        assert!(!estimate(300, 98, 2).has(Doubt::HiddenSender));
+        assert!(estimate(300, 80, 20).has(Doubt::HiddenSender));
+        assert!(!estimate(20, 40, 20).has(Doubt::HiddenSender), "where 3 of 4 fail, so many are lost");
+    }
+
+    #[test]
+    fn confidence_grows_with_frames_and_falls_with_doubts() {
+        let few = estimate(5, 0, 0);
+        let many = estimate(500, 0, 0);
+        assert!(few.has(Doubt::FewFrames) && !many.has(Doubt::FewFrames));
+        assert!(few.confidence() < 0.7 && many.confidence() > 0.98, "{few:?} {many:?}");
+        let counts = Counts { first: 500, unknown_rate: 400, breaks: 3, ..Counts::default() };
+        let doubtful = Estimate::new(Flavour::A, &counts, Source::Overheard).unwrap();
+        let doubts: Vec<Doubt> = doubtful.doubts().collect();
+        assert_eq!(doubts, [Doubt::UnknownRate, Doubt::Numbers, Doubt::OthersFrames]);
+        assert!((doubtful.confidence() - many.confidence() / 8.0).abs() < 1e-9);
+        assert_eq!(doubtful.packet_time, None);
+    }
+}

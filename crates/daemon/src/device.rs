@@ -16,6 +16,7 @@ mod messages;
 mod nat64;
 mod neighbours;
 mod networks;
+mod new_links;
 mod open_sockets;
 mod pace;
 mod question;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::netlink::message::{self, Message, Request};
 use crate::netlink::socket::NetlinkSocket;
-use crate::netlink::{ACK, DUMP, Netlink, NetlinkError};
+use crate::netlink::{ACK, CREATE_OR_REPLACE, DUMP, Netlink, NetlinkError};
 
 /// What the kernel believes of a neighbour (`NUD_*` of `linux/neighbour.h`, RFC 4861 section 7.3.2).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -84,16 +84,42 @@ impl Netlink {
         if !self.neighbours()?.iter().any(is_waited_for) {
             return Ok(());
         }
-        let mut body = [0; BODY];
-        body[0] = if address.is_ipv4() { libc::AF_INET as u8 } else { libc::AF_INET6 as u8 };
-        body[4..8].copy_from_slice(&interface.to_ne_bytes());
-        let mut request = Request::new(libc::RTM_DELNEIGH, ACK, &body);
+        self.forget_neighbour(interface, address)
+    }
+
+    /// Asks at once for the hosts on the link of `interface` that are being asked for or did not answer; what waits for them is lost.
+    /// The kernel itself asks once a second, however short the link was down: an answer that was lost then costs all of it.
+    pub fn ask_again(&mut self, interface: u32) -> Result<(), NetlinkError> {
+        let unanswered = |known: &Neighbour| {
+            known.interface == interface
+                && matches!(known.state, NeighbourState::Incomplete | NeighbourState::Failed)
+        };
+        for Neighbour { address, .. } in self.neighbours()?.into_iter().filter(unanswered) {
+            self.forget_neighbour(interface, address)?;
+            let mut body = body(interface, address);
+            body[10] = USE;
+            let mut request = Request::new(libc::RTM_NEWNEIGH, CREATE_OR_REPLACE, &body);
+            request.address(DESTINATION, address);
+            self.change(&format!("look for {address} on link {interface}"), request)?;
+        }
+        Ok(())
+    }
+
+    fn forget_neighbour(&mut self, interface: u32, address: IpAddr) -> Result<(), NetlinkError> {
+        let mut request = Request::new(libc::RTM_DELNEIGH, ACK, &body(interface, address));
         request.address(DESTINATION, address);
         match self.change(&format!("give up looking for {address} on link {interface}"), request) {
             Err(error) if !error.is_missing() => Err(error),
             _ => Ok(()),
         }
     }
+}
+
+fn body(interface: u32, address: IpAddr) -> [u8; BODY] {
+    let mut body = [0; BODY];
+    body[0] = if address.is_ipv4() { libc::AF_INET as u8 } else { libc::AF_INET6 as u8 };
+    body[4..8].copy_from_slice(&interface.to_ne_bytes());
+    body
 }
 
 /// Hears changes of the neighbour table of the namespace in which it was opened.
@@ -189,6 +215,8 @@ fn parse_body(body: &[u8]) -> Option<Neighbour> {
 }
 
 const BODY: usize = 12;
+/// The kernel asks for the host's hardware address.
+const USE: u8 = 0x01;
 const PROXY: u8 = 0x08;
 const ROUTER: u8 = 0x80;
 const DESTINATION: u16 = 1;
@@ -271,6 +299,35 @@ mod tests {
             assert_eq!(before, [NeighbourState::Incomplete]);
             assert!(after.iter().all(|state| *state == NeighbourState::Failed), "{after:?}");
         }
+    }
+
+    #[test]
+    fn who_did_not_answer_is_asked_again_at_once() {
+        if !may_test() {
+            return;
+        }
+        let (left, right) = joined_pair();
+        let far: IpAddr = "10.77.0.9".parse().unwrap();
+        let (index, asked) = left
+            .run(|| {
+                let index = Netlink::open().unwrap().link("cable").unwrap().unwrap().index;
+                UdpSocket::bind("0.0.0.0:0").unwrap().send_to(b"x", (far, 9)).unwrap();
+                (index, Instant::now())
+            })
+            .unwrap();
+        right.add_address("cable", "10.77.0.9/24".parse().unwrap()).unwrap();
+        let answered = left.run(|| {
+            let mut netlink = Netlink::open().unwrap();
+            netlink.ask_again(index).unwrap();
+            while asked.elapsed() < Duration::from_millis(900) {
+                if netlink.neighbours().unwrap().iter().any(|known| known.address == far && known.is_known()) {
+                    return true;
+                }
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            false
+        });
+        assert!(answered.unwrap(), "the kernel asks for the second time after a second");
     }
 
     proptest! {

@@ -6,11 +6,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anabranch::control::EventKind;
 use identity::{Peer, Peers, StateDirectory};
 use linux::monitor::{Event, Monitor};
+use linux::netlink::Netlink;
 use linux::poll::{Interest, Poller, Token, Waker};
 use linux::signals::EndSignals;
 use tracing::{debug, info, warn};
@@ -19,6 +20,7 @@ use wire::join_link::{Host, HostPort};
 
 use super::direct::name_proxy::Upstream;
 use super::messages::{Command, Lease, Task};
+use super::new_links::NewLinks;
 use super::{direct, lookup, nat64};
 use crate::control::EventLog;
 use crate::mailbox::Mailbox;
@@ -63,6 +65,8 @@ impl Watcher {
         let mut poller = Poller::new().map_err(|error| format!("cannot wait for events: {error}"))?;
         let mut monitor =
             Monitor::open().map_err(|error| format!("cannot watch the machine's networks: {error}"))?;
+        let mut netlink =
+            Netlink::open().map_err(|error| format!("cannot ask the kernel for neighbours: {error}"))?;
         // Those of the networks, before our own are written over them.
         let servers = lookup::network_servers();
         for (result, what) in [
@@ -76,8 +80,11 @@ impl Watcher {
         self.post_near(&monitor);
         self.post_interfaces(&monitor);
         let mut ready = Vec::new();
+        let mut new_links = NewLinks::default();
         loop {
-            poller.wait(None, &mut ready).map_err(|error| format!("cannot wait: {error}"))?;
+            let timeout = new_links.wait(Instant::now());
+            poller.wait(timeout, &mut ready).map_err(|error| format!("cannot wait: {error}"))?;
+            ask_again(&mut new_links, &mut netlink);
             for entry in &ready {
                 match entry.token {
                     SIGNALS => {
@@ -92,6 +99,10 @@ impl Watcher {
                             if events.contains(&Event::Routes) {
                                 self.post_near(&monitor);
                             }
+                            // Before the loop hears of it and sends: what waits for an answer is lost.
+                            let now = Instant::now();
+                            events.iter().filter_map(came_up).for_each(|link| new_links.came_up(now, link));
+                            ask_again(&mut new_links, &mut netlink);
                             self.post_interfaces(&monitor);
                         }
                         Err(error) => warn!("the kernel's news about networks cannot be read: {error}"),
@@ -248,6 +259,23 @@ impl Watcher {
         if let Err(error) = thread::Builder::new().name("nat64".to_owned()).spawn(work) {
             warn!("NAT64 cannot be looked for: {error}");
             self.discovering.lock().unwrap_or_else(PoisonError::into_inner).remove(&network);
+        }
+    }
+}
+
+/// Number of the interface, if it was not running before.
+fn came_up(event: &Event) -> Option<u32> {
+    match event {
+        Event::Added(now) if now.is_running() => Some(now.index),
+        Event::Changed { before, now } if now.is_running() && !before.is_running() => Some(now.index),
+        _ => None,
+    }
+}
+
+fn ask_again(links: &mut NewLinks, netlink: &mut Netlink) {
+    for interface in links.take_due(Instant::now()) {
+        if let Err(error) = netlink.ask_again(interface) {
+            debug!("{error}");
         }
     }
 }

@@ -77,5 +77,5 @@ impl Netlink {
 const REQUEST: u16 = libc::NLM_F_REQUEST as u16;
 pub(crate) const ACK: u16 = REQUEST | libc::NLM_F_ACK as u16;
 const CREATE: u16 = ACK | (libc::NLM_F_CREATE | libc::NLM_F_EXCL) as u16;
-const CREATE_OR_REPLACE: u16 = ACK | (libc::NLM_F_CREATE | libc::NLM_F_REPLACE) as u16;
+pub(crate) const CREATE_OR_REPLACE: u16 = ACK | (libc::NLM_F_CREATE | libc::NLM_F_REPLACE) as u16;
 pub(crate) const DUMP: u16 = REQUEST | libc::NLM_F_DUMP as u16;

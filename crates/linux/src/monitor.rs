@@ -78,6 +78,8 @@ pub enum Event {
     Removed(Interface),
     /// The destinations that are routed otherwise than by default are others.
     Routes,
+    /// Whether packets of others are sent on is different now.
+    Forwarding,
 }
 
 /// Watches the network namespace in which it was opened.
@@ -86,6 +88,7 @@ pub struct Monitor {
     netlink: Netlink,
     interfaces: BTreeMap<u32, Interface>,
     near: Vec<IpPrefix>,
+    forwards: bool,
 }
 
 impl Monitor {
@@ -94,7 +97,8 @@ impl Monitor {
         let bell = NetlinkSocket::open(libc::NETLINK_ROUTE, GROUPS)?;
         let mut netlink = Netlink::open()?;
         let (interfaces, near) = list(&mut netlink)?;
-        Ok(Self { bell, netlink, interfaces, near })
+        let forwards = forwards(&mut netlink);
+        Ok(Self { bell, netlink, interfaces, near, forwards })
     }
 
     /// All interfaces as last seen, by number.
@@ -105,6 +109,11 @@ impl Monitor {
     /// Destinations of the main table that have routes of their own, in order: local networks and what lies behind them.
     pub fn near(&self) -> &[IpPrefix] {
         &self.near
+    }
+
+    /// Whether packets of others may be sent on; also where the kernel does not tell.
+    pub fn forwards(&self) -> bool {
+        self.forwards
     }
 
     /// What changed since the last call; to be called when the descriptor is readable. Never blocks.
@@ -127,6 +136,10 @@ impl Monitor {
         events.splice(0..0, before.into_values().map(Event::Removed));
         if near_before != self.near {
             events.insert(0, Event::Routes);
+        }
+        let forwards_before = std::mem::replace(&mut self.forwards, forwards(&mut self.netlink));
+        if forwards_before != self.forwards {
+            events.insert(0, Event::Forwarding);
         }
         Ok(events)
     }
@@ -189,6 +202,10 @@ fn list(netlink: &mut Netlink) -> Result<(BTreeMap<u32, Interface>, Vec<IpPrefix
     Ok((interfaces, near))
 }
 
+fn forwards(netlink: &mut Netlink) -> bool {
+    netlink.forwards().unwrap_or(true)
+}
+
 fn note_default_route(interfaces: &mut BTreeMap<u32, Interface>, route: &Route) {
     if !route.is_default() || route.table != Route::MAIN_TABLE || route.kind != RouteKind::Unicast {
         return;
@@ -205,12 +222,14 @@ fn note_default_route(interfaces: &mut BTreeMap<u32, Interface>, route: &Route) 
     }
 }
 
-/// Links, addresses and routes of both families (`RTMGRP_*`).
+/// Links, addresses and routes of both families (`RTMGRP_*`), and what interfaces forward.
 const GROUPS: u32 = (libc::RTMGRP_LINK
     | libc::RTMGRP_IPV4_IFADDR
     | libc::RTMGRP_IPV4_ROUTE
     | libc::RTMGRP_IPV6_IFADDR
-    | libc::RTMGRP_IPV6_ROUTE) as u32;
+    | libc::RTMGRP_IPV6_ROUTE) as u32
+    | 1 << (libc::RTNLGRP_IPV4_NETCONF - 1)
+    | 1 << (libc::RTNLGRP_IPV6_NETCONF - 1);
 
 #[cfg(test)]
 mod tests {

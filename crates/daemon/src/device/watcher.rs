@@ -78,6 +78,7 @@ impl Watcher {
         }
         self.resolve(Vec::new(), &servers);
         self.post_near(&monitor);
+        self.choices.post(direct::Message::Forwarding(monitor.forwards()));
         self.post_interfaces(&monitor);
         let mut ready = Vec::new();
         let mut new_links = NewLinks::default();
@@ -103,6 +104,9 @@ impl Watcher {
                             let now = Instant::now();
                             events.iter().filter_map(came_up).for_each(|link| new_links.came_up(now, link));
                             ask_again(&mut new_links, &mut netlink);
+                            if events.contains(&Event::Forwarding) {
+                                self.choices.post(direct::Message::Forwarding(monitor.forwards()));
+                            }
                             self.post_interfaces(&monitor);
                         }
                         Err(error) => warn!("the kernel's news about networks cannot be read: {error}"),

@@ -49,11 +49,16 @@ pub fn calls(bed: &Bed, count: usize) -> BTreeMap<u8, usize> {
 
 /// The same for a port.
 fn calls_to(bed: &Bed, port: u16, count: usize) -> BTreeMap<u8, usize> {
+    calls_from(bed, &bed.device, port, count)
+}
+
+/// The same for connections from another host.
+fn calls_from(bed: &Bed, host: &Namespace, port: u16, count: usize) -> BTreeMap<u8, usize> {
     let address = SocketAddr::new(SERVER_V4.parse().unwrap(), port);
     let listener = bed.server.run(|| TcpListener::bind(address)).unwrap().unwrap();
     let mut seen = BTreeMap::new();
     for _ in 0..count {
-        let call = bed.device.run(|| TcpStream::connect_timeout(&address, Duration::from_secs(2))).unwrap();
+        let call = host.run(|| TcpStream::connect_timeout(&address, Duration::from_secs(2))).unwrap();
         let mut call = call.expect("the server is not reached");
         let (mut answer, peer) = listener.accept().unwrap();
         call.write_all(b"ping").unwrap();
@@ -121,6 +126,25 @@ pub fn new_flows_are_dealt_out() {
     bed.client("device").down().unwrap();
     assert!(daemon.wait());
     assert!(listing(&bed.device) == before, "{}", listing(&bed.device));
+}
+
+pub fn flows_of_a_lan_are_led_out_once_they_are_forwarded() {
+    let bed = bed();
+    let inside = Namespace::anonymous().unwrap();
+    bed.device.join(&inside, "inner", "up").unwrap();
+    bed.device.add_address("inner", "10.20.0.1/24".parse().unwrap()).unwrap();
+    inside.add_address("up", "10.20.0.7/24".parse().unwrap()).unwrap();
+    inside.add_route("up", "0.0.0.0/0".parse().unwrap(), "10.20.0.1".parse().ok(), None).unwrap();
+    let _daemon = started(&bed);
+    let is_looked_for = || listing(&bed.device).contains("filter hook prerouting");
+    eventually("nobody looks for what is not forwarded", || !is_looked_for());
+    bed.device.set_sysctl("net.ipv4.ip_forward", "1").unwrap();
+    eventually("flows of the LAN are looked for", is_looked_for);
+    assert_eq!(calls_from(&bed, &inside, 8_082, 24).len(), 2);
+    assert_eq!(calls_to(&bed, 8_083, 24).len(), 2);
+    bed.device.set_sysctl("net.ipv4.ip_forward", "0").unwrap();
+    eventually("nobody looks for what is forwarded no more", || !is_looked_for());
+    assert_eq!(calls_to(&bed, 8_084, 24).len(), 2);
 }
 
 pub fn a_dead_network_gets_no_new_flow() {

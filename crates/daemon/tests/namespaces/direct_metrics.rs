@@ -141,6 +141,7 @@ pub fn reweighting_is_quick() {
                     table: 43_857,
                     near: Vec::new(),
                     neighbourly: Vec::new(),
+                    forwarding: false,
                     rules: Vec::new(),
                 };
                 let start = Instant::now();

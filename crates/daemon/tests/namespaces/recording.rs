@@ -46,8 +46,8 @@ fn carry(bed: &Bed, port: u16) {
         let (mut answer, _) = listener.accept().unwrap();
         let sent = std::thread::spawn(move || answer.write_all(&[7; 1_000_000]).unwrap());
         let mut received = Vec::new();
-        // Lasts a moment, as a download does.
-        std::thread::sleep(Duration::from_millis(1_500));
+        // Lasts a few looks of the recorder, on a busy machine too.
+        std::thread::sleep(Duration::from_millis(2_500));
         call.read_to_end(&mut received).unwrap();
         sent.join().unwrap();
         assert_eq!(received.len(), 1_000_000);

@@ -87,6 +87,10 @@ pub const ALL: &[Scenario] = &[
         "direct_a_site_that_refuses_the_gateway_is_reached_directly",
         direct::a_site_that_refuses_the_gateway_is_reached_directly,
     ),
+    (
+        "direct_flows_of_a_lan_are_led_out_once_they_are_forwarded",
+        direct::flows_of_a_lan_are_led_out_once_they_are_forwarded,
+    ),
     ("direct_a_dead_network_gets_no_new_flow", direct::a_dead_network_gets_no_new_flow),
     (
         "direct_a_call_that_is_being_made_does_not_hang_on_a_dead_network",

@@ -210,6 +210,8 @@ pub struct Direct {
     /// Further addresses of the TUN interface, which neighbours on links know: flows to and from them are left to the routes,
     /// and broadcasts stay on the interface.
     pub neighbourly: Vec<IpAddr>,
+    /// Whether flows of others, which this machine forwards, are led out too; looking for them costs each packet that comes in a little.
+    pub forwarding: bool,
     /// The networks.
     pub exits: Vec<Exit>,
     /// Ways to deal out flows; rules and `otherwise` point here.

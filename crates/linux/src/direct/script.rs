@@ -11,16 +11,13 @@ use crate::cgroup::{CgroupPath, Hierarchy};
 use crate::prefix::IpPrefix;
 
 impl Direct {
+    /// The hooks of type `nat` see the first packet of each flow only, so what is to be noted once is noted there; in those that see all
+    /// packets, what settles most of them comes first.
     pub(super) fn script(&self) -> String {
         let (name, any0) = (self.table_name(), &self.interface);
         let mut text = format!("table inet {name} {{\n");
         for exit in &self.exits {
-            let mark = mark_of(exit.number);
-            let (keep, number) = (!NETWORK_MASK, exit.number);
-            // The way back of a flow that came in by a network is that network.
-            text += &format!(
-                "  chain leave_{number} {{\n    ct mark set ct mark & {keep:#x} | {mark:#x}\n    meta mark set meta mark & {keep:#x} | {mark:#x}\n    accept\n  }}\n  chain came_{number} {{\n    ct mark set ct mark & {keep:#x} | {mark:#x}\n    accept\n  }}\n"
-            );
+            text += &verdicts_of(exit.number);
         }
         for stay in [Stay::Bonded, Stay::Duplicated, Stay::Protected] {
             let (keep, code) = (!TREATMENT_MASK, stay.code() << TREATMENT_SHIFT);
@@ -44,47 +41,41 @@ impl Direct {
             text += &format!("    meta nfproto {} {}\n", family.name(), verdict(self.otherwise, family));
         }
         text += "  }\n";
-        let marked = self.map(|number| format!("{:#x} : goto leave_{number}", mark_of(number)));
-        let entered = self.map_names(|name, number| format!("\"{name}\" : goto came_{number}"));
+        let marked =
+            |chain: &str| self.map(|number| format!("{:#x} : goto {chain}_{number}", mark_of(number)));
+        let (via, keep) = (marked("via"), marked("keep"));
+        let entered = self.map_names(|name, number| format!("\"{name}\" : goto keep_{number}"));
         let (older_v4, older_v6) = (self.older(true), self.older(false));
         let (spared_out, spared_in) = self.spared();
         let networks = self.map_names(|name, _| format!("\"{name}\""));
-        let held = self.held(&marked);
-        let translated: String = self
-            .translations()
-            .map(|(_, translation)| format!("    iifname \"{}\" accept\n", translation.interface))
-            .collect();
+        let held = self.held(&via);
+        let forwarded =
+            if self.forwarding { self.forwarded(&via, &spared_in, &networks) } else { String::new() };
         text += &format!(
             r#"  chain output {{
     type route hook output priority mangle; policy accept;
+    meta mark & {NETWORK_MASK:#x} != 0 accept
+    oifname "{any0}" ct mark & {NETWORK_MASK:#x} vmap {{ {via} }}
     oifname "lo" accept
-    ip6 daddr {{ fe80::/10, ff02::/16 }} accept
-{spared_out}    ct state established meta mark & {NETWORK_MASK:#x} != 0 accept
-    meta mark & {NETWORK_MASK:#x} vmap {{ {marked} }}
-    ct direction reply ct mark & {NETWORK_MASK:#x} vmap {{ {marked} }}
+    {LINK_LOCAL} accept
+{spared_out}    ct direction reply ct mark & {NETWORK_MASK:#x} vmap {{ {via} }}
 {held}    oifname != "{any0}" accept
-    ct mark & {NETWORK_MASK:#x} vmap {{ {marked} }}
     ct mark & {TREATMENT_MASK:#x} != 0 accept
 {older_v4}{older_v6}    ct state new goto choose
   }}
-  chain prerouting {{
-    type filter hook prerouting priority mangle; policy accept;
-    iifname {{ "lo", "{any0}" }} accept
-    ip6 daddr {{ fe80::/10, ff02::/16 }} accept
+  chain begin {{
+    type nat hook output priority mangle; policy accept;
+    meta mark & {NETWORK_MASK:#x} == 0 accept
+    oifname "lo" accept
+    {LINK_LOCAL} accept
+{spared_out}    meta mark & {NETWORK_MASK:#x} vmap {{ {keep} }}
+  }}
+  chain came {{
+    type nat hook prerouting priority mangle; policy accept;
+    {LINK_LOCAL} accept
 {spared_in}    ct state new ct mark & {NETWORK_MASK:#x} == 0 iifname vmap {{ {entered} }}
-    iifname {{ {networks} }} accept
-{translated}    fib daddr oifname != "{any0}" accept
-    ct mark & {NETWORK_MASK:#x} vmap {{ {marked} }}
-    ct mark & {TREATMENT_MASK:#x} != 0 accept
-    ct state new tcp flags & (fin | syn | rst | ack) != syn reject with tcp reset
-    ct state new goto choose
   }}
-  chain forward {{
-    type filter hook forward priority mangle; policy accept;
-    meta mark & {NETWORK_MASK:#x} != 0 tcp flags syn tcp option maxseg size set rt mtu
-    iifname {{ {networks} }} ct mark & {NETWORK_MASK:#x} != 0 tcp flags syn tcp option maxseg size set rt mtu
-  }}
-  chain postrouting {{
+{forwarded}  chain postrouting {{
     type nat hook postrouting priority srcnat; policy accept;
     oifname {{ {networks} }} meta mark & {NETWORK_MASK:#x} != 0 masquerade
   }}
@@ -98,6 +89,38 @@ impl Direct {
             return without.join("\n") + "\n";
         }
         text + &self.answers_to_translators(&name)
+    }
+
+    /// For packets of others, which this machine forwards.
+    fn forwarded(&self, via: &str, spared: &str, networks: &str) -> String {
+        let (any0, known) = (&self.interface, self.interfaces_without_choice());
+        format!(
+            r#"  chain prerouting {{
+    type filter hook prerouting priority mangle; policy accept;
+    iifname {{ {known} }} accept
+    {LINK_LOCAL} accept
+{spared}    fib daddr oifname != "{any0}" accept
+    ct mark & {NETWORK_MASK:#x} vmap {{ {via} }}
+    ct mark & {TREATMENT_MASK:#x} != 0 accept
+    ct state new tcp flags & (fin | syn | rst | ack) != syn reject with tcp reset
+    ct state new goto choose
+  }}
+  chain forward {{
+    type filter hook forward priority mangle; policy accept;
+    tcp flags & syn == 0 accept
+    meta mark & {NETWORK_MASK:#x} != 0 tcp flags syn tcp option maxseg size set rt mtu
+    iifname {{ {networks} }} ct mark & {NETWORK_MASK:#x} != 0 tcp flags syn tcp option maxseg size set rt mtu
+  }}
+"#
+        )
+    }
+
+    /// Interfaces whose packets are led nowhere: their flows began elsewhere, or are ours.
+    fn interfaces_without_choice(&self) -> String {
+        let networks = self.exits.iter().map(|exit| &exit.interface);
+        let translators = self.translations().map(|(_, translation)| &translation.interface);
+        let names = networks.chain(translators).map(|name| format!(", \"{name}\""));
+        format!("\"lo\", \"{}\"", self.interface) + &names.collect::<String>()
     }
 
     fn translations(&self) -> impl Iterator<Item = (&Exit, &Translation)> {
@@ -202,6 +225,18 @@ impl Direct {
     }
 }
 
+/// What becomes of a flow that has a network: `leave` gives it one, `keep` notes the one that its socket or its interface
+/// has, `via` leads a packet of it there.
+fn verdicts_of(number: u8) -> String {
+    let (mark, keep) = (mark_of(number), !NETWORK_MASK);
+    let note = format!("    ct mark set ct mark & {keep:#x} | {mark:#x}\n");
+    let lead = format!("    meta mark set meta mark & {keep:#x} | {mark:#x}\n");
+    format!(
+        "  chain leave_{number} {{\n{note}{lead}    accept\n  }}\n  chain keep_{number} {{\n{note}    accept\n  }}\n  \
+         chain via_{number} {{\n{lead}    accept\n  }}\n"
+    )
+}
+
 /// Deals flows out by turns. No slots leave them on any0.
 fn deal(slots: &[u8]) -> String {
     match slots {
@@ -303,6 +338,8 @@ fn verdict(outcome: Outcome, family: Family) -> String {
     }
 }
 
+/// Never led out.
+const LINK_LOCAL: &str = "ip6 daddr { fe80::/10, ff02::/16 }";
 /// On a TUN interface every next hop leads to its program.
 const NEXT_HOP: &str = "fe80::64";
 

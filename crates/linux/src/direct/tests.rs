@@ -103,6 +103,7 @@ fn direct(bed: &Bed) -> Direct {
         table: 7_800,
         near: Vec::new(),
         neighbourly: Vec::new(),
+        forwarding: true,
         exits: vec![exit(0), exit(1)],
         choices: vec![Choice { v4: vec![1, 2], v6: vec![1, 2] }],
         rules: Vec::new(),
@@ -320,6 +321,7 @@ fn hostile_values_are_refused() {
         table: 1,
         near: Vec::new(),
         neighbourly: Vec::new(),
+        forwarding: false,
         exits: vec![Exit {
             number: 1,
             interface: "eth0".to_owned(),

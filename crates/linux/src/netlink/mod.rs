@@ -6,6 +6,7 @@
 mod address;
 pub mod conntrack;
 mod counters;
+mod forwarding;
 pub(crate) mod generic;
 mod link;
 pub(crate) mod message;

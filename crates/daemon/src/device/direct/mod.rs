@@ -78,6 +78,8 @@ pub enum Message {
     Nat64(NetworkId, Option<Prefix>),
     /// Destinations with routes of their own.
     Near(Vec<IpPrefix>),
+    /// Whether this machine sends packets of others on.
+    Forwarding(bool),
     /// A name was looked up; answered once the kernel knows.
     Learned(Lesson, SyncSender<()>),
     /// A server or a program was asked about networks.
@@ -108,6 +110,7 @@ pub struct DirectControl {
     numbers: plan::Numbers,
     addresses: Vec<IpAddr>,
     near: Vec<IpPrefix>,
+    forwarding: bool,
     /// Addresses of any0 that neighbours know.
     neighbourly: Vec<IpAddr>,
     rules: Vec<Rule>,
@@ -160,6 +163,7 @@ impl DirectControl {
             numbers: plan::Numbers::default(),
             addresses: Vec::new(),
             near: Vec::new(),
+            forwarding: true,
             neighbourly,
             rules: config.rules.clone(),
             run_time: running::RunTime::default(),
@@ -286,6 +290,7 @@ impl DirectControl {
             }
             Message::Nat64(network, prefix) => self.translations.learn(network, prefix),
             Message::Near(near) => self.near = near,
+            Message::Forwarding(forwarding) => self.forwarding = forwarding,
             Message::Learned(lesson, done) => {
                 if self.names.learn(clock::now(), &lesson) {
                     self.judge(clock::now());
@@ -379,8 +384,15 @@ impl DirectControl {
         };
         let refusing = self.repin.as_ref().and_then(Repin::rule);
         let rules: Vec<&Rule> = self.run_time.rules().chain(&self.rules).chain(refusing).collect();
-        let wanted =
-            plan::direct(&self.config, &self.addresses, &self.near, &self.neighbourly, &rules, &scene);
+        let wanted = plan::direct(
+            &self.config,
+            &self.addresses,
+            &self.near,
+            &self.neighbourly,
+            self.forwarding,
+            &rules,
+            &scene,
+        );
         let waits = self.retry_at.is_some_and(|at| now < at);
         if self.applied.as_ref() != Some(&wanted) && !waits {
             self.apply(now, wanted);

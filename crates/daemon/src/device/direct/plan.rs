@@ -54,6 +54,7 @@ pub fn direct(
     addresses: &[IpAddr],
     near: &[IpPrefix],
     neighbourly: &[IpAddr],
+    forwarding: bool,
     rules: &[&Rule],
     scene: &Scene<'_>,
 ) -> Direct {
@@ -74,7 +75,7 @@ pub fn direct(
     if !neighbourly.is_empty() {
         near.extend(neighbours::address::prefixes());
     }
-    Direct { interface, addresses, table, near, neighbourly, exits, choices, rules, otherwise }
+    Direct { interface, addresses, table, near, neighbourly, forwarding, exits, choices, rules, otherwise }
 }
 
 fn exit(network: &Network, number: u8, translation: Option<Translation>) -> Option<Exit> {

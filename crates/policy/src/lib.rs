@@ -5,6 +5,7 @@
 //!   network; [`Table::slots`] makes the elements of the kernel's map.
 //! - [`rules`] say what users want for their flows, and explain what came of it.
 //! - [`replay`] runs a recorded day through all of it again.
+//! - [`steering`] says which access points of a channel carry data, and how senders learn of it.
 //! - [`DataCap`], [`energy`], [`neighbours`] and [`refusal`] know what the choice needs beside metrics.
 #![forbid(unsafe_code)]
 
@@ -26,6 +27,7 @@ pub mod rules;
 pub mod services;
 pub mod shares;
 pub mod slots;
+pub mod steering;
 mod table;
 mod treatment;
 

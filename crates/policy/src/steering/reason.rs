@@ -1,0 +1,98 @@
+//! Why an access point is used as it is, in words.
+
+use std::fmt;
+use std::time::Duration;
+
+use super::marking::MarkShare;
+
+/// Why a network's packets are marked or not, and whether it is to carry data.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum SteeringReason {
+    /// Nothing else is on its channel.
+    OnlyOne,
+    /// It takes the least time for a packet on its channel.
+    Best,
+    /// It takes little longer than the best, and may find the air free when that one does not.
+    AsGood {
+        /// How much longer, as a part of the best one's time.
+        longer: f64,
+    },
+    /// It takes longer than the best; its packets are marked, so that senders prefer the others.
+    Marked {
+        /// How much longer, as a part of the best one's time.
+        longer: f64,
+        /// How many are marked.
+        marks: MarkShare,
+        /// It is the cap; else what is safe for the flow.
+        capped: bool,
+    },
+    /// What it would bring is less than the air that it would take from better ones.
+    NotWorthIt {
+        /// How much more would be carried with it, as a part of what the best one carries.
+        gain: f64,
+        /// How much less.
+        cost: f64,
+    },
+    /// It takes longer than the best, but nothing is known of its flows' other ways, or there are none.
+    NoOtherWay {
+        /// How much longer, as a part of the best one's time.
+        longer: f64,
+    },
+    /// Nothing was heard of it lately, so nothing is known.
+    Unknown,
+    /// What is known of it is too doubtful to act upon.
+    Doubtful {
+        /// From 0 to 1.
+        confidence: f64,
+    },
+    /// It is perfect on the air, and nothing comes back from beyond.
+    Dead,
+}
+
+impl fmt::Display for SteeringReason {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let percent = |part: &f64| part * 100.0;
+        match self {
+            Self::OnlyOne => write!(formatter, "the only one on its channel"),
+            Self::Best => write!(formatter, "takes the least time for a packet"),
+            Self::AsGood { longer } => {
+                write!(formatter, "nearly as good as the best ({:.0} % longer)", percent(longer))
+            }
+            Self::Marked { longer, marks, capped } => {
+                let limit = if *capped { "the most there is" } else { "what is safe" };
+                write!(
+                    formatter,
+                    "{:.0} % longer for a packet than the best; {:.2} % of its packets marked, {limit}",
+                    percent(longer),
+                    percent(&marks.part())
+                )
+            }
+            Self::NotWorthIt { gain, cost } => write!(
+                formatter,
+                "kept ready only: it would bring {:.0} % and cost better ones {:.0} %",
+                percent(gain),
+                percent(cost)
+            ),
+            Self::NoOtherWay { longer } => {
+                write!(
+                    formatter,
+                    "{:.0} % longer for a packet than the best, but flows have no other way",
+                    percent(longer)
+                )
+            }
+            Self::Unknown => write!(formatter, "nothing heard of it lately"),
+            Self::Doubtful { confidence } => {
+                write!(formatter, "what is known of it is doubtful (confidence {confidence:.2})")
+            }
+            Self::Dead => write!(formatter, "heard well, but nothing comes from beyond it"),
+        }
+    }
+}
+
+/// By how much `time` is longer than `best`, as a part of it.
+pub(super) fn longer(time: Duration, best: Duration) -> f64 {
+    if best.is_zero() {
+        return 0.0;
+    }
+    (time.as_secs_f64() / best.as_secs_f64() - 1.0).max(0.0)
+}

@@ -1,0 +1,226 @@
+//! Steering over time, on a channel whose access points take turns packet by packet.
+
+use super::*;
+
+const CHANNEL: Frequency = Frequency(2_437);
+const OTHER: Frequency = Frequency(2_462);
+const STEP: Duration = Duration::from_millis(100);
+
+fn view(network: u32, micros: u64) -> PointView {
+    PointView {
+        network: NetworkId(network),
+        channel: CHANNEL,
+        packet_time: Some(Duration::from_micros(micros)),
+        confidence: 0.9,
+        round_trip: Some(Duration::from_millis(25)),
+        other_way: true,
+        carried: 0.0,
+        reaches: true,
+    }
+}
+
+/// A channel that gives each backlogged access point the same number of packets, up to what comes from beyond.
+struct World {
+    steering: Steering,
+    now: Timestamp,
+    /// Packet time in us, and most packets a second from beyond.
+    points: Vec<(u64, f64)>,
+    steered: Vec<Steered>,
+    /// Packets in a second, of all.
+    total: f64,
+}
+
+impl World {
+    fn new(points: &[(u64, f64)]) -> Self {
+        let steering = Steering::new(SteeringSettings::default());
+        Self {
+            steering,
+            now: Timestamp::from_millis(50),
+            points: points.to_vec(),
+            steered: Vec::new(),
+            total: 0.0,
+        }
+    }
+
+    /// Whether each is used in this step, by what was decided in the last.
+    fn used(&self) -> Vec<usize> {
+        (0..self.points.len()).filter(|at| self.steered.get(*at).is_none_or(|steered| steered.used)).collect()
+    }
+
+    /// Packets a second of each: rounds in which everybody that is not at its limit has one packet, until the air is full.
+    fn carried(&self) -> Vec<f64> {
+        let mut carried = vec![0.0; self.points.len()];
+        let (mut open, mut air) = (self.used(), 1.0);
+        while !open.is_empty() && air > 1e-9 {
+            let round: f64 = open.iter().map(|at| self.points[*at].0 as f64 / 1e6).sum();
+            let room = open.iter().map(|at| self.most(*at) - carried[*at]).fold(air / round, f64::min);
+            open.iter().for_each(|at| carried[*at] += room);
+            air -= room * round;
+            open.retain(|at| self.most(*at) - carried[*at] > 1e-6);
+        }
+        carried
+    }
+
+    /// What comes from beyond; of a marked flow at most `sqrt(2 / p)` packets in a round trip (`[MULTIAP] eq. 3`).
+    fn most(&self, at: usize) -> f64 {
+        let marks = self.steered.get(at).map_or(0.0, |steered| steered.marks.part());
+        self.points[at].1.min((2.0 / marks).sqrt() / 0.025)
+    }
+
+    fn step(&mut self) {
+        self.now += STEP;
+        let (carried, used) = (self.carried(), self.used());
+        self.total = carried.iter().sum();
+        let views: Vec<PointView> = (self.points.iter().zip(&carried).zip(0..))
+            .map(|(((micros, _), carried), network)| PointView {
+                carried: *carried,
+                packet_time: used.contains(&(network as usize)).then(|| Duration::from_micros(*micros)),
+                ..view(network, 0)
+            })
+            .collect();
+        self.steered = self.steering.update(self.now, &views);
+    }
+
+    /// Mean packets a second of so many steps.
+    fn run(&mut self, steps: u32) -> f64 {
+        let mut sum = 0.0;
+        for _ in 0..steps {
+            self.step();
+            sum += self.total;
+        }
+        sum / f64::from(steps)
+    }
+}
+
+#[test]
+fn those_far_behind_the_best_are_marked_and_those_near_are_not() {
+    let mut steering = Steering::new(SteeringSettings::default());
+    let at = |millis| Timestamp::from_millis(millis);
+    let mut shown = |millis, micros| {
+        let steered = steering.update(at(millis), &[view(0, 1_000), view(1, micros)]);
+        assert_eq!(steered[0].reason, SteeringReason::Best);
+        assert_eq!(steered[0].marks, MarkShare::NONE);
+        (steered[1].marks.part(), steered[1].reason)
+    };
+    assert!(matches!(shown(0, 1_190), (0.0, SteeringReason::AsGood { .. })));
+    // A round trip of 25 ms is far below the pole of a queue of 100 ms.
+    assert!(matches!(shown(100, 1_240), (0.05, SteeringReason::Marked { capped: true, .. })));
+    assert!(
+        matches!(shown(200, 1_150), (0.05, SteeringReason::Marked { .. })),
+        "it goes on to half of the threshold"
+    );
+    assert!(matches!(shown(300, 1_090), (0.0, SteeringReason::AsGood { .. })));
+    assert!(matches!(shown(400, 1_150), (0.0, SteeringReason::AsGood { .. })));
+}
+
+#[test]
+fn marks_are_what_is_safe_for_the_round_trip() {
+    let mut steering = Steering::new(SteeringSettings::default());
+    let round_trip = Some(Duration::from_millis(400));
+    let steered =
+        steering.update(Timestamp::ZERO, &[view(0, 500), PointView { round_trip, ..view(1, 1_000) }]);
+    let safe = safe_marks(MarkingForm::Exact, Duration::from_millis(1), Duration::from_millis(400));
+    assert_eq!(steered[1].marks, safe);
+    assert!(safe.part() > 0.0 && safe.part() < 0.05);
+}
+
+#[test]
+fn what_has_no_other_way_and_other_channels_are_never_marked() {
+    let mut steering = Steering::new(SteeringSettings::default());
+    let alone = PointView { other_way: false, ..view(1, 1_240) };
+    let elsewhere = PointView { channel: OTHER, ..view(2, 9_000) };
+    let steered = steering.update(Timestamp::ZERO, &[view(0, 1_000), alone, elsewhere]);
+    assert!(steered.iter().all(|steered| steered.marks == MarkShare::NONE));
+    assert!(matches!(steered[1].reason, SteeringReason::NoOtherWay { .. }));
+    assert_eq!(steered[2].reason, SteeringReason::OnlyOne);
+}
+
+/// `[MULTIAP] fig 6c`: at most 5 % are lost with nine poor ones beside a good one, the time included in which they are tried.
+#[test]
+fn ten_access_points_are_worth_hardly_less_than_the_best_alone() {
+    for others in [vec![(6_000, f64::MAX); 9], (1..10).map(|n| (500 + 611 * n, f64::MAX)).collect()] {
+        let mut world = World::new(&[[(500, f64::MAX)].as_slice(), &others].concat());
+        let first = world.run(50);
+        let later = world.run(3_000);
+        assert!(first > 0.6 * 2_000.0, "{first}");
+        assert!(later > 0.95 * 2_000.0, "{later}");
+        assert_eq!(world.steered.iter().filter(|steered| steered.used).count(), 1);
+        assert!(matches!(
+            world.steered[9].reason,
+            SteeringReason::NotWorthIt { .. } | SteeringReason::Unknown
+        ));
+    }
+}
+
+/// `[MULTIAP] fig 6b`, with the same settings.
+#[test]
+fn where_the_best_ones_uplink_is_busy_the_other_helps_and_stops_again() {
+    let mut world = World::new(&[(500, 417.0), (3_000, f64::MAX)]);
+    world.run(50);
+    let busy = world.run(600);
+    // Alone 417; with the other 417 + 0.79 / 0.003.
+    assert!(busy > 0.92 * (417.0 + 264.0), "{busy}");
+    world.points[0].1 = f64::MAX;
+    world.run(320);
+    let free = world.run(600);
+    assert!(free > 0.92 * 2_000.0, "{free}");
+}
+
+#[test]
+fn an_abrupt_change_moves_the_traffic_within_a_second() {
+    let mut world = World::new(&[(500, f64::MAX), (600, f64::MAX)]);
+    world.run(50);
+    assert_eq!(world.used(), [0, 1]);
+    world.points[0].0 = 6_000;
+    world.run(10);
+    assert!(!world.steered[0].used && world.steered[1].used, "{:?}", world.steered);
+    // And back; it is found out when it is next tried.
+    world.points[0].0 = 500;
+    world.run(150);
+    assert_eq!(world.used(), [0, 1]);
+}
+
+#[test]
+fn nothing_flaps() {
+    let mut world = World::new(&[(1_000, f64::MAX), (1_000, f64::MAX)]);
+    let mut changes = 0;
+    let mut before = Vec::new();
+    for step in 0..600_u64 {
+        // Around the threshold by 5 % and back.
+        world.points[1].0 = 1_200 + (step * 7_919 % 120) - 60;
+        world.step();
+        let now: Vec<bool> = world.steered.iter().map(|steered| steered.used).collect();
+        changes += usize::from(now != before);
+        before = now;
+    }
+    assert!(changes <= 2, "{changes}");
+}
+
+#[test]
+fn one_behind_which_nothing_answers_is_not_used_unless_all_are() {
+    let mut steering = Steering::new(SteeringSettings::default());
+    let dead = PointView { reaches: false, ..view(0, 400) };
+    for millis in [0, 1_100, 2_200] {
+        let steered = steering.update(Timestamp::from_millis(millis), &[dead, view(1, 3_000)]);
+        assert_eq!((steered[0].used, steered[0].reason), (false, SteeringReason::Dead));
+        assert!(steered[1].used);
+    }
+    let steered = steering.update(Timestamp::from_millis(9_000), &[dead]);
+    assert!(steered[0].used);
+}
+
+#[test]
+fn what_is_doubtful_is_not_acted_upon_but_remembered_for_a_while() {
+    let mut steering = Steering::new(SteeringSettings::default());
+    let at = |seconds: u64| Timestamp::from_millis(seconds * 1_000);
+    let doubtful = PointView { confidence: 0.1, ..view(1, 9_000) };
+    let steered = steering.update(at(0), &[view(0, 1_000), doubtful]);
+    assert_eq!(steered[1].reason, SteeringReason::Doubtful { confidence: 0.1 });
+    assert_eq!(steered[1].marks, MarkShare::NONE);
+    steering.update(at(1), &[view(0, 1_000), view(1, 1_300)]);
+    let silent = PointView { packet_time: None, ..view(1, 0) };
+    let steered = steering.update(at(5), &[view(0, 1_000), silent]);
+    assert_eq!(steered[1].packet_time, Some(Duration::from_micros(1_300)));
+    let steered = steering.update(at(20), &[view(0, 1_000), silent]);
+    assert_eq!((steered[1].packet_time, steered[1].reason), (None, SteeringReason::Unknown));
+}

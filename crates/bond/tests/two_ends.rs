@@ -6,6 +6,7 @@ mod bench;
 
 use bench::{Bench, LinkSpec};
 use bond::{Algorithm, EndpointEvent, PathState, REKEY_AFTER, Scheduler, SessionConfig, SessionEvent};
+use policy::steering::MarkShare;
 use policy::{PathStatus, Treatment};
 use std::time::Duration;
 use units::NetworkId;
@@ -214,6 +215,30 @@ fn marks_are_reported_and_slow_the_path_down() {
     bench.saturate_down(Duration::from_secs(1));
     let report = &bench.gateway.path_reports(bench.gateway_session.unwrap())[0];
     assert!(report.counters.ce_marks > 100, "{}", bench.report());
+}
+
+/// `[MULTIAP] section 5.2` on our own paths: the receiver's marks move the sender to the other path.
+#[test]
+fn marks_of_the_receiver_steer_the_sender() {
+    let sent_on_second = |congestion: Algorithm, marks: f64| {
+        let config = SessionConfig { congestion, ..SessionConfig::default() };
+        let mut bench = Bench::with(&[LinkSpec::new(20.0, 25), LinkSpec::new(20.0, 25)], config);
+        bench.connect();
+        bench.run(Duration::from_millis(500));
+        bench.device.set_path_marks(bench.device_session, NetworkId(2), MarkShare::new(marks));
+        bench.saturate_down(Duration::from_secs(5));
+        let reports = bench.gateway.path_reports(bench.gateway_session.unwrap());
+        let own = bench.device.path_reports(bench.device_session);
+        let own_marks: u64 = own.iter().map(|report| report.counters.own_marks).sum();
+        let second = reports.iter().find(|report| report.path == own[1].path).unwrap().counters;
+        assert_eq!(own_marks > 0, marks > 0.0, "{}", bench.report());
+        assert!(second.ce_marks <= own_marks && second.ce_marks + 20 > own_marks, "{}", bench.report());
+        second.sent_bytes as f64
+    };
+    for congestion in [Algorithm::Cubic, Algorithm::Lia, Algorithm::Olia, Algorithm::Balia] {
+        let (without, with) = (sent_on_second(congestion, 0.0), sent_on_second(congestion, 0.05));
+        assert!(with < 0.4 * without, "{congestion:?}: {with} of {without} bytes");
+    }
 }
 
 #[test]

@@ -10,7 +10,8 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub use radio::{
-    Radio, RadioAdd, RadioCommand, RadioList, RadioProbe, RadioRemove, RadioScan, RadioUp, RadioWeights,
+    Radio, RadioAdd, RadioAps, RadioCommand, RadioList, RadioProbe, RadioRemove, RadioScan, RadioUp,
+    RadioWeights,
 };
 
 /// One interface over all your networks, bonded through your own gateway.

@@ -21,6 +21,7 @@ mod qr;
 mod radio;
 mod radio_live;
 mod radio_networks;
+mod radio_points;
 mod session;
 mod status;
 mod table;
@@ -68,6 +69,7 @@ fn run(arguments: Arguments) -> anyhow::Result<()> {
             RadioCommand::Remove(arguments) => radio_networks::remove(&session, &arguments),
             RadioCommand::List(arguments) => radio_live::list(&session, &arguments),
             RadioCommand::Scan(arguments) => radio_live::scan(&session, &arguments),
+            RadioCommand::Aps(arguments) => radio_points::run(&session, &arguments),
             RadioCommand::Events(arguments) => radio_live::events(&session, &arguments),
             RadioCommand::Down(arguments) => radio_live::down(&session, &arguments),
             RadioCommand::Weights(arguments) => radio_networks::weights(&session, &arguments),

@@ -206,7 +206,8 @@ pub fn down(session: &Session, arguments: &Down) -> anyhow::Result<()> {
     down::run(&radio, arguments)
 }
 
-fn no_radio(error: anyhow::Error) -> anyhow::Error {
+/// Says that no radio runs, if that is what went wrong.
+pub fn no_radio(error: anyhow::Error) -> anyhow::Error {
     match error.downcast_ref::<ClientError>() {
         Some(ClientError::NotRunning(_)) => anyhow::anyhow!(NO_RADIO),
         _ => error,

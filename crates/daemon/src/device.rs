@@ -6,6 +6,7 @@
 //!         control thread (control.sock)             --commands-->
 //! ```
 
+mod advice;
 mod backend;
 mod direct;
 mod event_loop;
@@ -266,6 +267,9 @@ fn work(
         choices.clone(),
         events.clone(),
     );
+    if peer.is_some() {
+        advice::start(&state, commands.clone());
+    }
     let ended = tasks.clone();
     let packets = PacketThread::start(
         move || device.run(&command_receiver, &command_waker),

@@ -82,6 +82,8 @@ pub struct Association {
     pub transmit_rate: Option<BitRate>,
     /// Rate at which it sends.
     pub receive_rate: Option<BitRate>,
+    /// Packets received since the association.
+    pub received: Option<u32>,
     /// Frames sent since the association.
     pub transmitted: Option<u32>,
     /// Retries of those.
@@ -182,6 +184,7 @@ fn parse_access_point(attributes: &[u8]) -> Option<Association> {
         signal_dbm,
         transmit_rate: None,
         receive_rate: None,
+        received: None,
         transmitted: None,
         retries: None,
         failed: None,
@@ -219,6 +222,7 @@ fn add_station(association: &mut Association, attributes: &[u8]) {
             STATION_MEAN_SIGNAL => signal = value.first().copied().or(signal),
             STATION_TRANSMIT_RATE => association.transmit_rate = parse_rate(value),
             STATION_RECEIVE_RATE => association.receive_rate = parse_rate(value),
+            STATION_RECEIVED => association.received = message::number(value, 0),
             STATION_TRANSMITTED => association.transmitted = message::number(value, 0),
             STATION_RETRIES => association.retries = message::number(value, 0),
             STATION_FAILED => association.failed = message::number(value, 0),
@@ -273,6 +277,7 @@ const JOINED: u32 = 2;
 // `enum nl80211_sta_info`.
 const STATION_SIGNAL: u16 = 7;
 const STATION_TRANSMIT_RATE: u16 = 8;
+const STATION_RECEIVED: u16 = 9;
 const STATION_TRANSMITTED: u16 = 10;
 const STATION_RETRIES: u16 = 11;
 const STATION_FAILED: u16 = 12;

@@ -8,7 +8,7 @@
 
 use std::time::Duration;
 
-use units::{Bytes, Frequency};
+use units::{BitRate, Bytes, Frequency};
 
 use crate::Rate;
 
@@ -115,6 +115,13 @@ impl Flavour {
     /// The paper sends acknowledgements at 1 Mbit/s; here they go at [`Flavour::response_rate`].
     pub fn exchange_time(self, rate: Rate, length: Bytes) -> Duration {
         self.difs() + self.frame_time(rate, length) + self.response_time(rate)
+    }
+
+    /// Like [`Flavour::exchange_time`] at any bit rate, where nothing else is told of how frames are sent: with the preamble of OFDM, whole
+    /// bits, and the fastest acknowledgement.
+    pub fn exchange_time_at(self, rate: BitRate, length: Bytes) -> Duration {
+        let fastest = MANDATORY_OFDM[MANDATORY_OFDM.len() - 1];
+        self.difs() + OFDM_PREAMBLE + rate.time_for(length) + self.response_time(fastest)
     }
 }
 

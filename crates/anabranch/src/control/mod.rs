@@ -17,6 +17,7 @@
 //! | `PUT /v1/neighbours/NAME` | [`Neighbourhood`] | [`NeighbourKey`] |
 //! | `DELETE /v1/neighbours/NAME` | [`Neighbourhood`] | |
 //! | `GET /v1/radio` | [`RadioStatus`] | |
+//! | `GET /v1/radio/aps` | list of [`AccessPointReport`] | |
 //! | `POST /v1/radio/scan` | list of [`HeardNetwork`] | |
 //! | `POST /v1/down` | [`DownReport`], then the daemon ends | |
 //! | `GET /v1/gateway/clients` | [`GatewayClients`] | |
@@ -31,6 +32,7 @@
 //! Flows, explanations, `run` and rules are for every local user, as far as their own flows go. They cannot open the state
 //! directory, so a device takes the same requests on a socket without a file, [`open_socket`], too.
 
+mod access_points;
 mod blocking;
 mod client;
 mod direct;
@@ -44,6 +46,7 @@ mod status;
 #[cfg(test)]
 mod tests;
 
+pub use access_points::{AccessPointReport, QualityReport, QualitySource};
 pub use blocking::{BlockingClient, BlockingEvents};
 pub use client::{Client, ClientError, EventStream};
 pub use direct::{

@@ -4,6 +4,7 @@ use super::slot::WantedPath;
 use super::{Endpoint, PathConfig, SessionId};
 use crate::session::Session;
 use policy::PathStatus;
+use policy::steering::MarkShare;
 use units::{NetworkId, Timestamp};
 
 impl Endpoint {
@@ -60,6 +61,14 @@ impl Endpoint {
             session.set_path_status(network, status, priority);
         }
         self.touch(session);
+    }
+
+    /// Counts this part of a path's packets as marked, so that the peer prefers others. It acts where the peer's congestion control heeds single
+    /// marks: CUBIC and the coupled ones, not the model of the path. A path that is made anew begins without.
+    pub fn set_path_marks(&mut self, session: SessionId, network: NetworkId, marks: MarkShare) {
+        if let Some(session) = self.slots.get_mut(&session).and_then(|slot| slot.session.as_mut()) {
+            session.set_path_marks(network, marks);
+        }
     }
 
     /// The kernel says that a network is gone: what was in flight there goes elsewhere at once.

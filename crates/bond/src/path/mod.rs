@@ -100,6 +100,8 @@ pub struct PathCounters {
     pub lost_packets: u64,
     /// CE marks that the peer reported.
     pub ce_marks: u64,
+    /// Packets that this end counted as marked, since it likes other paths better.
+    pub own_marks: u64,
     /// How often the path fell silent.
     pub timeouts: u64,
 }

@@ -3,6 +3,8 @@
 use std::collections::VecDeque;
 use std::ops::RangeInclusive;
 use std::time::Duration;
+
+use policy::steering::MarkShare;
 use units::Timestamp;
 use wire::frame::{Ack, MAX_ACK_RANGES, Ranges};
 use wire::inner::Ecn;
@@ -34,6 +36,9 @@ pub(crate) struct Received {
     bytes: u32,
     bytes_at_largest: u32,
     ce_count: u64,
+    marks: MarkShare,
+    /// Marks due for the packets since the last one, below one.
+    marks_due: f64,
     unacknowledged: u32,
     ack_due: Option<Timestamp>,
     holes: VecDeque<(RangeInclusive<u64>, Timestamp)>,
@@ -44,6 +49,25 @@ pub(crate) struct Received {
 impl Received {
     pub(crate) fn largest(&self) -> Option<u64> {
         self.largest
+    }
+
+    /// From now on this part of the packets that can be marked counts as marked on the way, evenly spread: our own word to the sender's
+    /// congestion control (`[MULTIAP] section 5.2`).
+    pub(crate) fn set_marks(&mut self, marks: MarkShare) {
+        self.marks = marks;
+    }
+
+    /// What the acknowledgement is to say of a packet that arrived with `ecn`: marks are added, never taken away.
+    pub(crate) fn marked(&mut self, ecn: Ecn) -> Ecn {
+        if !matches!(ecn, Ecn::Ect0 | Ecn::Ect1) {
+            return ecn;
+        }
+        self.marks_due += self.marks.part();
+        if self.marks_due < 1.0 {
+            return ecn;
+        }
+        self.marks_due -= 1.0;
+        Ecn::Ce
     }
 
     /// Whether `number` has neither arrived before nor is too old to tell.
@@ -235,6 +259,18 @@ mod tests {
         assert_eq!(ack.received_bytes, 500, "counted when the largest arrived");
         assert_eq!(ack.delay_micros, 3_000);
         assert_eq!(received.take_ack(Timestamp::from_millis(3), MAX_ACK_RANGES), None);
+    }
+
+    #[test]
+    fn our_own_marks_are_spread_evenly_over_what_can_be_marked() {
+        let mut received = Received::default();
+        received.set_marks(MarkShare::new(0.04));
+        let marked: Vec<u32> = (0..200).filter(|_| received.marked(Ecn::Ect0) == Ecn::Ce).collect();
+        assert_eq!(marked, [24, 49, 74, 99, 124, 149, 174, 199]);
+        assert!((0..100).all(|_| received.marked(Ecn::NotEct) == Ecn::NotEct));
+        assert_eq!(received.marked(Ecn::Ce), Ecn::Ce);
+        received.set_marks(MarkShare::NONE);
+        assert!((0..100).all(|_| received.marked(Ecn::Ect1) == Ecn::Ect1));
     }
 
     #[test]

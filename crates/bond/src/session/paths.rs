@@ -5,6 +5,7 @@ use crate::address::Address;
 use crate::path::{Path, PathState};
 use crate::unit::Control;
 use policy::PathStatus;
+use policy::steering::MarkShare;
 use rand::RngCore;
 use units::{NetworkId, PathId, Timestamp};
 use wire::frame::{Arrived, PathStatus as PathStatusFrame, STATUS_GONE};
@@ -87,6 +88,12 @@ impl Session {
             priority,
         };
         self.control.push(Control::PathStatus(frame));
+    }
+
+    pub(crate) fn set_path_marks(&mut self, network: NetworkId, marks: MarkShare) {
+        if let Some(path) = self.path_of(network) {
+            path.received.set_marks(marks);
+        }
     }
 
     /// The kernel says that the network is gone.

@@ -107,7 +107,10 @@ impl Session {
             let credit = if path.address == from { size } else { 0 };
             path.on_datagram_received(now, size, credit);
             let delay = path.rtt.smoothed() / 8;
-            path.received.record(now, number, size, ecn, elicits, delay);
+            // Before our end acknowledges, so that the peer's congestion control takes it for the path's word.
+            let marked = path.received.marked(ecn);
+            path.counters.own_marks += u64::from(marked != ecn);
+            path.received.record(now, number, size, marked, elicits, delay);
         }
         outcome
     }

@@ -27,6 +27,8 @@ pub enum RadioCommand {
     List(RadioList),
     /// Show all networks in range: heard by the running radio, else by a card that listens for a moment
     Scan(RadioScan),
+    /// Show the access points in range, how well each is heard, and whether it is worth its air
+    Aps(RadioAps),
     /// Tell what has happened to the radio's networks
     Events(super::Events),
     /// End the radio and give the card back
@@ -159,6 +161,13 @@ pub struct RadioScan {
     /// The card that listens if no radio runs; needed where there are several
     #[arg(long, value_name = "NAME")]
     pub card: Option<String>,
+    /// Answer in JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct RadioAps {
     /// Answer in JSON
     #[arg(long)]
     pub json: bool,

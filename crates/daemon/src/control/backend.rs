@@ -1,9 +1,9 @@
 //! What the control server asks of the device's and the gateway's loops.
 
 use anabranch::control::{
-    DownReport, ExplainRequest, Explained, FailureCode, Flows, ForwardReport, ForwardRequest, GatewayClients,
-    HeardNetwork, Hold, InviteRequest, Invited, NeighbourKey, Neighbourhood, NetworkChange, NetworkReport,
-    PinRequest, RadioStatus, Revoked, RuleReport, Running, Status,
+    AccessPointReport, DownReport, ExplainRequest, Explained, FailureCode, Flows, ForwardReport,
+    ForwardRequest, GatewayClients, HeardNetwork, Hold, InviteRequest, Invited, NeighbourKey, Neighbourhood,
+    NetworkChange, NetworkReport, PinRequest, RadioStatus, Revoked, RuleReport, Running, Status,
 };
 use thiserror::Error;
 
@@ -114,6 +114,14 @@ pub trait Backend: Send + Sync + 'static {
     /// # Errors
     /// [`BackendError::Unavailable`] if the loop does not answer.
     fn radio(&self) -> Result<RadioStatus, BackendError> {
+        Err(BackendError::WrongRole(NOT_A_RADIO))
+    }
+
+    /// Access points in range of a radio, and how much each is worth.
+    ///
+    /// # Errors
+    /// [`BackendError::Unavailable`] if the loop does not answer.
+    fn radio_access_points(&self) -> Result<Vec<AccessPointReport>, BackendError> {
         Err(BackendError::WrongRole(NOT_A_RADIO))
     }
 

@@ -48,6 +48,7 @@ pub(super) fn router(callers: Callers, backend: Arc<dyn Backend>, stopped: watch
         .route("/v1/neighbours", get(neighbours))
         .route("/v1/neighbours/{name}", put(add_neighbour).delete(forget_neighbour))
         .route("/v1/radio", get(radio))
+        .route("/v1/radio/aps", get(radio_access_points))
         .route("/v1/radio/scan", post(radio_scan))
         .route("/v1/down", post(down))
         .route("/v1/gateway/clients", get(clients))
@@ -210,6 +211,10 @@ async fn unpin(
 
 async fn radio(State(shared): State<Shared>) -> impl IntoResponse {
     ask(shared, |backend| backend.radio()).await
+}
+
+async fn radio_access_points(State(shared): State<Shared>) -> impl IntoResponse {
+    ask(shared, |backend| backend.radio_access_points()).await
 }
 
 async fn radio_scan(State(shared): State<Shared>) -> impl IntoResponse {

@@ -2,10 +2,12 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::mpsc::SyncSender;
+use std::time::Duration;
 
 use anabranch::control::{NetworkChange, NetworkReport, Status};
 use linux::monitor::Interface;
 use linux::prefix::IpPrefix;
+use policy::steering::MarkShare;
 use units::NetworkId;
 use wire::hello::Welcome;
 
@@ -30,6 +32,19 @@ impl From<&Welcome> for Lease {
     }
 }
 
+/// What a radio advises about one of its networks.
+#[derive(Clone, PartialEq, Debug)]
+pub struct PointAdvice {
+    /// The network's interface.
+    pub interface: String,
+    /// Whether its access point is worth its air.
+    pub used: bool,
+    /// The most of its packets to mark.
+    pub marks: MarkShare,
+    /// Air time for a packet by its access point.
+    pub packet_time: Option<Duration>,
+}
+
 /// To the loop.
 #[derive(Debug)]
 pub enum Command {
@@ -43,6 +58,8 @@ pub enum Command {
     Captured(Result<(), String>),
     /// Give this packet, which a neighbour's program has sent to everybody, to programs here.
     Deliver(Vec<u8>),
+    /// What the radio advises about its networks, by interface; empty if none runs.
+    Advice(Vec<PointAdvice>),
     /// What is the state of things?
     Status(SyncSender<Status>),
     /// Use a network differently; `None` is answered if there is none of that name.

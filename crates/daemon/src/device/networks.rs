@@ -1,10 +1,10 @@
 //! Which interfaces are networks, and what happens to them. Decides only; sockets and paths are the loop's.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use linux::monitor::Interface;
 use linux::tap::SHARED_RADIO;
-use policy::NetworkPreference;
+use policy::{NetworkPreference, PathStatus};
 use units::NetworkId;
 
 use crate::config::{CarrierChoice, Config, NetworkConfig};
@@ -47,6 +47,8 @@ pub struct Networks {
     config: BTreeMap<String, NetworkConfig>,
     known: BTreeMap<String, Network>,
     next: u32,
+    /// Interfaces whose access points cost better ones more than they bring.
+    spared: BTreeSet<String>,
 }
 
 impl Networks {
@@ -57,6 +59,7 @@ impl Networks {
             config: config.networks.clone(),
             known: BTreeMap::new(),
             next: 0,
+            spared: BTreeSet::new(),
         }
     }
 
@@ -143,12 +146,31 @@ impl Networks {
         self.known.get_mut(name)
     }
 
+    /// These interfaces are kept ready only, as long as there is another: their access points cost better ones more than they bring. Gives
+    /// whether that is news.
+    pub fn spare(&mut self, interfaces: BTreeSet<String>) -> bool {
+        let is_news = self.spared != interfaces;
+        self.spared = interfaces;
+        is_news
+    }
+
     /// What each network's paths may do, in order of names.
-    pub fn statuses(&self) -> Vec<(NetworkId, policy::PathStatus)> {
+    pub fn statuses(&self) -> Vec<(NetworkId, PathStatus)> {
         let connected: Vec<&Network> = self.known.values().filter(|network| network.connected).collect();
         let preferences: Vec<NetworkPreference> =
             connected.iter().map(|network| network.preference).collect();
-        connected.iter().map(|network| network.id).zip(policy::statuses(&preferences)).collect()
+        let mut statuses = policy::statuses(&preferences);
+        let is_spared = |network: &Network| self.spared.contains(&network.interface.name);
+        let remain = connected
+            .iter()
+            .zip(&statuses)
+            .any(|(one, status)| *status == PathStatus::Active && !is_spared(one));
+        if remain {
+            let spared = connected.iter().zip(&mut statuses).filter(|(network, _)| is_spared(network));
+            let active = spared.filter(|(_, status)| **status == PathStatus::Active);
+            active.for_each(|(_, status)| *status = PathStatus::Backup);
+        }
+        connected.iter().map(|network| network.id).zip(statuses).collect()
     }
 }
 
@@ -209,7 +231,6 @@ const TUNNELS: &[&str] = &[
 #[cfg(test)]
 mod tests {
     use linux::monitor::DefaultRoute;
-    use policy::PathStatus;
 
     use super::*;
 
@@ -312,5 +333,24 @@ mod tests {
         );
         networks.update(&[interface("a", 1)]);
         assert_eq!(networks.statuses(), [(NetworkId(0), PathStatus::Backup)]);
+    }
+
+    #[test]
+    fn what_is_not_worth_its_air_is_a_backup_while_there_is_another() {
+        let mut networks = networks("");
+        networks.update(&[interface("a", 1), interface("b", 2)]);
+        let spared = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+        assert!(networks.spare(spared(&["b"])) && !networks.spare(spared(&["b"])));
+        let statuses = |networks: &Networks| -> Vec<PathStatus> {
+            networks.statuses().into_iter().map(|(_, status)| status).collect()
+        };
+        assert_eq!(statuses(&networks), [PathStatus::Active, PathStatus::Backup]);
+        networks.spare(spared(&["a", "b"]));
+        assert_eq!(statuses(&networks), [PathStatus::Active; 2], "there is nothing better");
+        networks.by_name_mut("b").unwrap().preference.backup = Some(true);
+        assert_eq!(statuses(&networks), [PathStatus::Active, PathStatus::Backup]);
+        networks.spare(spared(&[]));
+        networks.by_name_mut("b").unwrap().preference.off = true;
+        assert_eq!(statuses(&networks), [PathStatus::Active, PathStatus::Off]);
     }
 }

@@ -7,8 +7,8 @@ use std::sync::mpsc::{Receiver, SyncSender};
 use std::time::Duration;
 
 use anabranch::control::{
-    DownReport, EventKind, Fraction, HeardNetwork, RadioCounters, RadioNetworkReport, RadioNetworkState,
-    RadioStatus, Status,
+    AccessPointReport, DownReport, EventKind, Fraction, HeardNetwork, RadioCounters, RadioNetworkReport,
+    RadioNetworkState, RadioStatus, Status,
 };
 use linux::poll::Waker;
 use radio::NetworkStatus;
@@ -33,6 +33,8 @@ const MOST_COMMANDS: usize = 16;
 pub(super) enum Command {
     /// How the radio and its networks are.
     Status(SyncSender<RadioStatus>),
+    /// Access points in range, and how much each is worth.
+    AccessPoints(SyncSender<Vec<AccessPointReport>>),
     /// What is heard on all channels.
     Scan(SyncSender<Vec<HeardNetwork>>),
     /// What lies beyond a network, as was just found out.
@@ -93,6 +95,10 @@ impl Backend for RadioBackend {
 
     fn radio(&self) -> Result<RadioStatus, BackendError> {
         self.commands.ask(PATIENCE, Command::Status).ok_or_else(busy)
+    }
+
+    fn radio_access_points(&self) -> Result<Vec<AccessPointReport>, BackendError> {
+        self.commands.ask(PATIENCE, Command::AccessPoints).ok_or_else(busy)
     }
 
     fn radio_scan(&self) -> Result<Vec<HeardNetwork>, BackendError> {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use anabranch::control::{EventKind, HeardNetwork, RadioStatus};
+use anabranch::control::{AccessPointReport, EventKind, HeardNetwork, RadioStatus};
 use arrayvec::ArrayVec;
 use linux::clock;
 use linux::dns::NetworkServers;
@@ -25,10 +25,12 @@ use rand::{Rng, SeedableRng};
 use tracing::{debug, info, warn};
 use units::{Frequency, MacAddress, NetworkId, Timestamp};
 
+use super::access_points;
 use super::address::{MTU, NetworkAddress};
 use super::control::{self, Command, Desk};
 use super::keeping::{Keeper, LoopError};
 use super::lease::{Lease, LeaseChange, LeaseClient};
+use super::points::Points;
 use super::soft_handoff::{Leased, SoftHandoff};
 use super::switches::Switches;
 use super::{KnownNetwork, MONITOR_INTERFACE, RadioOptions, Written};
@@ -98,6 +100,7 @@ pub(super) struct RadioLoop {
     scans: Vec<SyncSender<Vec<HeardNetwork>>>,
     root: Arc<Root>,
     handoff: Option<SoftHandoff>,
+    points: Points,
     /// When root is told again whom names are asked; at once if something changed.
     names_due: Timestamp,
 }
@@ -159,6 +162,7 @@ impl RadioLoop {
             handoff: options
                 .soft_handoff
                 .then(|| SoftHandoff::new(options.slots, options.probe.clone(), options.mark, replies)),
+            points: Points::default(),
             names_due: clock::now(),
         })
     }
@@ -253,6 +257,11 @@ impl Keeper for RadioLoop {
         self.survive(drained)?;
         let now = clock::now();
         self.drive_handoff(now);
+        if self.points.is_due(now) {
+            let ssid = |network| self.attached.get(&network).map(|attached| attached.known.ssid.clone());
+            let joined = access_points::joined(now, &self.station, ssid);
+            self.points.decide(now, &joined, &self.events);
+        }
         self.tell_names(now);
         self.answer_scans();
         // A hand-off may have wished something.
@@ -285,6 +294,12 @@ impl Keeper for RadioLoop {
             trouble: self.trouble.clone(),
             networks: networks.collect(),
         }
+    }
+
+    fn access_points(&mut self, now: Timestamp) -> Vec<AccessPointReport> {
+        access_points::reports(now, &self.station, &self.points, |network| {
+            self.attached.get(&network).map(|attached| attached.tap.name().to_owned())
+        })
     }
 
     fn scan(&mut self, now: Timestamp, reply: SyncSender<Vec<HeardNetwork>>) {
@@ -440,11 +455,12 @@ impl RadioLoop {
         let station = self.station.poll_timeout(now);
         let up: Vec<NetworkId> =
             self.station.networks().filter(|network| network.up).map(|network| network.network).collect();
+        let points = self.points.timeout(up.len());
         let leases = self.attached.iter_mut().filter(|(id, _)| up.contains(id));
         let handoff = self.handoff.as_ref().map(SoftHandoff::timeout);
         let leases = leases.filter_map(|(_, attached)| attached.lease.as_mut()?.timeout(now));
         let card = self.lost.map(|(_, due)| due);
-        leases.chain(station).chain(handoff).chain(card).min()
+        leases.chain(station).chain(handoff).chain(card).chain(points).min()
     }
 
     /// Does all that the station wishes.

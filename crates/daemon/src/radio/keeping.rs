@@ -9,7 +9,7 @@ use std::io;
 use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
-use anabranch::control::{EventKind, HeardNetwork, RadioNetworkReport, RadioStatus};
+use anabranch::control::{AccessPointReport, EventKind, HeardNetwork, RadioNetworkReport, RadioStatus};
 use identity::StateError;
 use linux::clock;
 use linux::netlink::NetlinkError;
@@ -113,6 +113,9 @@ pub(super) trait Keeper {
         }
     }
 
+    /// Access points in range, and how much each is worth.
+    fn access_points(&mut self, now: Timestamp) -> Vec<AccessPointReport>;
+
     /// Listens on all channels and then gives what was heard; by default nothing.
     fn scan(&mut self, _now: Timestamp, reply: SyncSender<Vec<HeardNetwork>>) {
         // Who asked may not wait any more.
@@ -174,6 +177,7 @@ fn answer(keeper: &mut dyn Keeper, desk: &mut Desk) -> bool {
         match command {
             // Who asked may not wait any more.
             Command::Status(reply) => drop(reply.try_send(keeper.status(now))),
+            Command::AccessPoints(reply) => drop(reply.try_send(keeper.access_points(now))),
             Command::Scan(reply) => keeper.scan(now, reply),
             Command::Beyond(network, found) => keeper.found(now, network, found),
             Command::Stop(reply) => {
@@ -251,6 +255,10 @@ mod tests {
         }
 
         fn end(&mut self) {}
+
+        fn access_points(&mut self, _: Timestamp) -> Vec<AccessPointReport> {
+            Vec::new()
+        }
     }
 
     fn list(text: &str) -> KnownNetworks {

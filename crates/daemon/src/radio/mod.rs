@@ -9,6 +9,7 @@
 //! Which of the two keepers serves a card is chosen by what it can do ([`BackEnd::choose`]).
 //! It runs beside the device's daemon and knows nothing of it: what watches links sees further networks come and go.
 
+mod access_points;
 mod address;
 mod control;
 mod event_loop;
@@ -17,6 +18,7 @@ mod kernel;
 mod known;
 mod lease;
 mod machine;
+mod points;
 mod soft_handoff;
 mod switches;
 mod watch;
@@ -303,7 +305,8 @@ fn work(root: Root, options: &RadioOptions, prepared: Prepared) -> Result<(), Bo
     let _server = ControlServer::start(&state, Callers::of_state(&state, None)?, Arc::new(backend))?;
     let mut keeper: Box<dyn Keeper> = match keeping {
         Keeping::Kernel { networks, frequencies } => {
-            Box::new(KernelKeeper::new(Arc::clone(&desk.root), directory, networks, frequencies)?)
+            let (root, events) = (Arc::clone(&desk.root), Arc::clone(&desk.events));
+            Box::new(KernelKeeper::new(root, events, directory, networks, frequencies)?)
         }
         Keeping::Slots { further, reserved, written } => {
             let card = RadioCard::open(MONITOR_INTERFACE)?;

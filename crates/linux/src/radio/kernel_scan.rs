@@ -154,7 +154,8 @@ fn take(seen: &mut SeenNetworks, network: &[u8]) {
     body.extend_from_slice(&capability.to_le_bytes());
     body.extend_from_slice(elements);
     let signal_dbm = signal_dbm.and_then(|signal| i8::try_from(signal).ok());
-    let heard = Heard { frame: &body, frequency, signal_dbm, rate: None, high_throughput: None, aggregate: None };
+    let heard =
+        Heard { frame: &body, frequency, signal_dbm, rate: None, high_throughput: None, aggregate: None };
     if let Ok(beacon) = Beacon::parse(&body) {
         seen.take(Timestamp::ZERO, bssid, &beacon, &heard);
     }

@@ -37,6 +37,7 @@ fn station(address: [u8; 6]) -> Vec<u8> {
             station.nested(STATION_RECEIVE_RATE, |rate| {
                 rate.attribute(RATE_SHORT, &60u16.to_ne_bytes());
             });
+            station.number(STATION_RECEIVED, 4321);
             station.number(STATION_TRANSMITTED, 1000).number(STATION_RETRIES, 70).number(STATION_FAILED, 2);
         });
     })
@@ -54,6 +55,7 @@ fn the_associated_access_point_is_read_with_its_signal_and_rates() {
     assert_eq!(found.signal_dbm, Some(-60));
     assert_eq!(found.transmit_rate, Some(BitRate(866_700_000)));
     assert_eq!(found.receive_rate, Some(BitRate(6_000_000)));
+    assert_eq!(found.received, Some(4321));
     assert_eq!((found.transmitted, found.retries, found.failed), (Some(1000), Some(70), Some(2)));
 }
 

@@ -23,6 +23,11 @@ impl MarkShare {
         if part.is_nan() { Self::NONE } else { Self(part.clamp(0.0, MOST_MARKS.0)) }
     }
 
+    /// The lesser of the two.
+    pub fn at_most(self, other: Self) -> Self {
+        if other.0 < self.0 { other } else { self }
+    }
+
     /// As a part of one.
     pub fn part(self) -> f64 {
         self.0
@@ -115,5 +120,6 @@ mod tests {
         {
             assert_eq!(MarkShare::new(part).part(), share);
         }
+        assert_eq!(MOST_MARKS.at_most(MarkShare::new(0.01)), MarkShare::new(0.01).at_most(MOST_MARKS));
     }
 }

@@ -3,8 +3,11 @@
 use std::fmt;
 use std::time::Duration;
 
+use units::BitRate;
+
 use crate::airtime::{Flavour, USUAL_ATTEMPTS};
 
+use super::FULL_FRAME;
 use super::packet_time::packet_time;
 use super::window::Counts;
 
@@ -28,6 +31,8 @@ pub enum Source {
     ToUs,
     /// Those that were sent to others and overheard: how well we hear this access point, at rates that suit others.
     Overheard,
+    /// Those that we sent, as the kernel counts them: the way up for the way down.
+    Sent,
 }
 
 /// Why an estimate may be wrong.
@@ -44,12 +49,20 @@ pub enum Doubt {
     Numbers,
     /// Made from frames to others.
     OthersFrames,
+    /// Made from counts of what we sent, since nothing is told of what was received.
+    Coarse,
 }
 
 impl Doubt {
     /// All, in the order in which they are told.
-    pub const ALL: [Self; 5] =
-        [Self::FewFrames, Self::HiddenSender, Self::UnknownRate, Self::Numbers, Self::OthersFrames];
+    pub const ALL: [Self; 6] = [
+        Self::FewFrames,
+        Self::HiddenSender,
+        Self::UnknownRate,
+        Self::Numbers,
+        Self::OthersFrames,
+        Self::Coarse,
+    ];
 }
 
 impl fmt::Display for Doubt {
@@ -60,6 +73,7 @@ impl fmt::Display for Doubt {
             Self::UnknownRate => "unknown rates",
             Self::Numbers => "its frame numbers make no sense",
             Self::OthersFrames => "only frames to others",
+            Self::Coarse => "from the kernel's counts of what we sent",
         })
     }
 }
@@ -104,9 +118,36 @@ impl Estimate {
             (Doubt::Numbers, counts.breaks >= MANY_BREAKS),
             (Doubt::OthersFrames, source == Source::Overheard),
         ];
-        let doubts = doubts.iter().filter(|(_, holds)| *holds).fold(0, |bits, (doubt, _)| bits | bit(*doubt));
+        let doubts = bits(&doubts);
         let margin = margin(delivery_ratio, f64::from(frames));
         Some(Self { delivery_ratio, margin, packet_time, frames, source, doubts })
+    }
+
+    /// From the kernel's counts: frames that we sent, the repeats of those, the ones given up, and the rate at which the access point sends.
+    /// `None` if nothing was sent.
+    pub fn of_counts(
+        flavour: Flavour,
+        sent: u32,
+        repeats: u32,
+        failed: u32,
+        rate: Option<BitRate>,
+    ) -> Option<Self> {
+        let attempts = sent.saturating_add(repeats);
+        let arrived = sent.saturating_sub(failed);
+        if attempts == 0 {
+            return None;
+        }
+        let delivery_ratio = f64::from(arrived) / f64::from(attempts);
+        let exchange = rate.filter(|rate| rate.0 > 0).map(|rate| flavour.exchange_time_at(rate, FULL_FRAME));
+        let packet_time =
+            exchange.map(|exchange| packet_time(flavour, exchange, delivery_ratio, USUAL_ATTEMPTS));
+        let doubts = bits(&[
+            (Doubt::FewFrames, attempts < ENOUGH_FRAMES),
+            (Doubt::UnknownRate, packet_time.is_none()),
+            (Doubt::Coarse, true),
+        ]);
+        let margin = margin(delivery_ratio, f64::from(attempts));
+        Some(Self { delivery_ratio, margin, packet_time, frames: attempts, source: Source::Sent, doubts })
     }
 
     /// Why it may be wrong.
@@ -132,6 +173,10 @@ fn margin(ratio: f64, frames: f64) -> f64 {
     let square = DEVIATIONS * DEVIATIONS;
     let spread = ratio * (1.0 - ratio) / frames + square / (4.0 * frames * frames);
     DEVIATIONS / (1.0 + square / frames) * spread.sqrt()
+}
+
+fn bits(doubts: &[(Doubt, bool)]) -> u8 {
+    doubts.iter().filter(|(_, holds)| *holds).fold(0, |bits, (doubt, _)| bits | bit(*doubt))
 }
 
 fn bit(doubt: Doubt) -> u8 {
@@ -166,6 +211,21 @@ mod tests {
         assert!(!estimate(300, 98, 2).has(Doubt::HiddenSender));
         assert!(estimate(300, 80, 20).has(Doubt::HiddenSender));
         assert!(!estimate(20, 40, 20).has(Doubt::HiddenSender), "where 3 of 4 fail, so many are lost");
+    }
+
+    /// Half of 200 attempts at 54 Mbit/s: 34 + 20 + 12288/54 + 16 + 28 us.
+    #[test]
+    fn the_kernels_counts_make_a_coarse_one() {
+        let rate = Some(BitRate::from_mbps(54.0));
+        let coarse = Estimate::of_counts(Flavour::A, 110, 90, 10, rate).unwrap();
+        assert_eq!((coarse.delivery_ratio, coarse.frames, coarse.source), (0.5, 200, Source::Sent));
+        let exchange = Duration::from_nanos(325_556);
+        let time = packet_time(Flavour::A, exchange, 0.5, USUAL_ATTEMPTS);
+        assert!(coarse.packet_time.unwrap().abs_diff(time) < Duration::from_micros(1));
+        assert_eq!(coarse.doubts().collect::<Vec<_>>(), [Doubt::Coarse]);
+        assert_eq!(Estimate::of_counts(Flavour::A, 0, 0, 0, rate), None);
+        let absurd = Estimate::of_counts(Flavour::G, u32::MAX, u32::MAX, u32::MAX, Some(BitRate(0))).unwrap();
+        assert_eq!((absurd.delivery_ratio, absurd.packet_time), (0.0, None));
     }
 
     #[test]

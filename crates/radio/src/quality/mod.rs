@@ -280,10 +280,7 @@ impl AccessPoint {
     }
 
     fn window(&mut self, now: Timestamp, source: Source, class: Class) -> &mut Counts {
-        let windows = match source {
-            Source::ToUs => &mut self.to_us,
-            Source::Overheard => &mut self.overheard,
-        };
+        let windows = if source == Source::ToUs { &mut self.to_us } else { &mut self.overheard };
         windows[class.place()].get_or_insert_with(|| Box::new(Window::new(now))).at(now)
     }
 

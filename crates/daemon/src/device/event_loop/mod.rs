@@ -5,6 +5,7 @@ mod paths;
 mod session;
 mod sleep;
 mod state_report;
+mod steering;
 mod treatments;
 
 use std::collections::BTreeMap;
@@ -26,7 +27,7 @@ use wire::hello::{DefaultTreatment, Name};
 use wire::inner::Headers;
 
 use super::direct;
-use super::messages::{Command, Lease, Task};
+use super::messages::{Command, Lease, PointAdvice, Task};
 use super::neighbours;
 use super::networks::Networks;
 use super::targets::{GatewayAddresses, Link};
@@ -111,6 +112,8 @@ struct State {
     next_resolve: Timestamp,
     total: Meter,
     meters: BTreeMap<NetworkId, Meter>,
+    /// What the radio says of its access points.
+    advice: Vec<PointAdvice>,
     next_sample: Timestamp,
     asleep: Duration,
     stopping: Option<Timestamp>,
@@ -192,6 +195,7 @@ impl DeviceLoop {
             next_resolve: Timestamp::ZERO,
             total: Meter::default(),
             meters: BTreeMap::new(),
+            advice: Vec::new(),
             next_sample: Timestamp::ZERO,
             asleep: clock::asleep(),
             stopping: None,
@@ -312,6 +316,9 @@ impl DeviceLoop {
             for (destination, outcome) in self.openings.take(now) {
                 self.direct.post(direct::Message::Opened(destination, outcome));
             }
+            if !self.state.advice.is_empty() {
+                self.mark_paths();
+            }
             self.notice_sleep(now);
         }
     }
@@ -328,6 +335,7 @@ impl DeviceLoop {
                     debug!("a neighbour's broadcast was lost: {error}");
                 }
             }
+            Command::Advice(advice) => self.on_advice(advice),
             // The asker may have gone; then nobody needs the answer.
             Command::Status(reply) => drop(reply.try_send(self.status())),
             Command::SetNetwork(name, change, reply) => {

@@ -174,7 +174,7 @@ impl DeviceLoop {
         statuses.iter().find(|(of, _)| *of == id).map_or(PathStatus::Off, |(_, status)| *status)
     }
 
-    fn update_statuses(&mut self) {
+    pub(super) fn update_statuses(&mut self) {
         let Some(session) = self.state.session else { return };
         for (id, status) in self.networks.statuses() {
             let priority = self.networks.get(id).map_or(0, |network| network.preference.priority.0);

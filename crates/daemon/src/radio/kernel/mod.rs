@@ -10,12 +10,14 @@
 
 mod configuration;
 mod station;
+mod statistics;
 
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
 use std::sync::Arc;
 
+use anabranch::control::AccessPointReport;
 use linux::clock;
 use linux::netlink::Netlink;
 use linux::poll::{Poller, Token};
@@ -26,10 +28,13 @@ use units::{Frequency, NetworkId, Timestamp};
 
 use super::KnownNetwork;
 use super::keeping::{Keeper, LoopError};
+use super::points::Points;
+use crate::control::EventLog;
 use crate::dataplane;
 use crate::supervision::{Request, Root};
 use configuration::configuration;
 use station::{KernelStation, OwnInterface, Tokens, Told};
+use statistics::{Statistics, Up};
 
 /// Two tokens for each network follow, by its number.
 const FIRST_TOKEN: u64 = 16;
@@ -46,6 +51,9 @@ pub(super) struct KernelKeeper {
     poller: Poller,
     kept: BTreeMap<NetworkId, Kept>,
     randomness: StdRng,
+    events: Arc<EventLog>,
+    statistics: Statistics,
+    points: Points,
 }
 
 struct Kept {
@@ -61,6 +69,7 @@ impl KernelKeeper {
     /// [`LoopError::System`] or [`LoopError::Randomness`].
     pub fn new(
         root: Arc<Root>,
+        events: Arc<EventLog>,
         directory: File,
         most: u32,
         frequencies: Vec<Frequency>,
@@ -74,7 +83,20 @@ impl KernelKeeper {
             poller: Poller::new()?,
             kept: BTreeMap::new(),
             randomness: StdRng::from_seed(seed),
+            events,
+            statistics: Statistics::default(),
+            points: Points::default(),
         })
+    }
+
+    /// Interfaces that are up, with the names of their networks.
+    fn up(&self) -> Vec<Up<'_>> {
+        let kept = self.kept.iter();
+        kept.filter_map(|(id, kept)| {
+            let interface = kept.station.as_ref()?.up()?;
+            Some(Up { network: *id, ssid: &kept.known.ssid, interface })
+        })
+        .collect()
     }
 
     fn begin(
@@ -194,7 +216,24 @@ impl Keeper for KernelKeeper {
         let now = clock::now();
         let Self { kept, poller, directory, .. } = self;
         let stations = kept.values_mut().filter_map(|kept| kept.station.as_mut());
-        Ok(stations.filter_map(|station| station.work(now, poller, directory)).min())
+        let next = stations.filter_map(|station| station.work(now, poller, directory)).min();
+        let mut statistics = std::mem::take(&mut self.statistics);
+        if statistics.is_due(now) {
+            statistics.read(now, &self.up());
+            let joined = statistics.joined(&self.up());
+            self.points.decide(now, &joined, &self.events);
+        }
+        self.statistics = statistics;
+        let several = (self.up().len() > 1).then_some(self.statistics.due());
+        Ok(next.into_iter().chain(several).min())
+    }
+
+    fn access_points(&mut self, now: Timestamp) -> Vec<AccessPointReport> {
+        let mut statistics = std::mem::take(&mut self.statistics);
+        statistics.read(now, &self.up());
+        let reports = statistics.reports(&self.up(), &self.points);
+        self.statistics = statistics;
+        reports
     }
 
     fn end(&mut self) {

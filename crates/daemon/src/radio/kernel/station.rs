@@ -114,6 +114,11 @@ impl KernelStation {
         })
     }
 
+    /// The interface, while packets pass.
+    pub fn up(&self) -> Option<&OwnInterface> {
+        self.up.then_some(&self.interface)
+    }
+
     /// Does what is due; gives when to be called again at the latest.
     pub fn work(&mut self, now: Timestamp, poller: &Poller, directory: &File) -> Option<Timestamp> {
         let next = self.look_after_supplicant(now, poller, directory);

@@ -1,0 +1,92 @@
+//! Access points in range, and how much each is worth.
+
+use serde::{Deserialize, Serialize};
+
+use super::{BlockingClient, Client, ClientError, Fraction, Micros};
+
+/// Whose frames an estimate is made from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum QualitySource {
+    /// Those that the access point sent to us.
+    ToUs,
+    /// Those that it sent to others.
+    Overheard,
+    /// Those that we sent, as the kernel counts them.
+    Sent,
+}
+
+/// How well an access point's frames reach us, over half a second.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct QualityReport {
+    /// How often an attempt succeeds.
+    pub delivery_ratio: Fraction,
+    /// Half of the interval in which that lies with 95 %.
+    pub margin: Fraction,
+    /// Air time for a full packet that arrives, if nobody else wants the air.
+    #[serde(rename = "packet_time_us", skip_serializing_if = "Option::is_none")]
+    pub packet_time: Option<Micros>,
+    /// Frames that it is made from.
+    pub frames: u32,
+    /// Whose.
+    pub source: QualitySource,
+    /// How far to believe it.
+    pub confidence: Fraction,
+    /// Why it may be wrong.
+    pub doubts: Vec<String>,
+}
+
+/// An access point in range.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct AccessPointReport {
+    /// The network's name; `None` if it hides it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ssid: Option<String>,
+    /// Its address.
+    pub bssid: String,
+    /// Its channel.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub channel: Option<u16>,
+    /// Centre of its channel in MHz.
+    pub megahertz: u32,
+    /// Its signal.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub signal_dbm: Option<f32>,
+    /// Our interface in its network, if we are associated.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub interface: Option<String>,
+    /// What is known of it; `None` if nothing was heard of it in the last half second but beacons.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub quality: Option<QualityReport>,
+    /// The packet time that decisions rest on, which may be some seconds old.
+    #[serde(rename = "held_packet_time_us", skip_serializing_if = "Option::is_none")]
+    pub held_packet_time: Option<Micros>,
+    /// Its part of the radio's time; 0 without an association.
+    pub share: Fraction,
+    /// Whether it is to carry data, or is only kept ready; false without an association.
+    pub used: bool,
+    /// The most of its packets that may be marked so that senders prefer others.
+    pub marks: Fraction,
+    /// Why.
+    pub reason: String,
+}
+
+impl Client {
+    /// Access points in range of a radio.
+    ///
+    /// # Errors
+    /// Any [`ClientError`]; other daemons answer `WrongRole`.
+    pub async fn radio_access_points(&self) -> Result<Vec<AccessPointReport>, ClientError> {
+        self.get("/v1/radio/aps").await
+    }
+}
+
+impl BlockingClient {
+    /// See [`Client::radio_access_points`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn radio_access_points(&self) -> Result<Vec<AccessPointReport>, ClientError> {
+        self.wait(self.client.radio_access_points())
+    }
+}

@@ -1,0 +1,96 @@
+//! What the station of this program knows of the access points in range.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use anabranch::control::{AccessPointReport, Fraction};
+use radio::{NetworkStatus, Station};
+use units::{Frequency, MacAddress, NetworkId, Timestamp};
+
+use super::points::{Joined, Points, quality, reason_of_stranger};
+
+/// Those by which networks are up. `ssid`: the name of a network.
+pub(super) fn joined(
+    now: Timestamp,
+    station: &Station,
+    ssid: impl Fn(NetworkId) -> Option<String>,
+) -> Vec<Joined> {
+    let statuses: Vec<NetworkStatus> = station.networks().collect();
+    let cycle: Duration = statuses.iter().filter_map(|status| status.slot).sum();
+    let mut on_channel: BTreeMap<Frequency, Duration> = BTreeMap::new();
+    for (frequency, slot) in statuses.iter().filter_map(|status| status.frequency.zip(status.slot)) {
+        *on_channel.entry(frequency).or_default() += slot;
+    }
+    let up = statuses.iter().filter(|status| status.up);
+    up.filter_map(|status| {
+        let (bssid, channel) = status.bssid.zip(status.frequency)?;
+        Some(Joined {
+            network: status.network,
+            ssid: ssid(status.network)?,
+            channel,
+            estimate: station.qualities().estimate(now, channel, bssid),
+            received: status.counters.received_packets,
+            presence: part(on_channel.get(&channel).copied().unwrap_or_default(), cycle),
+        })
+    })
+    .collect()
+}
+
+/// All in range, those that we are at first, then by signal. `interface`: that of a network.
+pub(super) fn reports(
+    now: Timestamp,
+    station: &Station,
+    points: &Points,
+    interface: impl Fn(NetworkId) -> Option<String>,
+) -> Vec<AccessPointReport> {
+    let statuses: Vec<NetworkStatus> = station.networks().collect();
+    let cycle: Duration = statuses.iter().filter_map(|status| status.slot).sum();
+    let at = |bssid: MacAddress, frequency: Frequency| {
+        let here = |status: &&NetworkStatus| {
+            status.up && status.bssid == Some(bssid) && status.frequency == Some(frequency)
+        };
+        statuses.iter().find(here)
+    };
+    let names: Vec<_> = statuses
+        .iter()
+        .filter_map(|status| station.seen().find(|seen| Some(seen.bssid) == status.bssid)?.ssid.clone())
+        .collect();
+    let mut reports: Vec<AccessPointReport> = station
+        .seen()
+        .filter(|seen| !seen.ad_hoc)
+        .map(|seen| {
+            let estimate = station.qualities().estimate(now, seen.frequency, seen.bssid);
+            let known = seen.ssid.as_ref().is_some_and(|ssid| names.contains(ssid));
+            let mut report = AccessPointReport {
+                ssid: seen.ssid.as_ref().map(ToString::to_string),
+                bssid: seen.bssid.to_string(),
+                channel: seen.frequency.channel(),
+                megahertz: seen.frequency.0,
+                signal_dbm: seen.signal_dbm,
+                quality: estimate.as_ref().map(quality),
+                reason: reason_of_stranger(known, estimate.as_ref()).to_owned(),
+                ..AccessPointReport::default()
+            };
+            if let Some(status) = at(seen.bssid, seen.frequency) {
+                report.interface = interface(status.network);
+                report.share = Fraction(part(status.slot.unwrap_or_default(), cycle));
+                points.complete(status.network, &mut report);
+            }
+            report
+        })
+        .collect();
+    sort(&mut reports);
+    reports
+}
+
+/// Those that we are at first, then by signal.
+pub(super) fn sort(reports: &mut [AccessPointReport]) {
+    let signal = |report: &AccessPointReport| report.signal_dbm.unwrap_or(f32::NEG_INFINITY);
+    reports.sort_by(|a, b| {
+        b.interface.is_some().cmp(&a.interface.is_some()).then(signal(b).total_cmp(&signal(a)))
+    });
+}
+
+fn part(slot: Duration, cycle: Duration) -> f64 {
+    if cycle.is_zero() { 0.0 } else { slot.as_secs_f64() / cycle.as_secs_f64() }
+}

@@ -1,0 +1,196 @@
+//! Which of the access points that the radio is at are worth their air: brings what was measured to the rule, and tells what came of it.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use anabranch::control::{AccessPointReport, EventKind, Fraction, QualityReport, QualitySource};
+use policy::steering::{PointView, Steered, Steering, SteeringReason};
+use radio::quality::{Doubt, Estimate, Source};
+use units::{Frequency, NetworkId, Timestamp};
+
+use crate::control::EventLog;
+
+/// How often it is decided: several times within the half second that an estimate covers.
+const INTERVAL: Duration = Duration::from_millis(100);
+/// One doubt about one access point is not told of again before this is over.
+const QUIET: Duration = Duration::from_secs(60);
+/// A radio that is hardly ever on a channel tells nothing of how full it is.
+const LEAST_PRESENCE: f64 = 0.05;
+
+/// An access point that the radio is at.
+#[derive(Clone, Debug)]
+pub(super) struct Joined {
+    pub network: NetworkId,
+    /// Its name, for people.
+    pub ssid: String,
+    pub channel: Frequency,
+    pub estimate: Option<Estimate>,
+    /// Packets that have come by it so far.
+    pub received: u64,
+    /// The part of the time that the radio is on this channel, 0 to 1.
+    pub presence: f64,
+}
+
+/// The rule, and what it was last told.
+#[derive(Default)]
+pub(super) struct Points {
+    steering: Steering,
+    due: Timestamp,
+    steered: Vec<Steered>,
+    /// When each was last looked at, and how many packets had come.
+    before: BTreeMap<NetworkId, (Timestamp, u64)>,
+    /// When each doubt was last told of.
+    doubted: BTreeMap<(NetworkId, Doubt), Timestamp>,
+}
+
+impl Points {
+    /// When to call [`Self::decide`] next; `None`: there is nothing to decide with less than two.
+    pub fn timeout(&self, joined: usize) -> Option<Timestamp> {
+        (joined > 1).then_some(self.due)
+    }
+
+    /// Whether it is time.
+    pub fn is_due(&self, now: Timestamp) -> bool {
+        now >= self.due
+    }
+
+    /// Decides anew, and tells of what has changed.
+    pub fn decide(&mut self, now: Timestamp, joined: &[Joined], events: &EventLog) {
+        self.due = now + INTERVAL;
+        let several = joined.len() > 1;
+        let views: Vec<PointView> = joined.iter().map(|one| self.view(now, one, several)).collect();
+        let steered = self.steering.update(now, &views);
+        self.doubted.retain(|(network, _), _| joined.iter().any(|one| one.network == *network));
+        for one in joined {
+            self.tell_of_doubts(now, one, events);
+            let of = |all: &[Steered]| all.iter().find(|steered| steered.network == one.network).copied();
+            if let (Some(before), Some(after)) = (of(&self.steered), of(&steered))
+                && before.used != after.used
+            {
+                let what = if after.used { "carries data" } else { "kept ready only" };
+                let text = format!("{what}: {}", after.reason);
+                events.push(EventKind::NetworkChanged, Some(&one.ssid), text);
+            }
+        }
+        self.before = joined.iter().map(|one| (one.network, (now, one.received))).collect();
+        self.steered = steered;
+    }
+
+    fn view(&self, now: Timestamp, one: &Joined, several: bool) -> PointView {
+        let carried = self.before.get(&one.network).map_or(0.0, |(at, received)| {
+            let passed = now.since(*at).max(INTERVAL).as_secs_f64() * one.presence.clamp(LEAST_PRESENCE, 1.0);
+            one.received.saturating_sub(*received) as f64 / passed
+        });
+        let estimate = one.estimate.as_ref();
+        PointView {
+            network: one.network,
+            channel: one.channel,
+            packet_time: estimate.and_then(|estimate| estimate.packet_time),
+            confidence: estimate.map_or(0.0, Estimate::confidence),
+            // Who knows it lowers the marks to what is safe for it.
+            round_trip: None,
+            other_way: several,
+            carried,
+            reaches: true,
+        }
+    }
+
+    fn tell_of_doubts(&mut self, now: Timestamp, one: &Joined, events: &EventLog) {
+        let matters = |doubt: &Doubt| matches!(doubt, Doubt::HiddenSender | Doubt::Numbers);
+        for doubt in one.estimate.iter().flat_map(Estimate::doubts).filter(matters) {
+            let key = (one.network, doubt);
+            if self.doubted.get(&key).is_some_and(|told| now.since(*told) < QUIET) {
+                continue;
+            }
+            self.doubted.insert(key, now);
+            let text = format!("how good its access point is can only be guessed: {doubt}");
+            events.push(EventKind::Warning, Some(&one.ssid), text);
+        }
+    }
+
+    /// What was decided of a network.
+    fn of(&self, network: NetworkId) -> Option<&Steered> {
+        self.steered.iter().find(|steered| steered.network == network)
+    }
+
+    /// Adds what was decided to a report.
+    pub fn complete(&self, network: NetworkId, report: &mut AccessPointReport) {
+        let steered = self.of(network);
+        report.used = steered.is_none_or(|steered| steered.used);
+        report.marks = Fraction(steered.map_or(0.0, |steered| steered.marks.part()));
+        report.held_packet_time =
+            steered.and_then(|steered| steered.packet_time).map(|packet_time| packet_time.into());
+        report.reason = steered.map_or(SteeringReason::Unknown, |steered| steered.reason).to_string();
+    }
+}
+
+/// An estimate, for the control API.
+pub(super) fn quality(estimate: &Estimate) -> QualityReport {
+    QualityReport {
+        delivery_ratio: Fraction(estimate.delivery_ratio),
+        margin: Fraction(estimate.margin),
+        packet_time: estimate.packet_time.map(Into::into),
+        frames: estimate.frames,
+        source: match estimate.source {
+            Source::ToUs => QualitySource::ToUs,
+            Source::Overheard => QualitySource::Overheard,
+            Source::Sent => QualitySource::Sent,
+        },
+        confidence: Fraction(estimate.confidence()),
+        doubts: estimate.doubts().map(|doubt| doubt.to_string()).collect(),
+    }
+}
+
+/// Why an access point has no part of the radio's time.
+pub(super) fn reason_of_stranger(known: bool, estimate: Option<&Estimate>) -> &'static str {
+    match (known, estimate) {
+        (true, _) => "a network that the radio knows, by another access point now",
+        (false, Some(_)) => "not a network of this radio; overheard",
+        (false, None) => "not a network of this radio",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use units::BitRate;
+
+    use super::*;
+    use radio::airtime::Flavour;
+
+    fn joined(network: u32, mbps: f64, received: u64) -> Joined {
+        let rate = Some(BitRate::from_mbps(mbps));
+        Joined {
+            network: NetworkId(network),
+            ssid: format!("net{network}"),
+            channel: Frequency(2_437),
+            estimate: Estimate::of_counts(Flavour::G, 500, 0, 0, rate),
+            received,
+            presence: 1.0,
+        }
+    }
+
+    #[test]
+    fn what_changes_is_told_with_its_reason() {
+        let (mut points, events) = (Points::default(), EventLog::default());
+        let at = |millis| Timestamp::from_millis(10_000 + millis);
+        let mut received = [0, 0];
+        for step in 0..30_u64 {
+            assert!(points.is_due(at(step * 100)));
+            // Packet for packet 15 in a step, or 250 by the first one alone.
+            let both = points.of(NetworkId(2)).is_none_or(|steered| steered.used);
+            let [first, second] = if both { [15, 15] } else { [250, 0] };
+            received = [received[0] + first, received[1] + second];
+            let all = [joined(1, 54.0, received[0]), joined(2, 2.0, received[1])];
+            points.decide(at(step * 100), &all, &events);
+        }
+        assert_eq!(points.timeout(2), Some(at(3_000)));
+        assert_eq!(points.timeout(1), None);
+        let mut report = AccessPointReport::default();
+        points.complete(NetworkId(2), &mut report);
+        assert!(!report.used && report.reason.starts_with("kept ready only"), "{report:?}");
+        points.complete(NetworkId(1), &mut report);
+        assert!(report.used && report.marks == Fraction(0.0), "{report:?}");
+        let told = events.since(anabranch::control::EventSequence(0));
+        assert!(told.iter().any(|event| event.text.contains("kept ready only")), "{told:?}");
+    }
+}

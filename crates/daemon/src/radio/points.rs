@@ -63,10 +63,10 @@ impl Points {
         self.doubted.retain(|(network, _), _| joined.iter().any(|one| one.network == *network));
         for one in joined {
             self.tell_of_doubts(now, one, events);
-            let of = |all: &[Steered]| all.iter().find(|steered| steered.network == one.network).copied();
-            if let (Some(before), Some(after)) = (of(&self.steered), of(&steered))
-                && before.used != after.used
-            {
+            // Before the first time nothing is held against it.
+            let before = self.of(one.network).is_none_or(|before| before.used);
+            let after = steered.iter().find(|steered| steered.network == one.network);
+            if let Some(after) = after.filter(|after| after.used != before) {
                 let what = if after.used { "carries data" } else { "kept ready only" };
                 let text = format!("{what}: {}", after.reason);
                 events.push(EventKind::NetworkChanged, Some(&one.ssid), text);

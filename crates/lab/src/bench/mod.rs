@@ -13,6 +13,7 @@
 mod accounting;
 mod crowd;
 mod direct;
+mod estimator;
 mod gap;
 mod idle;
 mod memory;
@@ -82,7 +83,7 @@ fn nothing_to_prepare() -> anyhow::Result<()> {
     Ok(())
 }
 
-fn benchmarks() -> [Benchmark; 6] {
+fn benchmarks() -> [Benchmark; 7] {
     [
         Benchmark {
             name: "throughput",
@@ -123,6 +124,14 @@ fn benchmarks() -> [Benchmark; 6] {
             goals: ping::goals,
             prepare: nothing_to_prepare,
             run: ping::run,
+        },
+        Benchmark {
+            name: "estimator",
+            title: "what it takes to reckon with each frame that a radio hears, and to remember an access point",
+            bed: Bed::Sim,
+            goals: estimator::goals,
+            prepare: nothing_to_prepare,
+            run: estimator::run,
         },
         Benchmark {
             name: "gap",

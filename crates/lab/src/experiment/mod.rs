@@ -6,6 +6,7 @@ mod direct_laboratory;
 mod failover;
 mod fairness;
 mod juggler;
+mod multiap;
 mod record;
 mod registry;
 mod seeds;

@@ -1,6 +1,6 @@
 //! All experiments, family by family.
 
-use super::{Experiment, ExperimentId, bond_family, failover, fairness, juggler, vif};
+use super::{Experiment, ExperimentId, bond_family, failover, fairness, juggler, multiap, vif};
 use std::collections::BTreeSet;
 
 /// Every experiment of the lab, in the order in which it lists and runs them.
@@ -10,6 +10,7 @@ pub fn registry() -> Vec<Experiment> {
     all.push(fairness::experiment());
     all.extend(vif::experiments());
     all.extend(juggler::experiments());
+    all.extend(multiap::experiments());
     all
 }
 

@@ -1,0 +1,91 @@
+//! MULTIAP fig 6c: one to ten access points beside a good one, all poor or spread evenly.
+
+use std::time::Duration;
+
+use bond::Algorithm;
+use policy::steering::MarkingForm;
+
+use super::shared_air::{Point, SharedAir, Way};
+use super::{id, rounded};
+use crate::experiment::{BarGroup, Bed, Experiment, Goal, Metrics, Report};
+
+const GOOD_US: u64 = 500;
+const POOR_US: u64 = 6_000;
+const ROUND_TRIP: Duration = Duration::from_millis(25);
+/// Access points in all.
+const COUNTS: [u32; 5] = [1, 2, 4, 7, 10];
+const MOST: u32 = 10;
+const SETTLING: Duration = Duration::from_secs(20);
+const MEASURED: Duration = Duration::from_secs(60);
+const SEED_STEP: Duration = Duration::from_millis(173);
+
+const WAYS: [(&str, Algorithm, Way); 2] = [
+    ("marks_exact", Algorithm::Olia, Way::Marks(MarkingForm::Exact)),
+    ("ours", Algorithm::Model, Way::Preference),
+];
+/// The others are all poor, or spread evenly between the good one and poor.
+const MIXES: [&str; 2] = ["poor", "spread"];
+
+pub(super) fn experiment() -> Experiment {
+    let mut spec = toml::Table::new();
+    spec.insert("round_trip_ms".into(), (ROUND_TRIP.as_millis() as i64).into());
+    spec.insert("good_packet_time_us".into(), (GOOD_US as i64).into());
+    spec.insert("poor_packet_time_us".into(), (POOR_US as i64).into());
+    spec.insert(
+        "access_points".into(),
+        COUNTS.map(|count| toml::Value::from(i64::from(count))).to_vec().into(),
+    );
+    spec.insert("mixes".into(), MIXES.map(toml::Value::from).to_vec().into());
+    let bars = MIXES.map(|mix| BarGroup {
+        label: format!("ten, {mix}"),
+        bars: WAYS.map(|(name, ..)| (name.to_owned(), format!("{name}.{mix}_{MOST}"))).to_vec(),
+    });
+    Experiment {
+        id: id("fig6c-manyaps"),
+        title:
+            "poor access points beside a good one: what arrives, as a part of what the good one alone carries"
+                .to_owned(),
+        spec,
+        paper: Some(
+            "figure 6c: the more access points, the less arrives; more than three or four are a bad idea"
+                .to_owned(),
+        ),
+        goals: MIXES.map(|mix| Goal::at_least(format!("ours.{mix}_{MOST}"), 0.95)).to_vec(),
+        beds: vec![Bed::Sim],
+        bars: bars.to_vec(),
+        unit: "part of the good one alone",
+        runner: Box::new(|_bed, seed| run(seed)),
+    }
+}
+
+fn run(seed: u64) -> anyhow::Result<Report> {
+    let mut metrics = Metrics::new();
+    let mut series = Vec::new();
+    let run = |points, algorithm, way| {
+        let settling = SETTLING + SEED_STEP * (seed % 16) as u32;
+        SharedAir { points, round_trip: ROUND_TRIP, algorithm, way, settling, measured: MEASURED, seed }.run()
+    };
+    let alone = run(points("poor", 1), Algorithm::Model, Way::Plain)?;
+    for (name, algorithm, way) in WAYS {
+        for mix in MIXES {
+            let mut line = Vec::new();
+            for count in COUNTS {
+                let part = run(points(mix, count), algorithm, way)? / alone;
+                metrics.insert(format!("{name}.{mix}_{count}"), rounded(part));
+                line.push((f64::from(count), part));
+            }
+            series.push((format!("{name}, {mix}"), line));
+        }
+    }
+    Ok(Report { metrics, series, ..Report::default() })
+}
+
+fn points(mix: &str, count: u32) -> Vec<Point> {
+    let time = |number: u32| match (number, mix) {
+        (0, _) => GOOD_US,
+        (_, "poor") => POOR_US,
+        (number, _) => GOOD_US + (POOR_US - GOOD_US) * u64::from(number) / u64::from(MOST - 1),
+    };
+    let point = |number| Point { packet_time: Duration::from_micros(time(number)), weight: 1.0, uplink: 1e6 };
+    (0..count).map(point).collect()
+}

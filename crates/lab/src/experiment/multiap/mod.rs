@@ -1,0 +1,26 @@
+//! The experiments of MULTIAP: every access point in range, and only as much as each is worth.
+
+mod estimator;
+mod many_points;
+mod shared_air;
+mod steering;
+mod uplink;
+
+use super::{Experiment, ExperimentId};
+
+/// All of the family.
+pub(super) fn experiments() -> Vec<Experiment> {
+    vec![estimator::experiment(), steering::experiment(), uplink::experiment(), many_points::experiment()]
+}
+
+fn id(name: &str) -> ExperimentId {
+    ExperimentId { key: "MULTIAP".to_owned(), name: name.to_owned() }
+}
+
+fn rounded(value: f64) -> f64 {
+    (value * 1e4).round() / 1e4
+}
+
+fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len().max(1) as f64
+}

@@ -1,0 +1,389 @@
+//! A bond between a device and its gateway, downwards over access points that share one channel's air, under a virtual clock.
+//!
+//! ```text
+//! gateway --rate of the uplink, queue--> access point --queue of 200, air in turns by weight--> device --steering--> marks, preferences
+//!    ^                                                                                            |
+//!    +---------------------------------- half a round trip, no air -------------------------------+
+//! ```
+//! As in `[MULTIAP] section 6.2.1`: a packet takes each access point's own time of air, the next one to send is chosen by weighted fair queueing among
+//! those that have something, and what goes up takes no air.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use anyhow::Context;
+use bond::{
+    Address, Algorithm, Carrier, Endpoint, EndpointConfig, EndpointEvent, PathConfig, PrivateKey,
+    SessionConfig, SessionId,
+};
+use policy::PathStatus;
+use policy::steering::{MarkShare, MarkingForm, PointView, Steering, SteeringSettings, safe_marks};
+use units::{Frequency, NetworkId, Timestamp};
+use wire::inner::Ecn;
+
+/// One access point.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Point {
+    /// Air time of a full packet.
+    pub packet_time: Duration,
+    /// How often it wins the air, relative to the others.
+    pub weight: f64,
+    /// What its uplink leaves to us, packets a second.
+    pub uplink: f64,
+}
+
+/// What the device does with what it knows of the access points.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) enum Way {
+    /// Nothing.
+    Plain,
+    /// The paper's: marks, and nothing else.
+    Marks(MarkingForm),
+    /// Word to the gateway of which to use, and nothing else.
+    Preference,
+}
+
+/// What is run.
+#[derive(Clone, Debug)]
+pub(super) struct SharedAir {
+    pub points: Vec<Point>,
+    pub round_trip: Duration,
+    pub algorithm: Algorithm,
+    pub way: Way,
+    /// Until what arrives counts, and until the end.
+    pub settling: Duration,
+    pub measured: Duration,
+    pub seed: u64,
+}
+
+/// Packets that an access point holds, and an uplink before it.
+const QUEUE: usize = 200;
+const UPLINK_QUEUE: usize = 100;
+/// A packet of the tunnel takes a full packet's air; acknowledgements less.
+const FULL: f64 = 1_500.0;
+const INNER: usize = 1_400;
+const STEP: Duration = Duration::from_millis(1);
+const STEERING: Duration = Duration::from_millis(100);
+/// What an estimate covers.
+const WINDOW: Duration = Duration::from_millis(500);
+const CHANNEL: Frequency = Frequency(2_437);
+
+struct World {
+    now: Timestamp,
+    run: SharedAir,
+    device: Endpoint,
+    gateway: Endpoint,
+    device_session: SessionId,
+    gateway_session: Option<SessionId>,
+    /// On the way: by arrival; to the device's side (access point) or to the gateway.
+    wire: BTreeMap<(Timestamp, u64), Carried>,
+    order: u64,
+    /// When each uplink has sent what it has.
+    uplinks: Vec<Timestamp>,
+    queues: Vec<VecDeque<Vec<u8>>>,
+    /// Virtual time of weighted fair queueing, of each.
+    turns: Vec<f64>,
+    /// Whose packet is on the air, and until when.
+    air: Option<(usize, Timestamp)>,
+    steering: Steering,
+    arrived: Vec<u64>,
+    before: Vec<u64>,
+    heard: Vec<Timestamp>,
+    received: u64,
+    sent: u32,
+}
+
+enum Carried {
+    /// At the access point's queue.
+    Down(usize, Vec<u8>),
+    Up(usize, Vec<u8>),
+}
+
+impl SharedAir {
+    /// Packets of the download that arrive in a second.
+    ///
+    /// # Errors
+    /// If the two ends do not come together.
+    pub fn run(&self) -> anyhow::Result<f64> {
+        let mut world = World::new(self.clone())?;
+        world.connect()?;
+        let begin = world.now + self.settling;
+        world.advance(begin)?;
+        let before = world.received;
+        world.advance(begin + self.measured)?;
+        Ok((world.received - before) as f64 / self.measured.as_secs_f64())
+    }
+}
+
+fn endpoint(key: u8, accept: bool, seed: u64, session: SessionConfig) -> anyhow::Result<Endpoint> {
+    let key = PrivateKey::new([key; 32]);
+    let config = EndpointConfig { key, session, accept, retry_above: u32::MAX, aes: true };
+    let mut bytes = [0; 32];
+    bytes[..8].copy_from_slice(&seed.to_le_bytes());
+    bytes[8] = u8::from(accept);
+    Endpoint::new(config, bytes).context("make an endpoint of the bond")
+}
+
+impl World {
+    fn new(run: SharedAir) -> anyhow::Result<Self> {
+        let session = SessionConfig { congestion: run.algorithm, ..SessionConfig::default() };
+        let mut device = endpoint(1, false, run.seed, session)?;
+        let gateway = endpoint(2, true, run.seed, session)?;
+        let now = Timestamp::from_millis(1_000);
+        let device_session =
+            device.connect(now, gateway.public_key(), b"hello".to_vec(), 1).context("begin the bond")?;
+        let count = run.points.len();
+        let form = if let Way::Marks(form) = run.way { form } else { MarkingForm::default() };
+        Ok(Self {
+            now,
+            device,
+            gateway,
+            device_session,
+            gateway_session: None,
+            wire: BTreeMap::new(),
+            order: 0,
+            uplinks: vec![now; count],
+            queues: vec![VecDeque::new(); count],
+            turns: vec![0.0; count],
+            air: None,
+            steering: Steering::new(SteeringSettings { form, ..SteeringSettings::default() }),
+            arrived: vec![0; count],
+            before: vec![0; count],
+            heard: vec![Timestamp::ZERO; count],
+            received: 0,
+            sent: 0,
+            run,
+        })
+    }
+
+    fn connect(&mut self) -> anyhow::Result<()> {
+        for index in 0..self.run.points.len() {
+            let path = PathConfig {
+                address: device_address(index)?,
+                mtu_limit: 1_472,
+                status: PathStatus::Active,
+                priority: 0,
+            };
+            self.device.add_path(self.now, self.device_session, path);
+        }
+        let end = self.now + Duration::from_secs(3);
+        while self.now < end && self.gateway_session.is_none() {
+            self.run_until(self.now + STEP)?;
+        }
+        anyhow::ensure!(self.gateway_session.is_some(), "the two ends did not come together");
+        Ok(())
+    }
+
+    /// Offers more than fits until `end`.
+    fn advance(&mut self, end: Timestamp) -> anyhow::Result<()> {
+        let mut steer_at = self.now;
+        while self.now < end {
+            if self.now >= steer_at {
+                steer_at = self.now + STEERING;
+                self.steer();
+            }
+            if let Some(session) = self.gateway_session {
+                for _ in 0..16 {
+                    self.sent = self.sent.wrapping_add(1);
+                    let packet = packet(self.sent);
+                    if !self.gateway.handle_packet(self.now, session, &packet) {
+                        break;
+                    }
+                }
+            }
+            self.run_until(self.now + STEP)?;
+        }
+        Ok(())
+    }
+
+    fn run_until(&mut self, end: Timestamp) -> anyhow::Result<()> {
+        self.pump()?;
+        loop {
+            let arrival = self.wire.keys().next().map(|(at, _)| *at);
+            let air = self.air.map(|(_, ends)| ends);
+            let timers = [self.device.poll_timeout(), self.gateway.poll_timeout(), arrival, air];
+            let next = timers.into_iter().flatten().min().unwrap_or(end);
+            if next > end {
+                self.now = end;
+                return Ok(());
+            }
+            self.now = self.now.max(next);
+            while let Some(entry) = self.wire.first_entry().filter(|entry| entry.key().0 <= self.now) {
+                match entry.remove() {
+                    Carried::Down(index, bytes) if self.queues[index].len() < QUEUE => {
+                        self.queues[index].push_back(bytes);
+                        self.take_turns();
+                    }
+                    Carried::Down(..) => {}
+                    Carried::Up(index, mut bytes) => {
+                        let remote = SocketAddr::from(([198, 51, 100, index as u8], 4_000));
+                        let from = Address { network: NetworkId(0), carrier: Carrier::Udp, remote };
+                        self.gateway.handle_datagram(self.now, from, Ecn::Ect0, &mut bytes);
+                    }
+                }
+            }
+            if let Some((index, _)) = self.air.filter(|(_, ends)| *ends <= self.now) {
+                self.air = None;
+                if let Some(mut bytes) = self.queues[index].pop_front() {
+                    self.arrived[index] += 1;
+                    self.heard[index] = self.now;
+                    self.device.handle_datagram(self.now, device_address(index)?, Ecn::Ect0, &mut bytes);
+                }
+                self.take_turns();
+            }
+            self.device.handle_timeout(self.now);
+            self.gateway.handle_timeout(self.now);
+            self.pump()?;
+        }
+    }
+
+    /// The air is given to the access point whose turn is next (weighted fair queueing by virtual finish times).
+    fn take_turns(&mut self) {
+        if self.air.is_some() {
+            return;
+        }
+        let waiting = (0..self.queues.len()).filter(|index| !self.queues[*index].is_empty());
+        let Some(next) = waiting.min_by(|a, b| self.turns[*a].total_cmp(&self.turns[*b])) else { return };
+        let time = self.turns[next];
+        // Who had nothing to send saves no turns up.
+        self.turns.iter_mut().for_each(|turn| *turn = turn.max(time));
+        let point = self.run.points[next];
+        self.turns[next] = time + 1.0 / point.weight;
+        let size = self.queues[next].front().map_or(0, Vec::len);
+        let part = ((size + 28) as f64 / FULL).clamp(0.25, 1.0);
+        self.air = Some((next, self.now + point.packet_time.mul_f64(part)));
+    }
+
+    fn pump(&mut self) -> anyhow::Result<()> {
+        let mut buffer = Vec::new();
+        let half = self.run.round_trip / 2;
+        while let Some(event) = self.gateway.poll_event() {
+            match event {
+                EndpointEvent::Incoming { id, .. } => {
+                    self.gateway.accept(self.now, id, b"welcome");
+                }
+                EndpointEvent::Connected { session, .. } => self.gateway_session = Some(session),
+                _ => {}
+            }
+        }
+        while self.device.poll_event().is_some() {}
+        while let Some(transmit) = self.device.poll_transmit(self.now, &mut buffer, 16) {
+            let index = transmit.address.network.0 as usize - 1;
+            for datagram in buffer[..transmit.size].chunks(transmit.segment_size) {
+                self.post(self.now + half, Carried::Up(index, datagram.to_vec()));
+            }
+        }
+        while let Some(transmit) = self.gateway.poll_transmit(self.now, &mut buffer, 16) {
+            let SocketAddr::V4(remote) = transmit.address.remote else { continue };
+            let index = usize::from(remote.ip().octets()[3]);
+            for datagram in buffer[..transmit.size].chunks(transmit.segment_size) {
+                let apart = Duration::from_secs_f64(self.run.points[index].uplink.recip());
+                let begin = self.uplinks[index].max(self.now);
+                if begin.since(self.now) > apart * UPLINK_QUEUE as u32 {
+                    continue;
+                }
+                self.uplinks[index] = begin + apart;
+                self.post(begin + apart + half, Carried::Down(index, datagram.to_vec()));
+            }
+        }
+        while self.gateway.poll_packet().is_some() {}
+        while self.device.poll_packet().is_some() {
+            self.received += 1;
+        }
+        Ok(())
+    }
+
+    fn post(&mut self, at: Timestamp, carried: Carried) {
+        self.order += 1;
+        self.wire.insert((at, self.order), carried);
+    }
+
+    /// What the device knows goes to the rule, and what that says to the bond. The packet times are the true ones: how near estimates come to
+    /// them is another experiment's matter.
+    fn steer(&mut self) {
+        if self.run.way == Way::Plain {
+            return;
+        }
+        let reports = self.device.path_reports(self.device_session);
+        let round_trip = |network| {
+            let report = reports.iter().find(|report| report.network == network)?;
+            report.base_rtt.or(report.smoothed_rtt)
+        };
+        let views: Vec<PointView> = (0..self.run.points.len())
+            .map(|index| {
+                let network = NetworkId(index as u32 + 1);
+                let carried = self.arrived[index] - self.before[index];
+                let heard = self.now.since(self.heard[index]) < WINDOW;
+                PointView {
+                    network,
+                    channel: CHANNEL,
+                    packet_time: heard.then_some(self.run.points[index].packet_time),
+                    confidence: 0.95,
+                    round_trip: round_trip(network),
+                    other_way: true,
+                    carried: carried as f64 / STEERING.as_secs_f64(),
+                    reaches: true,
+                }
+            })
+            .collect();
+        self.before.clone_from(&self.arrived);
+        for steered in self.steering.update(self.now, &views) {
+            let session = self.device_session;
+            if let Way::Marks(form) = self.run.way {
+                // As the paper: all are used, and what is far behind the best one is marked.
+                let safe = |time| round_trip(steered.network).map(|trip| safe_marks(form, time, trip));
+                let marks = steered.packet_time.filter(|_| steered.marks.part() > 0.0).and_then(safe);
+                self.device.set_path_marks(session, steered.network, marks.unwrap_or(MarkShare::NONE));
+            } else {
+                let status = if steered.used { PathStatus::Active } else { PathStatus::Backup };
+                self.device.set_path_status(session, steered.network, status, 0);
+            }
+        }
+    }
+}
+
+fn device_address(index: usize) -> anyhow::Result<Address> {
+    let remote: SocketAddr = "192.0.2.1:4600".parse().context("an address")?;
+    Ok(Address { network: NetworkId(index as u32 + 1), carrier: Carrier::Udp, remote })
+}
+
+/// A packet of one TCP download.
+fn packet(number: u32) -> Vec<u8> {
+    let mut packet = vec![0; INNER];
+    packet[0] = 0x45;
+    packet[2..4].copy_from_slice(&(INNER as u16).to_be_bytes());
+    packet[8] = 64;
+    packet[9] = 6;
+    packet[12..20].copy_from_slice(&[10, 0, 0, 1, 10, 0, 0, 2]);
+    packet[20..24].copy_from_slice(&[0, 80, 1, 187]);
+    packet[32..34].copy_from_slice(&[0x50, 0x10]);
+    packet[40..44].copy_from_slice(&number.to_be_bytes());
+    packet
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn points(times_us: &[u64]) -> Vec<Point> {
+        let point = |us: &u64| Point { packet_time: Duration::from_micros(*us), weight: 1.0, uplink: 1e6 };
+        times_us.iter().map(point).collect()
+    }
+
+    fn arrives(points: Vec<Point>, algorithm: Algorithm, way: Way) -> f64 {
+        let round_trip = Duration::from_millis(25);
+        let (settling, measured) = (Duration::from_secs(3), Duration::from_secs(4));
+        SharedAir { points, round_trip, algorithm, way, settling, measured, seed: 1 }.run().unwrap()
+    }
+
+    #[test]
+    fn one_access_point_fills_the_air_and_a_poor_second_one_takes_it() {
+        let alone = arrives(points(&[1_000]), Algorithm::Olia, Way::Plain);
+        assert!((800.0..1_001.0).contains(&alone), "{alone}");
+        let both = arrives(points(&[1_000, 6_000]), Algorithm::Olia, Way::Plain);
+        assert!(both < 0.6 * alone, "packet for packet: {both} of {alone}");
+        let preferred = arrives(points(&[1_000, 6_000]), Algorithm::Model, Way::Preference);
+        assert!(preferred > 0.9 * alone, "{preferred} of {alone}");
+    }
+}

@@ -1,0 +1,86 @@
+//! MULTIAP fig 6b: the better access point's uplink is shared with more and more other flows.
+
+use std::time::Duration;
+
+use bond::Algorithm;
+use policy::steering::MarkingForm;
+
+use super::shared_air::{Point, SharedAir, Way};
+use super::{id, mean, rounded};
+use crate::experiment::{BarGroup, Bed, Experiment, Goal, Metrics, Report};
+
+/// `[MULTIAP] section 6.2.1`, scenario 2.
+const GOOD: Duration = Duration::from_micros(500);
+const POOR: Duration = Duration::from_millis(3);
+const ROUND_TRIP: Duration = Duration::from_millis(25);
+/// 25 Mbit/s in packets of 1,500 bytes a second.
+const UPLINK: f64 = 25e6 / 12_000.0;
+const NO_LIMIT: f64 = 1e6;
+/// Other flows, each of which gets as much of the uplink as we do.
+const OTHERS: [u32; 6] = [0, 1, 2, 4, 8, 16];
+const SETTLING: Duration = Duration::from_secs(6);
+const MEASURED: Duration = Duration::from_secs(34);
+const SEED_STEP: Duration = Duration::from_millis(173);
+
+const WAYS: [(&str, Algorithm, Way); 4] = [
+    ("plain_olia", Algorithm::Olia, Way::Plain),
+    ("marks_exact", Algorithm::Olia, Way::Marks(MarkingForm::Exact)),
+    ("marks_printed", Algorithm::Olia, Way::Marks(MarkingForm::Printed)),
+    ("ours", Algorithm::Model, Way::Preference),
+];
+
+pub(super) fn experiment() -> Experiment {
+    let mut spec = toml::Table::new();
+    spec.insert("round_trip_ms".into(), (ROUND_TRIP.as_millis() as i64).into());
+    spec.insert("packet_times_ms".into(), vec![toml::Value::from(0.5), 3.0.into()].into());
+    spec.insert("uplink_mbps".into(), 25.into());
+    spec.insert("others".into(), OTHERS.map(|others| toml::Value::from(i64::from(others))).to_vec().into());
+    spec.insert("sharing".into(), "each flow has an equal part of the uplink".into());
+    Experiment {
+        id: id("fig6b-uplink"),
+        title: "the better access point's uplink is shared with other flows: what arrives, as a part of the most that can"
+            .to_owned(),
+        spec,
+        paper: Some("figure 6b and section 6.2.1: 84 % of the optimum on average".to_owned()),
+        goals: vec![Goal::at_least("ours.mean", 0.92)],
+        beds: vec![Bed::Sim],
+        bars: vec![BarGroup {
+            label: "mean".into(),
+            bars: std::iter::once(("paper, marks".to_owned(), "paper.mean".to_owned()))
+                .chain(WAYS.map(|(name, ..)| (name.to_owned(), format!("{name}.mean"))))
+                .collect(),
+        }],
+        unit: "part of the optimum",
+        runner: Box::new(|_bed, seed| run(seed)),
+    }
+}
+
+fn run(seed: u64) -> anyhow::Result<Report> {
+    let mut metrics = Metrics::new();
+    let mut series = Vec::new();
+    let run = |points, algorithm, way| {
+        let settling = SETTLING + SEED_STEP * (seed % 16) as u32;
+        SharedAir { points, round_trip: ROUND_TRIP, algorithm, way, settling, measured: MEASURED, seed }.run()
+    };
+    let point = |packet_time, uplink| Point { packet_time, weight: 1.0, uplink };
+    // What the bond makes of the air alone, its own overhead included.
+    let full = run(vec![point(GOOD, NO_LIMIT)], Algorithm::Model, Way::Plain)?;
+    let efficiency = full * GOOD.as_secs_f64();
+    for (name, algorithm, way) in WAYS {
+        let mut parts = Vec::new();
+        for others in OTHERS {
+            let uplink = UPLINK / f64::from(others + 1);
+            let arrived = run(vec![point(GOOD, uplink), point(POOR, NO_LIMIT)], algorithm, way)?;
+            // The uplink filled, and the rest of the air by the poor one.
+            let good = uplink.min(1.0 / GOOD.as_secs_f64());
+            let rest = (1.0 - good * GOOD.as_secs_f64()).max(0.0) / POOR.as_secs_f64();
+            let part = arrived / ((good + rest) * efficiency);
+            metrics.insert(format!("{name}.others_{others}"), rounded(part));
+            parts.push(part);
+        }
+        metrics.insert(format!("{name}.mean"), rounded(mean(&parts)));
+        series.push((name.to_owned(), OTHERS.into_iter().map(f64::from).zip(parts).collect()));
+    }
+    metrics.insert("paper.mean".into(), 0.84);
+    Ok(Report { metrics, series, ..Report::default() })
+}

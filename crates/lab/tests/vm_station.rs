@@ -37,6 +37,7 @@ fn script() -> String {
         at_home ip -brief addr
         at_home ping -q -i 0.02 -c 300 -W 2 -I wl-cafe {SERVER_ADDRESS} >/results/cafe.ping & one=$!
         at_home ping -q -i 0.02 -c 300 -W 2 -I wl-home {SERVER_ADDRESS} >/results/home.ping & two=$!
+        sleep 3; own aps --json >/results/aps; own aps
         wait $one $two; cp /tmp/state/radio/air.pcap /results/
         own list; own list --json >/results/list; own scan --json >/results/radio-scan
         for process in $(pidof anabranch); do [ $process = $radio ] || cat /proc/$process/task/*/status; done >/results/worker
@@ -119,6 +120,20 @@ fn what_it_tells_is_so(result: &dyn Fn(&str) -> String) {
         // Home answers only those who know its name, and a card that listens for a moment may miss its beacon.
         let home = of(11).map(|home| home["security"].clone());
         assert!(home == Some("WPA2".into()) || scan == "card-scan" && home.is_none(), "{scan}: {heard}");
+    }
+    let points: serde_json::Value = serde_json::from_str(&result("aps")).unwrap();
+    for (interface, ssid, channel) in [("wl-cafe", "cafe", 1), ("wl-home", "home", 11)] {
+        let point = points.as_array().unwrap().iter().find(|point| point["interface"] == interface).unwrap();
+        assert_eq!((&point["ssid"], &point["channel"]), (&ssid.into(), &channel.into()), "{point}");
+        assert_eq!((&point["used"], &point["marks"]), (&true.into(), &0.0.into()), "{point}");
+        assert_eq!(point["reason"], "the only one on its channel", "{point}");
+        assert!(point["share"].as_f64().unwrap() > 0.2, "{point}");
+        let quality = &point["quality"];
+        // Nothing is lost in this air, and 50 pings a second are answered.
+        assert!(quality["delivery_ratio"].as_f64().unwrap() > 0.9, "{point}");
+        assert!(quality["frames"].as_u64().unwrap() >= 10 && quality["source"] == "to-us", "{point}");
+        let time = quality["packet_time_us"].as_f64().unwrap();
+        assert!((300.0..15_000.0).contains(&time), "between 54 and 1 Mbit/s: {point}");
     }
     let events = result("events");
     for part in ["cafe: up, by", "home: up, by", "started"] {

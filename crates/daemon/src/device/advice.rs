@@ -3,7 +3,7 @@
 //! The radio is a daemon of its own, which shares the device's state directory but for a directory below it. A device without a radio looks
 //! for its socket once in a while, and nothing else.
 
-use std::path::PathBuf;
+use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
@@ -32,12 +32,12 @@ pub(super) fn start(state: &StateDirectory, commands: Mailbox<Command>) {
     }
 }
 
-fn ask(socket: &PathBuf, commands: &Mailbox<Command>) {
+fn ask(socket: &Path, commands: &Mailbox<Command>) {
     let mut told = Vec::new();
     let mut client = None;
     loop {
         if client.is_none() && socket.exists() {
-            client = BlockingClient::new(socket.clone()).ok();
+            client = BlockingClient::new(socket).ok();
         }
         let answer = client.as_ref().map(BlockingClient::radio_access_points);
         if !matches!(answer, Some(Ok(_))) {

@@ -136,7 +136,7 @@ impl Qualities {
     /// The most memory that one access point can take.
     pub const fn most_memory() -> Bytes {
         let windows = 2 * CLASSES * size_of::<Window>();
-        let spaces = MOST_SPACES * size_of::<(SpaceKey, Source, Space)>();
+        let spaces = MOST_SPACES * (size_of::<SpaceKey>() + size_of::<Space>());
         Bytes((size_of::<(Frequency, MacAddress, AccessPoint)>() + windows + spaces) as u64)
     }
 
@@ -151,30 +151,30 @@ impl Qualities {
     }
 }
 
-/// Numbers that belong together.
+/// Numbers that belong together: receiver and class of QoS frames to one receiver, or [`SHARED`]. One word, so that a busy access point's keys are
+/// searched in a few cache lines.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum SpaceKey {
-    /// Of all frames but those to one receiver with QoS.
-    Shared,
-    /// Of QoS frames to this receiver in this class.
-    Qos(MacAddress, u8),
-}
+struct SpaceKey(u64);
+
+/// The key of all frames but those to one receiver with QoS.
+const SHARED: SpaceKey = SpaceKey(u64::MAX);
 
 impl SpaceKey {
     fn of(header: &Header) -> Self {
-        if header.qos.is_some() && !header.receiver.is_group() {
-            Self::Qos(header.receiver, header.traffic())
-        } else {
-            Self::Shared
+        if header.qos.is_none() || header.receiver.is_group() {
+            return SHARED;
         }
+        let [a, b, c, d, e, f] = header.receiver.0;
+        Self(u64::from_be_bytes([0, header.traffic(), a, b, c, d, e, f]))
     }
 }
 
 #[derive(Clone, Debug)]
 struct AccessPoint {
     flavour: Flavour,
-    /// The one used last is the first; with whose frame came last in it.
-    spaces: Vec<(SpaceKey, Source, Space)>,
+    /// Of the spaces, in the same order.
+    keys: Vec<SpaceKey>,
+    spaces: Vec<Space>,
     to_us: [Option<Box<Window>>; CLASSES],
     overheard: [Option<Box<Window>>; CLASSES],
     last: Timestamp,
@@ -196,6 +196,7 @@ impl AccessPoint {
     fn new(frequency: Frequency) -> Self {
         Self {
             flavour: Flavour::of(frequency),
+            keys: Vec::new(),
             spaces: Vec::new(),
             to_us: [const { None }; CLASSES],
             overheard: [const { None }; CLASSES],
@@ -208,14 +209,12 @@ impl AccessPoint {
 
     /// A frame that is no data for one receiver.
     fn note(&mut self, now: Timestamp, header: &Header) {
-        if SpaceKey::of(header) != SpaceKey::Shared || header.sequence.fragment != 0 {
+        if SpaceKey::of(header) != SHARED || header.sequence.fragment != 0 {
             return;
         }
-        let Some((_, source, space)) = self.spaces.iter_mut().find(|(key, ..)| *key == SpaceKey::Shared)
-        else {
-            return;
-        };
-        let (source, missing) = (*source, space.note(header.sequence.number));
+        let place = self.keys.iter().position(|key| *key == SHARED);
+        let Some(space) = place.and_then(|place| self.spaces.get_mut(place)) else { return };
+        let (source, missing) = (space.source, space.note(header.sequence.number));
         if let Some(missing) = missing.filter(|missing| *missing > 0) {
             self.window(now, source, Class::Plain).lost += i32::from(missing);
         }
@@ -268,14 +267,20 @@ impl AccessPoint {
         present_since: Timestamp,
     ) -> (Source, Arrival) {
         let (key, number) = (SpaceKey::of(header), header.sequence.number);
-        if let Some(place) = self.spaces.iter().position(|(known, ..)| *known == key) {
-            self.spaces[..=place].rotate_right(1);
-            let (_, last, space) = &mut self.spaces[0];
-            let before = std::mem::replace(last, source);
+        let place = self.keys.iter().position(|known| *known == key);
+        if let Some(space) = place.and_then(|place| self.spaces.get_mut(place)) {
+            let before = std::mem::replace(&mut space.source, source);
             return (before, space.arrive(now, number, present_since));
         }
-        self.spaces.truncate(MOST_SPACES - 1);
-        self.spaces.insert(0, (key, source, Space::new(now, number)));
+        if self.spaces.len() >= MOST_SPACES {
+            let places = self.spaces.iter().enumerate();
+            if let Some((oldest, _)) = places.min_by_key(|(_, space)| space.last()) {
+                self.keys.swap_remove(oldest);
+                self.spaces.swap_remove(oldest);
+            }
+        }
+        self.keys.push(key);
+        self.spaces.push(Space::new(now, number, source));
         (source, Arrival::Begin)
     }
 

@@ -12,6 +12,8 @@ use std::time::Duration;
 
 use units::Timestamp;
 
+use super::Source;
+
 /// Numbers behind the newest that may still come late, or again: the largest block acknowledgement window of 802.11ax; 64 in 802.11n.
 const REMEMBERED: u16 = 256;
 /// Numbers are counted modulo this.
@@ -43,6 +45,8 @@ pub(super) enum Arrival {
 /// The state of one space.
 #[derive(Clone, Debug)]
 pub(super) struct Space {
+    /// Whom the last data frame was for.
+    pub source: Source,
     head: u16,
     seen: [u64; REMEMBERED as usize / 64],
     last: Timestamp,
@@ -50,9 +54,14 @@ pub(super) struct Space {
 
 impl Space {
     /// A space in which `number` was heard.
-    pub fn new(now: Timestamp, number: u16) -> Self {
+    pub fn new(now: Timestamp, number: u16, source: Source) -> Self {
         // What came before was not waited for, so it cannot come late.
-        Self { head: number % MODULUS, seen: [u64::MAX; REMEMBERED as usize / 64], last: now }
+        Self { source, head: number % MODULUS, seen: [u64::MAX; REMEMBERED as usize / 64], last: now }
+    }
+
+    /// When a data frame of it was last heard in order.
+    pub fn last(&self) -> Timestamp {
+        self.last
     }
 
     /// A data frame was heard. `present_since`: from when on we could hear all.
@@ -60,21 +69,21 @@ impl Space {
         let number = number % MODULUS;
         let ahead = number.wrapping_sub(self.head) % MODULUS;
         if self.last < present_since {
-            *self = Self::new(now, number);
+            *self = Self::new(now, number, self.source);
             return Arrival::Begin;
         }
-        let passed = now.since(self.last).as_nanos() / SHORTEST_FRAME.as_nanos();
-        let plausible = u128::from(ALWAYS_PLAUSIBLE) + passed;
+        let passed = now.as_nanos().saturating_sub(self.last.as_nanos()) / SHORTEST_FRAME.as_nanos() as u64;
+        let plausible = u64::from(ALWAYS_PLAUSIBLE).saturating_add(passed);
         match ahead {
             0 => Arrival::Again,
-            1..=REMEMBERED if u128::from(ahead) <= plausible => {
+            1..=REMEMBERED if u64::from(ahead) <= plausible => {
                 self.advance(number, ahead);
                 self.last = now;
                 Arrival::New(ahead - 1)
             }
             // So many in a row are no matter of single losses: the link was dead for a while, or the number is forged.
-            1..HALF if u128::from(ahead) <= plausible => {
-                *self = Self::new(now, number);
+            1..HALF if u64::from(ahead) <= plausible => {
+                *self = Self::new(now, number, self.source);
                 Arrival::Begin
             }
             _ if MODULUS - ahead < REMEMBERED => {
@@ -85,7 +94,7 @@ impl Space {
                 Arrival::Late
             }
             _ => {
-                *self = Self::new(now, number);
+                *self = Self::new(now, number, self.source);
                 Arrival::Break
             }
         }
@@ -136,7 +145,7 @@ mod tests {
     }
 
     fn arrivals(numbers: &[u16]) -> Vec<Arrival> {
-        let mut space = Space::new(at(0), numbers[0]);
+        let mut space = Space::new(at(0), numbers[0], Source::ToUs);
         let rest = numbers[1..].iter().enumerate();
         rest.map(|(index, number)| space.arrive(at(index as u64 + 1), *number, at(0))).collect()
     }
@@ -155,7 +164,7 @@ mod tests {
         assert_eq!(arrivals(&[0, 164]), [Arrival::New(163)]);
         assert_eq!(arrivals(&[0, 165]), [Arrival::Break]);
         assert_eq!(arrivals(&[0, 3_000]), [Arrival::Break], "far back");
-        let mut space = Space::new(at(0), 0);
+        let mut space = Space::new(at(0), 0, Source::ToUs);
         assert_eq!(space.arrive(at(100), 256, at(0)), Arrival::New(255), "in 100 ms they can");
         assert_eq!(space.arrive(at(100), 255, at(0)), Arrival::Late);
         assert_eq!(space.arrive(at(200), 513, at(0)), Arrival::Begin, "257 in a row: a dead spell");
@@ -165,14 +174,14 @@ mod tests {
 
     #[test]
     fn what_was_sent_while_we_were_away_is_not_missing() {
-        let mut space = Space::new(at(0), 10);
+        let mut space = Space::new(at(0), 10, Source::ToUs);
         assert_eq!(space.arrive(at(200), 30, at(150)), Arrival::Begin);
         assert_eq!(space.arrive(at(201), 31, at(150)), Arrival::New(0));
     }
 
     #[test]
     fn other_frames_fill_gaps_only_nearby() {
-        let mut space = Space::new(at(0), 10);
+        let mut space = Space::new(at(0), 10, Source::ToUs);
         assert_eq!(space.note(11), Some(0));
         assert_eq!(space.note(13), Some(1));
         assert_eq!(space.note(700), None, "beacons that are counted apart");

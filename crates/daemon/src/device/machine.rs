@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use linux::bpf::{FastPath, Slots};
 use linux::cgroup::{CgroupPath, Hierarchy};
-use linux::direct::Direct;
+use linux::direct::{Direct, Unruled};
 use linux::dns;
 use linux::journal::{Change, Journal};
 use linux::neighbour_routes::NeighbourRoutes;
@@ -103,10 +103,10 @@ impl DeviceMachine {
         }
     }
 
-    /// New TCP connections get their network from the kernel at `connect`, where it can do that and no rule must be looked at. All
+    /// New TCP connections get their network from the kernel at `connect`, where it can do that and no rule can concern them. All
     /// else goes through nftables, which is slower and does the same. Tells once why it cannot.
     fn hasten(&mut self, direct: &Direct) -> Option<String> {
-        let (v4, v6) = direct.unruled();
+        let Unruled { v4, v6, excluded } = direct.unruled();
         if self.fast_path.is_none() {
             if v4.is_empty() && v6.is_empty() || self.without_fast_path {
                 return None;
@@ -123,7 +123,7 @@ impl DeviceMachine {
         // First without slots: a prefix must not be missing while there are some.
         let fed = fast_path
             .set_slots(Slots::default())
-            .and_then(|()| fast_path.set_excluded(&direct.near))
+            .and_then(|()| fast_path.set_excluded(&excluded))
             .and_then(|()| fast_path.set_slots(Slots { v4: &v4, v6: &v6 }));
         let error = fed.err()?;
         self.fast_path = None;

@@ -11,8 +11,8 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Its configuration.
 const CONFIGURATION: &str = "[device]\ngateway = \"none\"\nprobe = \"off\"\n";
-/// A rule for flows that nobody has: where there are rules, nftables looks at every new flow.
-const IDLE_RULE: &str = "[[rule]]\nto = \"192.0.2.0/24\"\nnetworks = \"net1\"\n";
+/// A rule for flows that nobody has, but to any destination: so nftables looks at every new flow.
+const IDLE_RULE: &str = "[[rule]]\ndscp = 63\nnetworks = \"net1\"\n";
 /// What the daemon says where the kernel does not take the fast path.
 const WITHOUT_FAST_PATH: &str = "nftables alone";
 

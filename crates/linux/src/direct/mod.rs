@@ -17,6 +17,7 @@
 
 mod exits;
 mod script;
+mod unruled;
 
 #[cfg(test)]
 mod tests;
@@ -35,6 +36,7 @@ use crate::routing::plain;
 
 pub(crate) use exits::is_refusal;
 pub use exits::sync_routes;
+pub use unruled::Unruled;
 
 /// Most networks at once.
 pub const MAXIMUM_EXITS: u8 = 64;
@@ -350,17 +352,6 @@ impl Direct {
     pub fn reload(&self) -> Result<(), DirectError> {
         self.check()?;
         Ok(nft::load(&(nft::removal(&self.table_name()) + &self.script()))?)
-    }
-
-    /// The marks among which new connections may be spread without looking at rules, for [`crate::bpf::FastPath`]: none if
-    /// there are rules, or if flows stay on any0.
-    pub fn unruled(&self) -> (Vec<u32>, Vec<u32>) {
-        let Outcome::Leave(choice) = self.otherwise else { return Default::default() };
-        let Some(choice) = self.choices.get(choice).filter(|_| self.rules.is_empty()) else {
-            return Default::default();
-        };
-        let marks = |slots: &[u8]| slots.iter().map(|number| mark_of(*number)).collect();
-        (marks(&choice.v4), marks(&choice.v6))
     }
 
     fn table_of(&self, exit: &Exit) -> u32 {

@@ -358,6 +358,47 @@ fn hostile_values_are_refused() {
     }
 }
 
+#[test]
+fn connections_that_no_rule_can_concern_need_no_look_at_rules() {
+    let prefix = |text: &str| text.parse::<IpPrefix>().unwrap();
+    let address = |text: &str| text.parse::<IpAddr>().unwrap();
+    let choice = |number| Choice { v4: vec![number], v6: vec![] };
+    let mut direct = Direct {
+        interface: "any0".to_owned(),
+        addresses: Vec::new(),
+        table: 1,
+        near: vec![prefix("192.168.1.50/24")],
+        neighbourly: Vec::new(),
+        forwarding: false,
+        exits: Vec::new(),
+        choices: vec![choice(1), choice(2)],
+        rules: Vec::new(),
+        otherwise: Outcome::Leave(0),
+    };
+    let with =
+        |direct: &mut Direct, matching| direct.rules.push(FlowRule { matching, outcome: Outcome::Leave(1) });
+    with(&mut direct, FlowMatch { ports: Some((53, 53)), protocol: Some(17), ..FlowMatch::default() });
+    let destinations = Some(vec![prefix("203.0.113.9/24")]);
+    with(&mut direct, FlowMatch { destinations, user: Some(7), ..FlowMatch::default() });
+    let services = Some(vec![(address("2001:db8::1"), 6, 443)]);
+    with(&mut direct, FlowMatch { services, ..FlowMatch::default() });
+    let unruled = direct.unruled();
+    assert_eq!((unruled.v4, unruled.v6), (vec![mark_of(1)], vec![]));
+    let own = ["192.168.1.0/24", "203.0.113.0/24", "2001:db8::1/128"].map(prefix);
+    assert_eq!(unruled.excluded, own);
+
+    let ruled = |direct: &Direct| direct.unruled() == Unruled::default();
+    let mut other = direct.clone();
+    with(&mut other, FlowMatch { ports: Some((80, 80)), ..FlowMatch::default() });
+    assert!(ruled(&other), "TCP to any destination");
+    let mut other = direct.clone();
+    let many = (0..2_000_u16).map(|at| IpPrefix::host([10, 9, (at >> 8) as u8, at as u8].into()));
+    with(&mut other, FlowMatch { destinations: Some(many.collect()), ..FlowMatch::default() });
+    assert!(ruled(&other), "more than the kernel's map takes");
+    direct.otherwise = Outcome::Stay(Stay::Default);
+    assert!(ruled(&direct), "flows stay");
+}
+
 proptest! {
     #[test]
     fn marks_come_back(number in 1..=MAXIMUM_EXITS, other: u32) {

@@ -9,7 +9,7 @@ use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::time::Duration;
 
 use anabranch::control::{Failure, open_socket, sockets_name};
-use linux::direct::mark_of;
+use linux::direct::{TIED, mark_of};
 use linux::passing;
 use tracing::{debug, warn};
 
@@ -89,7 +89,8 @@ fn tie(stream: &UnixStream, choices: &Mailbox<Message>) -> Result<(), BackendErr
     let number = number.ok_or_else(|| {
         BackendError::NotFound(format!("there is no network called \"{name}\" that flows can leave by"))
     })?;
-    passing::set_mark(&socket, mark_of(number)).map_err(|error| BackendError::BadRequest(error.to_string()))
+    let mark = mark_of(number) | TIED;
+    passing::set_mark(&socket, mark).map_err(|error| BackendError::BadRequest(error.to_string()))
 }
 
 /// A caller sends its request at once.

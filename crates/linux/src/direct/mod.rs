@@ -6,9 +6,10 @@
 //! and address. What gets no mark stays on any0, for the bond.
 //!
 //! ```text
-//! mark and conntrack mark   .... .TTT .NNN NNNN .... .... .... ....
-//!                                 |    |
-//!                                 |    network, 1 to 64; 0 none
+//! mark and conntrack mark   .... .TTT SNNN NNNN .... .... .... ....
+//!                                 |   ||
+//!                                 |   |network, 1 to 64; 0 none
+//!                                 |   tied there by its program (a socket's mark only)
 //!                                 treatment of what stays on any0 (conntrack mark only)
 //! ```
 //!
@@ -42,6 +43,8 @@ pub use unruled::Unruled;
 pub const MAXIMUM_EXITS: u8 = 64;
 /// Bits of a mark that name a network.
 pub const NETWORK_MASK: u32 = 0x007f_0000;
+/// Beside the network, in the mark of a socket that its program has tied to it; the fast path's marks have it not.
+pub const TIED: u32 = 0x0080_0000;
 /// Bits of a conntrack mark that name a treatment.
 pub const TREATMENT_MASK: u32 = 0x0700_0000;
 const NETWORK_SHIFT: u32 = 16;

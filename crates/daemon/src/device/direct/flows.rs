@@ -7,7 +7,7 @@ use std::time::Duration;
 use anabranch::control::{FlowReport, Flows};
 use linux::cgroup::{CgroupPath, Hierarchy};
 use linux::clock;
-use linux::direct::{Stay, network_of};
+use linux::direct::{Stay, TIED, network_of};
 use linux::netlink::conntrack::{Conntrack, Entry, TcpState, Tuple};
 use linux::netlink::sock_diag::{Protocol as SocketProtocol, Selection, SocketDiagnostics, SocketInfo};
 use policy::Treatment;
@@ -310,7 +310,7 @@ fn why(picture: &Picture, flow: &Seen, network: Option<&str>, group: Option<&Cgr
     let Some(network) = network else { return format!("{rule}: {}", explained.outcome) };
     match explained.networks.iter().find(|part| part.name == network && part.share.0 > 0.0) {
         Some(part) => format!("{rule}: {:.0} %, {}", part.share.0 * 100.0, part.why),
-        None if flow.socket.is_some_and(|socket| socket.mark.and_then(network_of).is_some()) => {
+        None if flow.socket.and_then(|socket| socket.mark).is_some_and(|mark| mark & TIED != 0) => {
             format!("its program has tied it to {network}")
         }
         None => format!("keeps the network that it began with; now {rule}: {}", explained.outcome),

@@ -51,6 +51,11 @@ impl BeaconClock {
         self.arrived = self.arrived.map(|_| now);
     }
 
+    /// Time between beacons.
+    pub fn interval(&self) -> Duration {
+        self.interval
+    }
+
     /// We are on its channel from now on.
     pub fn arrive(&mut self, now: Timestamp) {
         self.arrived = Some(now);

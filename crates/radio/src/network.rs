@@ -166,6 +166,8 @@ pub(crate) struct Linked {
     pub doubt: Option<Asked>,
     pub drain: Drain,
     pub life: Life,
+    /// The access point goes to this channel then, as it says.
+    pub moving: Option<(Frequency, Timestamp)>,
     /// A frame that the card had no room for before it left the channel; the next one here.
     pub unsent: Option<(Transmission, Rate)>,
 }

@@ -217,6 +217,7 @@ impl Station {
             doubt: None,
             drain,
             life: Life::begun(now),
+            moving: None,
             unsent: None,
         }));
         self.announce_if_open(now, id);
@@ -250,22 +251,36 @@ impl Station {
         self.refresh_scan();
     }
 
-    /// The access point says that it moves to another channel, after so many more beacons.
-    pub(super) fn moved(&mut self, now: Timestamp, id: NetworkId, channel: u8, beacons: u8) {
-        let permitted = &self.settings.channels;
-        let Some(network) = self.networks.get_mut(&id) else { return };
-        let Some(linked) = network.linked_mut() else { return };
-        let Some(frequency) = frequency_in_band(linked.target.frequency, channel) else { return };
-        if beacons > 1 || frequency == linked.target.frequency {
+    /// The access point says that it moves to another channel, after so many more beacons. It says so a few times, of which we may hear one.
+    pub(super) fn announced_move(&mut self, now: Timestamp, id: NetworkId, channel: u8, beacons: u8) {
+        let Some(linked) = self.networks.get_mut(&id).and_then(|network| network.linked_mut()) else {
             return;
+        };
+        let Some(frequency) = frequency_in_band(linked.target.frequency, channel) else { return };
+        let left = u32::from(beacons.saturating_sub(1));
+        linked.moving = (frequency != linked.target.frequency)
+            .then(|| (frequency, now + linked.beacons.interval() * left));
+        self.drive_moves(now);
+    }
+
+    /// Follows the access points that have moved by now.
+    pub(super) fn drive_moves(&mut self, now: Timestamp) {
+        let mut forbidden = Vec::new();
+        for network in self.networks.values_mut() {
+            let id = network.id;
+            let Some(linked) = network.linked_mut() else { continue };
+            let Some((frequency, _)) = linked.moving.filter(|(_, at)| *at <= now) else { continue };
+            linked.moving = None;
+            if !self.settings.channels.iter().any(|permitted| permitted.frequency == frequency) {
+                forbidden.push(id);
+                continue;
+            }
+            linked.beacons.leave(now);
+            linked.target.frequency = frequency;
+            linked.link.frequency = frequency;
+            linked.awake = false;
         }
-        if !permitted.iter().any(|permitted| permitted.frequency == frequency) {
-            return self.lose(now, id, Lost::Forbidden);
-        }
-        linked.beacons.leave(now);
-        linked.target.frequency = frequency;
-        linked.link.frequency = frequency;
-        linked.awake = false;
+        forbidden.into_iter().for_each(|id| self.lose(now, id, Lost::Forbidden));
     }
 
     pub(super) fn join_timeout(&self, now: Timestamp, network: &Network) -> Option<Timestamp> {

@@ -342,6 +342,7 @@ impl Station {
     /// The time of [`Self::poll_timeout`] has come.
     pub fn handle_timeout(&mut self, now: Timestamp) {
         self.forget_outcomes(now);
+        self.drive_moves(now);
         self.choose_targets(now);
         self.drive_joins(now);
         self.drive_polls(now);
@@ -377,8 +378,10 @@ impl Station {
     pub fn poll_timeout(&self, now: Timestamp) -> Option<Timestamp> {
         let joins = self.networks.values().filter_map(|network| self.join_timeout(now, network));
         let turns = self.turn_timeout(now);
+        let moves = self.networks.values().filter_map(|network| network.linked()?.moving);
+        let moves = moves.map(|(_, at)| at.max(now));
         let outcomes = self.in_flight.front().map(|frame| frame.sent + transmit::OUTCOME_TIME);
-        joins.chain(turns).chain(outcomes).min()
+        joins.chain(turns).chain(moves).chain(outcomes).min()
     }
 
     /// What was heard in the air lately.

@@ -93,6 +93,11 @@ impl Station {
             return;
         };
         linked.life.seen(now);
+        let announced = beacon.elements.channel_switch();
+        if announced.is_none() && kind == Kind::Beacon {
+            // It stays, or it was not the access point that said it goes.
+            linked.moving = None;
+        }
         // Beacons are not signed: another protection may be a forgery, and is only heeded when joining.
         if kind == Kind::Beacon && *protection == linked.target.protection {
             let map = beacon.elements.traffic_map();
@@ -106,8 +111,8 @@ impl Station {
                 self.send_null(id, false);
             }
         }
-        if let Some((channel, count)) = beacon.elements.channel_switch() {
-            self.moved(now, id, channel, count);
+        if let Some((channel, count)) = announced {
+            self.announced_move(now, id, channel, count);
         }
     }
 
@@ -251,7 +256,7 @@ impl Station {
                 }
                 // Spectrum management, channel switch announcement (section 9.6.2.6), and the extended one (9.6.7.7).
                 [0, 4, 37, 3, _, channel, count, ..] | [4, 4, _, _, channel, count, ..] => {
-                    self.moved(now, id, channel, count);
+                    self.announced_move(now, id, channel, count);
                 }
                 _ => {}
             },

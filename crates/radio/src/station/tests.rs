@@ -501,21 +501,50 @@ fn a_storm_of_deauthentications_ends_with_the_storm() {
     assert_eq!(world.up(), 2);
 }
 
-#[test]
-fn an_access_point_that_changes_channel_is_followed() {
+/// Both networks are up and the first one's access point says once that it moves to channel 6 after so many beacons of 100 ms.
+fn with_announcement(beacons: u8) -> World {
     let mut world = two(SlotSettings::default(), Waking::Announce);
     let mut beacon = world.points[0].beacon();
-    write_element(&mut beacon, 37, &[1, 6, 1]);
+    write_element(&mut beacon, 37, &[1, 6, beacons]);
     while world.card != Some(Frequency(2412)) {
         world.run(Duration::from_millis(1));
     }
     world.hear(&beacon);
+    world
+}
+
+#[test]
+fn an_access_point_that_changes_channel_is_followed() {
+    let mut world = with_announcement(1);
     world.points[0].frequency = Frequency(2437);
     world.points[0].spacing = Some(Duration::from_millis(10));
     let before = world.received[0];
     world.run(Duration::from_secs(2));
     assert_eq!(world.up(), 2);
     assert!(world.received[0] > before + 150);
+    assert!(!world.events.iter().any(|event| matches!(event, Event::Down { .. })));
+}
+
+#[test]
+fn an_access_point_is_followed_by_its_first_announcement_and_in_its_time() {
+    let mut world = with_announcement(5);
+    // It says nothing more of it, and is silent until it has moved.
+    world.points[0].silent = true;
+    world.run(Duration::from_millis(350));
+    let channel = |world: &World| world.station.networks().next().and_then(|network| network.frequency);
+    assert_eq!(channel(&world), Some(Frequency(2412)), "before its time");
+    world.points[0].frequency = Frequency(2437);
+    world.points[0].silent = false;
+    world.run(Duration::from_secs(1));
+    assert_eq!(channel(&world), Some(Frequency(2437)));
+    assert!(!world.events.iter().any(|event| matches!(event, Event::Down { .. })));
+}
+
+#[test]
+fn a_move_that_the_access_point_knows_nothing_of_is_not_made() {
+    let mut world = with_announcement(5);
+    world.run(Duration::from_secs(2));
+    assert_eq!(world.station.networks().next().and_then(|network| network.frequency), Some(Frequency(2412)));
     assert!(!world.events.iter().any(|event| matches!(event, Event::Down { .. })));
 }
 

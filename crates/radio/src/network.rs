@@ -165,6 +165,8 @@ pub(crate) struct Linked {
     /// Something unsigned said that the association is over; we ask.
     pub doubt: Option<Asked>,
     pub drain: Drain,
+    /// Frames a second that come for us, whether we are there or not: rises at once, falls slowly.
+    pub arrivals: f64,
     pub life: Life,
     /// The access point goes to this channel then, as it says.
     pub moving: Option<(Frequency, Timestamp)>,
@@ -202,15 +204,28 @@ pub(crate) struct Drain {
     pub next_poll: Option<Timestamp>,
     pub arrived: Timestamp,
     pub left: Option<Timestamp>,
+    /// Kept frames that came, and when the last of them did.
     pub frames: u32,
+    pub last: Timestamp,
     /// All was taken.
     pub finished: bool,
+    /// Frames with data for us that came in this visit, kept or not.
+    pub came: u32,
 }
 
 impl Default for Drain {
     fn default() -> Self {
-        let (polled, next_poll, arrived, left) = (None, None, Timestamp::ZERO, None);
-        Self { polling: false, polled, next_poll, arrived, left, frames: 0, finished: false }
+        Self {
+            polling: false,
+            polled: None,
+            next_poll: None,
+            arrived: Timestamp::ZERO,
+            left: None,
+            frames: 0,
+            last: Timestamp::ZERO,
+            finished: false,
+            came: 0,
+        }
     }
 }
 

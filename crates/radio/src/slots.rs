@@ -56,6 +56,8 @@ struct Turn {
     weight: u16,
     /// Longest time away that does not overflow what keeps frames for us meanwhile.
     most_absence: Option<Duration>,
+    /// Longest time that other networks should take where that costs nothing else.
+    gentle_absence: Option<Duration>,
     /// Of the period's turns that were full.
     bytes: u64,
     time: Duration,
@@ -109,6 +111,7 @@ impl Slots {
             member,
             weight,
             most_absence: None,
+            gentle_absence: None,
             bytes: 0,
             time: Duration::ZERO,
             delivers: None,
@@ -145,10 +148,11 @@ impl Slots {
         self.turns.iter().map(|turn| (turn.member, turn.weight))
     }
 
-    /// How long a member's frames may wait elsewhere; `None`: as long as it takes.
-    pub fn set_most_absence(&mut self, member: Member, most: Option<Duration>) {
+    /// How long a member's frames may wait elsewhere, and how long they should where other networks are what it waits for: listening needs its
+    /// time. `None`: as long as it takes.
+    pub fn set_absences(&mut self, member: Member, most: Option<Duration>, gentle: Option<Duration>) {
         if let Some(turn) = self.turns.iter_mut().find(|turn| turn.member == member) {
-            turn.most_absence = most;
+            (turn.most_absence, turn.gentle_absence) = (most, gentle);
         }
     }
 
@@ -222,7 +226,10 @@ impl Slots {
             }
         };
         // The others together stay away from each member no longer than its frames can wait.
-        let absences = active().filter(|other| other.member != member).filter_map(|other| other.most_absence);
+        let absences = active().filter(|other| other.member != member).flat_map(|other| {
+            let gentle = other.gentle_absence.filter(|_| member != Member::Scan);
+            [other.most_absence, gentle].into_iter().flatten()
+        });
         let others = u32::try_from(active().count().saturating_sub(1)).unwrap_or(u32::MAX).max(1);
         let bound = absences.min().map(|absence| absence / others);
         Some(bound.map_or(length, |bound| length.min(bound)).max(self.settings.least))
@@ -365,8 +372,20 @@ mod tests {
     #[test]
     fn nobody_is_away_longer_than_its_frames_can_wait() {
         let mut slots = slots(SlotSettings::default(), &[(A, 1), (B, 1)]);
-        slots.set_most_absence(A, Some(Duration::from_millis(35)));
+        slots.set_absences(A, Some(Duration::from_millis(35)), None);
         assert_eq!(run(&mut slots, 2, |_| 1.0), [(B, 35), (A, 100)]);
+    }
+
+    #[test]
+    fn listening_is_not_cut_short_for_gentleness() {
+        let settings = SlotSettings {
+            cycle: Cycle::Multiples(Duration::from_millis(60)),
+            alpha: 0.0,
+            ..Default::default()
+        };
+        let mut slots = slots(settings, &[(A, 1), (B, 1), (Member::Scan, 1)]);
+        slots.set_absences(A, Some(Duration::from_millis(100)), Some(Duration::from_millis(40)));
+        assert_eq!(run(&mut slots, 3, |_| 1.0), [(B, 20), (Member::Scan, 50), (A, 60)]);
     }
 
     #[test]

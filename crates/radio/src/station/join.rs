@@ -216,6 +216,7 @@ impl Station {
             announced: false,
             doubt: None,
             drain,
+            arrivals: 0.0,
             life: Life::begun(now),
             moving: None,
             unsent: None,

@@ -158,6 +158,8 @@ pub struct Station {
     events: VecDeque<Event>,
     tune: Option<Frequency>,
     switching: Option<Switch>,
+    /// What a change of channel takes, smoothed.
+    switch_cost: Duration,
     /// There is no card.
     without_card: bool,
     switches: VecDeque<Switch>,
@@ -194,6 +196,7 @@ impl Station {
             events: VecDeque::new(),
             tune: None,
             switching: None,
+            switch_cost: Duration::ZERO,
             without_card: false,
             switches: VecDeque::new(),
         };

@@ -4,6 +4,7 @@ use rand::RngCore;
 use units::{NetworkId, Timestamp};
 
 use super::join::{SA_QUERY, SA_QUERY_REQUEST, SA_QUERY_RESPONSE};
+use super::turns::BURST_PAUSE;
 use super::{MOST_PACKETS, Station, StationSettings};
 use crate::Heard;
 use crate::frame::management::{self, Beacon};
@@ -182,13 +183,17 @@ impl Station {
         let Some(linked) = self.networks.get_mut(&id).and_then(|network| network.linked_mut()) else {
             return;
         };
-        linked.drain.polled = None;
-        if !linked.drain.finished {
-            linked.drain.frames += 1;
+        let drain = &mut linked.drain;
+        drain.polled = None;
+        drain.came += 1;
+        let polling = drain.polling;
+        // Who was told that we are awake sends all at once, and Linux's access points say of none of these that more follow.
+        let ended = if polling { !more } else { now.since(drain.last) >= BURST_PAUSE };
+        if !drain.finished && (polling || !ended) {
+            (drain.frames, drain.last) = (drain.frames + 1, now);
         }
-        let polling = linked.drain.polling;
-        if !more {
-            self.finish_drain(now, id);
+        if ended {
+            self.finish_drain(id);
         } else if polling && present {
             self.send_poll(now, id);
         }

@@ -27,6 +27,15 @@ const SCAN_TIME: Duration = Duration::from_millis(30);
 const KEPT_FRAMES: u32 = 64;
 /// Of those so many are planned for.
 const PLANNED_FRAMES: u32 = 40;
+/// Where the air has room and another network is what they wait for, so many only. What waited comes at once, the receiver's answers too, so the sender's next packets are as large a burst for
+/// the queue in front of the slowest link, which need not hold more than a connection may begin with (RFC 6928: 10 segments).
+const BURST_FRAMES: u32 = 10;
+/// For that, slots are not made shorter than this many changes of channel: 5 % of the time.
+const SWITCHES_WORTH: u32 = 20;
+/// By this part of the difference the rate of arrivals falls with each visit.
+const FALL_PART: f64 = 0.25;
+/// Frames that were kept follow each other more closely.
+pub(super) const BURST_PAUSE: Duration = Duration::from_millis(3);
 /// Visits in a row without confirmation after which an access point counts as gone.
 const MOST_UNCONFIRMED: u8 = 5;
 /// A slot is drawn out by at most this part of a cycle, so that the next begins when a group meets.
@@ -116,6 +125,11 @@ impl Station {
         if (!told || polled || !self.urgent.is_empty()) && !late {
             return;
         }
+        let visited: Vec<NetworkId> = self.here().map(|network| network.id).collect();
+        for id in visited {
+            self.finish_drain(id);
+            self.learn_absence(now, id);
+        }
         let mut silent = Vec::new();
         for network in self.here_mut() {
             let id = network.id;
@@ -147,6 +161,8 @@ impl Station {
         self.frequency = Some(frequency);
         self.qualities.arrived(now);
         if let Some(switch) = self.switching.take() {
+            let cost = now.since(switch.begun);
+            self.switch_cost = (self.switch_cost * 7 + cost) / 8;
             if self.switches.len() == MOST_SWITCHES {
                 self.switches.pop_front();
             }
@@ -159,7 +175,8 @@ impl Station {
                 link.beacons.arrive(now);
                 link.life.sign = now;
                 link.told_in_vain = 0;
-                link.drain = Drain { polling, arrived: now, left: link.drain.left, ..Drain::default() };
+                link.drain =
+                    Drain { polling, arrived: now, last: now, left: link.drain.left, ..Drain::default() };
                 linked.push((network.id, polling));
             }
         }
@@ -241,21 +258,37 @@ impl Station {
         }
     }
 
-    /// All frames that were kept have come: how long we may stay away, and which way of waking is faster.
-    pub(super) fn finish_drain(&mut self, now: Timestamp, id: NetworkId) {
+    /// All frames that were kept have come: which way of waking is faster.
+    pub(super) fn finish_drain(&mut self, id: NetworkId) {
         let Some(network) = self.networks.get_mut(&id) else { return };
         let State::Linked(linked) = &mut network.state else { return };
-        if std::mem::replace(&mut linked.drain.finished, true) {
+        if !std::mem::replace(&mut linked.drain.finished, true) {
+            let drain = linked.drain;
+            network.waking.learn(drain.polling, drain.frames, drain.last.since(drain.arrived));
+        }
+    }
+
+    /// A visit ends: how long we may stay away, by what came in this one. As much will come again.
+    fn learn_absence(&mut self, now: Timestamp, id: NetworkId) {
+        let member = Member::Network(id);
+        let gentlest = self.switch_cost * SWITCHES_WORTH;
+        let in_a_hurry = self.slots.is_full(member);
+        let Some(network) = self.networks.get_mut(&id) else { return };
+        let State::Linked(linked) = &mut network.state else { return };
+        let Drain { arrived, left: Some(left), came, .. } = linked.drain else { return };
+        let (away, period) = (arrived.since(left).as_secs_f64(), now.since(left).as_secs_f64());
+        if period <= 0.0 {
             return;
         }
-        let drain = linked.drain;
-        network.waking.learn(drain.polling, drain.frames, now.since(drain.arrived));
-        network.counters.full_buffers += u64::from(drain.frames >= KEPT_FRAMES);
-        let Some(away) = drain.left.map(|left| drain.arrived.since(left)) else { return };
-        // As many as came while we were away may come again: then so long is long enough.
-        let most = if drain.frames == 0 { LONG_ABSENCE } else { away * PLANNED_FRAMES / drain.frames };
-        let bound = (most < LONG_ABSENCE).then_some(most);
-        self.slots.set_most_absence(Member::Network(id), bound);
+        let rate = f64::from(came) / period;
+        linked.arrivals = rate.max(linked.arrivals + (rate - linked.arrivals) * FALL_PART);
+        network.counters.full_buffers += u64::from(rate * away >= f64::from(KEPT_FRAMES));
+        let time_of = |frames: u32| Duration::try_from_secs_f64(f64::from(frames) / linked.arrivals);
+        let bound = |time: Duration| (time < LONG_ABSENCE).then_some(time);
+        let most = time_of(PLANNED_FRAMES).unwrap_or(LONG_ABSENCE);
+        let gentle = time_of(BURST_FRAMES).unwrap_or(LONG_ABSENCE).max(gentlest);
+        let gentle = if in_a_hurry { None } else { bound(gentle) };
+        self.slots.set_absences(member, bound(most), gentle);
     }
 
     pub(super) fn drive_turns(&mut self, now: Timestamp) {

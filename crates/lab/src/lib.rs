@@ -5,6 +5,7 @@ pub mod demo;
 pub mod emulator;
 pub mod experiment;
 pub mod medium;
+pub mod mishap;
 pub mod netbed;
 pub mod plot;
 pub mod simbed;

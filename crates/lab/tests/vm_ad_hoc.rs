@@ -1,11 +1,9 @@
 //! The side channel in the virtual machine: nine tenths of the radio with an access point, one tenth in an ad hoc group with a peer that
 //! is the kernel's own. Skipped with a reason where a part of the bed cannot be had, except in CI.
 
-use std::path::PathBuf;
-
+use lab::vm::scene::RadioScene;
 use lab::vm::topology::SERVER_ADDRESS;
 use lab::vm::wifi::{AccessPoint, Wifi, WifiNetwork};
-use lab::vm::{Job, Machine};
 use sim::NetworkSpec;
 
 const KNOWN: &str = r#"
@@ -21,14 +19,9 @@ address = "10.9.0.1/24"
 
 fn script() -> String {
     format!(
-        r#". /job/networks; . /job/wifi; build_networks; build_air
-        at_home() {{ in_namespace device "$@"; }}
-        peer() {{ in_namespace peer "$@"; }}
-        own() {{ at_home anabranch --state /tmp/state radio "$@"; }}
-        mkdir -p /tmp/state/radio; cp /job/radio.toml /tmp/state/radio/; chmod 700 /tmp/state /tmp/state/radio; chmod 600 /tmp/state/radio/radio.toml
-        ip netns exec device anabranch --state /tmp/state radio up --alpha 0 >/results/radio.log 2>&1 &
-        radio=$!
-        for _ in $(seq 150); do at_home ip addr show wl-cafe 2>/dev/null | grep -q 'inet ' && break; sleep 0.1; done
+        r#"peer() {{ in_namespace peer "$@"; }}
+        radio_up --alpha 0
+        address_on wl-cafe
         peer iw dev wlan0 set type ibss; ip -n peer link set dev wlan0 up; ip -n peer addr add 10.9.0.2/24 dev wlan0
         peer iw dev wlan0 ibss join side 2437
         for _ in $(seq 60); do at_home ping -q -c 1 -W 1 -I wl-side 10.9.0.2 >/dev/null && break; done
@@ -37,33 +30,21 @@ fn script() -> String {
         at_home ping -q -i 0.1 -c 60 -W 2 -I wl-side 10.9.0.2 >/results/side.ping & two=$!
         wait $one $two
         peer ping -q -i 0.1 -c 60 -W 2 10.9.0.1 >/results/peer.ping
-        own scan; own down; wait $radio; echo "radio ended with $?"
+        own scan; radio_down
         cat /results/*.ping /results/radio.log"#
     )
 }
 
 #[test]
 fn an_access_point_and_an_ad_hoc_peer_share_one_radio() {
-    let lab = PathBuf::from(env!("CARGO_BIN_EXE_anabranch-lab"));
-    let anabranch = lab.with_file_name("anabranch");
-    if !anabranch.exists() {
-        println!("skipped: {} is not built; cargo build -p anabranch-cli", anabranch.display());
-        return;
-    }
-    let Some(machine) = Machine::find_or_skip().unwrap() else { return };
     let mut wifi = Wifi::new(vec![WifiNetwork {
         link: NetworkSpec::symmetric("cafe", 10.0, 20),
         points: vec![AccessPoint::open("cafe", 1)],
     }]);
     wifi.stations.push(("peer", 1));
-    let mut job = Job::new(script());
-    wifi.add_to(&mut job).unwrap();
-    job.files.insert("/job/radio.toml".into(), KNOWN.into());
-    job.programs.push(anabranch);
-    let outcome = machine.run(&job).unwrap();
-    println!("{}\nwall time {:?}", outcome.output, outcome.wall_time);
-    assert_eq!(outcome.exit, 0, "{}", outcome.output);
-    let result = |name: &str| String::from_utf8_lossy(&outcome.files[name]).into_owned();
+    let scene = RadioScene::new(wifi, KNOWN, script());
+    let Some(outcome) = scene.play(env!("CARGO_BIN_EXE_anabranch-lab")).unwrap() else { return };
+    let result = |name: &str| outcome.text(name);
 
     let list: serde_json::Value = serde_json::from_str(&result("list")).unwrap();
     let side = &list[1]["now"];

@@ -3,11 +3,11 @@
 
 #![expect(clippy::unwrap_used, reason = "a test ends where a step fails")]
 
-use std::path::PathBuf;
 use std::time::Duration;
 
+use lab::vm::measurement::Programs;
 use lab::vm::topology::{GATEWAY_ADDRESS, SERVER_ADDRESS, Topology};
-use lab::vm::{Job, Machine, Outcome};
+use lab::vm::{Job, Outcome};
 use sim::NetworkSpec;
 
 /// A gateway, a device that has joined it, and a server: `fetch` downloads 300 kB through any0, `of_device` runs a command of
@@ -33,20 +33,14 @@ fetch || fail 'the first download'
 "#;
 
 fn run(script: &str, change: impl FnOnce(&mut Job)) -> Option<Outcome> {
-    let lab = PathBuf::from(env!("CARGO_BIN_EXE_anabranch-lab"));
-    let anabranch = lab.with_file_name("anabranch");
-    if !anabranch.exists() {
-        println!("skipped: {} is not built; cargo build -p anabranch-cli", anabranch.display());
-        return None;
-    }
-    let machine = Machine::find_or_skip().unwrap()?;
+    let (machine, programs) = Programs::find_or_skip(env!("CARGO_BIN_EXE_anabranch-lab")).unwrap()?;
     let networks = [NetworkSpec::symmetric("wide", 4.0, 20), NetworkSpec::symmetric("narrow", 2.0, 50)];
     let topology = Topology::new(&networks).unwrap();
     let tunnel = TUNNEL.replace("SERVER", SERVER_ADDRESS).replace("GATEWAY", GATEWAY_ADDRESS);
     let mut job = Job::new(script.replace("TUNNEL", &tunnel));
     job.files = topology.files;
     job.files.insert("/job/networks".into(), topology.functions.into_bytes());
-    job.programs = vec![lab, anabranch];
+    job.programs = vec![programs.lab.clone(), programs.anabranch().unwrap()];
     change(&mut job);
     let outcome = machine.run(&job).unwrap();
     println!("{}", outcome.output);

@@ -1,11 +1,10 @@
 //! One card that can be on several channels by itself, in three networks of unmodified hostapd at once, each kept by an unmodified
 //! wpa_supplicant. Skipped with a reason where a part of the bed cannot be had, except in CI.
 
-use std::path::PathBuf;
-
+use lab::vm::program;
+use lab::vm::scene::RadioScene;
 use lab::vm::topology::SERVER_ADDRESS;
 use lab::vm::wifi::{AccessPoint, Security, Wifi, WifiNetwork};
-use lab::vm::{Job, Machine, program};
 use sim::NetworkSpec;
 
 const KNOWN: &str = r#"
@@ -29,14 +28,8 @@ passphrase = "not this one"
 /// Pings through all networks at the same time; then one is left while another goes on; then all is ended the hard way.
 fn script() -> String {
     format!(
-        r#". /job/networks; . /job/wifi; build_networks; build_air
-        at_home() {{ in_namespace device "$@"; }}
-        radio() {{ anabranch --state /tmp/state radio "$@"; }}
-        has() {{ for _ in $(seq 200); do at_home ip addr show "$1" 2>/dev/null | grep -q 'inet ' && return; sleep 0.1; done; }}
-        begin() {{ ip netns exec device anabranch --state /tmp/state radio up >>/results/radio.log 2>&1 & radio=$!; }}
-        mkdir -p /tmp/state/radio; cp /job/radio.toml /tmp/state/radio/; chmod 700 /tmp/state /tmp/state/radio; chmod 600 /tmp/state/radio/radio.toml
-        at_home anabranch --state /tmp/state radio probe >/results/probe
-        begin; has wl-cafe; has wl-office; has wl-lobby
+        r#"at_home anabranch --state /tmp/state radio probe >/results/probe
+        radio_up; address_on wl-cafe; address_on wl-office; address_on wl-lobby
         at_home iw dev >/results/interfaces; cat /results/interfaces
         for network in cafe office lobby; do
             at_home ping -q -i 0.02 -c 200 -W 2 -I wl-$network {SERVER_ADDRESS} >/results/$network.ping &
@@ -47,14 +40,14 @@ fn script() -> String {
             grep -E '^(Name|Uid|CapEff)' /proc/$process/status; tr '\0' ' ' </proc/$process/cmdline; echo
         done >/results/processes
         at_home ping -q -i 0.02 -c 200 -W 2 -I wl-office {SERVER_ADDRESS} >/results/meanwhile.ping & office=$!
-        radio weights office 3 && radio remove cafe; sleep 3
+        own weights office 3 && own remove cafe; sleep 3
         at_home ip -brief addr >/results/without-cafe; wait $office
-        echo 'correct horse' | radio add cafe --interface wl-again; has wl-again
+        echo 'correct horse' | own add cafe --interface wl-again; address_on wl-again
         at_home ip -brief addr >/results/with-cafe
-        radio remove kiosk; sleep 2
+        own remove kiosk; sleep 2
         kill -KILL $radio; wait $radio; sleep 1
         pidof wpa_supplicant >/results/left; at_home iw dev | grep Interface >>/results/left
-        begin; has wl-office; has wl-again
+        radio_up; address_on wl-office; address_on wl-again
         at_home ping -q -i 0.02 -c 50 -W 2 -I wl-again {SERVER_ADDRESS} >/results/again.ping
         kill -TERM $radio; wait $radio; echo "radio ended with $?"
         pidof wpa_supplicant >/results/gone; at_home iw dev | grep -E 'Interface|type' >>/results/gone
@@ -65,13 +58,6 @@ fn script() -> String {
 
 #[test]
 fn the_kernel_keeps_several_networks() {
-    let lab = PathBuf::from(env!("CARGO_BIN_EXE_anabranch-lab"));
-    let anabranch = lab.with_file_name("anabranch");
-    if !anabranch.exists() {
-        println!("skipped: {} is not built; cargo build -p anabranch-cli", anabranch.display());
-        return;
-    }
-    let Some(machine) = Machine::find_or_skip().unwrap() else { return };
     let network =
         |name, point| WifiNetwork { link: NetworkSpec::symmetric(name, 10.0, 20), points: vec![point] };
     let office = AccessPoint {
@@ -87,14 +73,10 @@ fn the_kernel_keeps_several_networks() {
         network("kiosk", AccessPoint::wpa2("kiosk", 1, "another one")),
     ]);
     wifi.radio_channels = 3;
-    let mut job = Job::new(script());
-    wifi.add_to(&mut job).unwrap();
-    job.files.insert("/job/radio.toml".into(), KNOWN.into());
-    job.programs.extend([anabranch, program("wpa_supplicant", "wpasupplicant").unwrap()]);
-    let outcome = machine.run(&job).unwrap();
-    println!("{}\nwall time {:?}", outcome.output, outcome.wall_time);
-    assert_eq!(outcome.exit, 0, "{}", outcome.output);
-    let result = |name: &str| String::from_utf8_lossy(&outcome.files[name]).into_owned();
+    let mut scene = RadioScene::new(wifi, KNOWN, script());
+    scene.programs.push(program("wpa_supplicant", "wpasupplicant").unwrap());
+    let Some(outcome) = scene.play(env!("CARGO_BIN_EXE_anabranch-lab")).unwrap() else { return };
+    let result = |name: &str| outcome.text(name);
 
     let probe = result("probe");
     assert!(probe.contains("the kernel, up to") && probe.contains("3 channels"), "{probe}");

@@ -1,12 +1,10 @@
 //! Soft hand-off in the virtual machine: the access point that carries the traffic is killed, and the other one takes over.
 //! Skipped with a reason where a part of the bed cannot be had, except in CI.
 
-use std::path::PathBuf;
-
 use lab::traffic::ConnectReport;
+use lab::vm::scene::RadioScene;
 use lab::vm::topology::SERVER_ADDRESS;
 use lab::vm::wifi::{AccessPoint, Wifi, WifiNetwork};
-use lab::vm::{Job, Machine};
 use sim::NetworkSpec;
 
 const KNOWN: &str = r#"
@@ -23,50 +21,31 @@ const PORT: u16 = 9_200;
 
 fn script() -> String {
     format!(
-        r#". /job/networks; . /job/wifi; build_networks; build_air
-        at_home() {{ in_namespace device "$@"; }}
-        own() {{ at_home anabranch --state /tmp/state radio "$@"; }}
-        primary() {{ at_home ip route | sed 's/$/ /' | sed -n '/^default.* metric 600 /s/.*dev wl-\([a-z]*\) .*/\1/p'; }}
-        mkdir -p /tmp/state/radio; cp /job/radio.toml /tmp/state/radio/; chmod 700 /tmp/state /tmp/state/radio; chmod 600 /tmp/state/radio/radio.toml
+        r#"primary() {{ at_home ip route | sed 's/$/ /' | sed -n '/^default.* metric 600 /s/.*dev wl-\([a-z]*\) .*/\1/p'; }}
         in_namespace server anabranch-lab traffic accept {SERVER_ADDRESS}:{PORT} &
-        ip netns exec device anabranch --state /tmp/state radio up --probe off >/results/radio.log 2>&1 &
-        radio=$!
-        for network in cafe home; do
-            for _ in $(seq 150); do at_home ip addr show "wl-$network" 2>/dev/null | grep -q 'inet ' && break; sleep 0.1; done
-        done
+        radio_up --probe off
+        address_on wl-cafe; address_on wl-home
         sleep 3; own list; own list --json >/results/before; at_home ip route >/results/routes-before
         primary=$(primary); echo "primary $primary"
         at_home anabranch-lab traffic connect {SERVER_ADDRESS}:{PORT} --seconds 5 --threads 40 --pause-ms 80 --patience-ms 50 --json /results/connections & client=$!
         sleep 2.5; read -r uptime rest </proc/uptime; echo "killed at $uptime"; point_off "$primary" 0; ip -n "ap-$primary" link set dev wlan0 down
         wait $client
         own list; echo "primary $primary, then $(primary)"
-        own events | tee /results/events; own down; wait $radio; echo "radio ended with $?"
+        own events | tee /results/events; radio_down
         cat /results/radio.log"#
     )
 }
 
 #[test]
 fn the_other_network_takes_over_when_the_primary_dies() {
-    let lab = PathBuf::from(env!("CARGO_BIN_EXE_anabranch-lab"));
-    let anabranch = lab.with_file_name("anabranch");
-    if !anabranch.exists() {
-        println!("skipped: {} is not built; cargo build -p anabranch-cli", anabranch.display());
-        return;
-    }
-    let Some(machine) = Machine::find_or_skip().unwrap() else { return };
     let network = |name: &'static str, channel| WifiNetwork {
         link: NetworkSpec::symmetric(name, 10.0, 10),
         points: vec![AccessPoint::open(name, channel)],
     };
     let wifi = Wifi::new(vec![network("cafe", 1), network("home", 11)]);
-    let mut job = Job::new(script());
-    wifi.add_to(&mut job).unwrap();
-    job.files.insert("/job/radio.toml".into(), KNOWN.into());
-    job.programs.extend([anabranch, lab]);
-    let outcome = machine.run(&job).unwrap();
-    println!("{}\nwall time {:?}", outcome.output, outcome.wall_time);
-    assert_eq!(outcome.exit, 0, "{}", outcome.output);
-    let result = |name: &str| String::from_utf8_lossy(&outcome.files[name]).into_owned();
+    let scene = RadioScene::new(wifi, KNOWN, script());
+    let Some(outcome) = scene.play(env!("CARGO_BIN_EXE_anabranch-lab")).unwrap() else { return };
+    let result = |name: &str| outcome.text(name);
 
     let list: serde_json::Value = serde_json::from_str(&result("before")).unwrap();
     let mut shares: Vec<f64> = Vec::new();

@@ -3,12 +3,11 @@
 
 #![expect(clippy::unwrap_used, reason = "a test ends where a step fails")]
 
-use std::path::PathBuf;
 use std::process::Command;
 
+use lab::vm::scene::RadioScene;
 use lab::vm::topology::SERVER_ADDRESS;
 use lab::vm::wifi::{AccessPoint, Protection, Security, Wifi, WifiNetwork};
-use lab::vm::{Job, Machine};
 use sim::NetworkSpec;
 
 const KNOWN: &str = r#"
@@ -24,29 +23,24 @@ hidden = true
 /// Pings through each network at the same time, 300 times: the radio is away from each of them half of the time.
 fn script() -> String {
     format!(
-        r#". /job/networks; . /job/wifi; build_networks; build_air
-        at_home() {{ in_namespace device "$@"; }}
-        mkdir -p /tmp/state/radio; cp /job/radio.toml /tmp/state/radio/; chmod 700 /tmp/state /tmp/state/radio; chmod 600 /tmp/state/radio/radio.toml
-        own() {{ at_home anabranch --state /tmp/state radio "$@"; }}
-        ip -n device link set dev wlan0 up; own scan --json >/results/card-scan || exit 1
-        ip netns exec device anabranch --state /tmp/state radio up --pcap /tmp/state/radio/air.pcap >/results/radio.log 2>&1 &
-        radio=$!
-        for network in cafe home; do
-            for _ in $(seq 100); do at_home ip addr show "wl-$network" 2>/dev/null | grep -q 'inet ' && break; sleep 0.1; done
-        done
+        r#"ip -n device link set dev wlan0 up; own scan --json >/results/card-scan || exit 1
+        echo 'nameserver 192.0.2.53' >/etc/resolv.conf
+        radio_up --pcap /tmp/state/radio/air.pcap
+        address_on wl-cafe; address_on wl-home
         at_home ip -brief addr
         at_home ping -q -i 0.02 -c 300 -W 2 -I wl-cafe {SERVER_ADDRESS} >/results/cafe.ping & one=$!
         at_home ping -q -i 0.02 -c 300 -W 2 -I wl-home {SERVER_ADDRESS} >/results/home.ping & two=$!
         sleep 3; own aps --json >/results/aps; own aps
         wait $one $two; cp /tmp/state/radio/air.pcap /results/
+        at_home cat /etc/resolv.conf >/results/names
         own list; own list --json >/results/list; own scan --json >/results/radio-scan
         for process in $(pidof anabranch); do [ $process = $radio ] || cat /proc/$process/task/*/status; done >/results/worker
         anabranch --state /tmp/state radio weights cafe 4 && anabranch --state /tmp/state radio remove home
         sleep 3; at_home ip -brief addr >/results/without-home
         echo 'correct horse' | anabranch --state /tmp/state radio add home --hidden --interface wl-again
-        for _ in $(seq 100); do at_home ip addr show wl-again 2>/dev/null | grep -q 'inet ' && break; sleep 0.1; done
+        address_on wl-again
         at_home ip -brief addr >/results/with-home
-        own events | tee /results/events; own down; wait $radio; echo "radio ended with $?"
+        own events | tee /results/events; radio_down; at_home cat /etc/resolv.conf >/results/names-after
         at_home ip -brief link; at_home iw dev
         cat /results/radio.log /results/*.ping"#
     )
@@ -54,13 +48,6 @@ fn script() -> String {
 
 #[test]
 fn one_radio_is_in_two_networks() {
-    let lab = PathBuf::from(env!("CARGO_BIN_EXE_anabranch-lab"));
-    let anabranch = lab.with_file_name("anabranch");
-    if !anabranch.exists() {
-        println!("skipped: {} is not built; cargo build -p anabranch-cli", anabranch.display());
-        return;
-    }
-    let Some(machine) = Machine::find_or_skip().unwrap() else { return };
     let home = AccessPoint {
         security: Security::Wpa2 { passphrase: "correct horse".into(), protection: Protection::Offered },
         hidden: true,
@@ -73,13 +60,8 @@ fn one_radio_is_in_two_networks() {
         },
         WifiNetwork { link: NetworkSpec::symmetric("home", 5.0, 10), points: vec![home] },
     ]);
-    let mut job = Job::new(script());
-    wifi.add_to(&mut job).unwrap();
-    job.files.insert("/job/radio.toml".into(), KNOWN.into());
-    job.programs.push(anabranch);
-    let outcome = machine.run(&job).unwrap();
-    println!("{}\nwall time {:?}", outcome.output, outcome.wall_time);
-    assert_eq!(outcome.exit, 0, "{}", outcome.output);
+    let scene = RadioScene::new(wifi, KNOWN, script());
+    let Some(outcome) = scene.play(env!("CARGO_BIN_EXE_anabranch-lab")).unwrap() else { return };
     for network in ["cafe", "home"] {
         let said = String::from_utf8_lossy(&outcome.files[&format!("{network}.ping")]).into_owned();
         assert!(
@@ -87,12 +69,15 @@ fn one_radio_is_in_two_networks() {
             "{network}: {said}"
         );
     }
-    let result = |name: &str| String::from_utf8_lossy(&outcome.files[name]).into_owned();
+    let result = |name: &str| outcome.text(name);
     let without = result("without-home");
     assert!(!without.contains("wl-home") && without.contains("wl-cafe"), "{without}");
     let with = result("with-home");
     assert!(with.lines().any(|line| line.starts_with("wl-again") && line.contains("10.64.2.")), "{with}");
     what_it_tells_is_so(&result);
+    let (names, after) = (result("names"), result("names-after"));
+    assert!(names.contains("nameserver 10.64.1.1") && names.contains("nameserver 10.64.2.1"), "{names}");
+    assert_eq!(after, "nameserver 192.0.2.53\n", "resolv.conf was not given back");
     assert!(outcome.output.contains("radio ended with 0"), "{}", outcome.output);
     assert!(outcome.output.contains("Interface wlan0"), "the card was not given back: {}", outcome.output);
     assert!(!outcome.output.contains("correct horse"), "the passphrase is in the log: {}", outcome.output);

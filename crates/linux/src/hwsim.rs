@@ -35,9 +35,32 @@ pub enum AirError {
         "a simulated radio uses several channels at once, which no medium serves; load mac80211_hwsim with channels=1"
     )]
     SeveralChannels,
+    /// There is no radio of that number.
+    #[error("there is no simulated radio {0} in this network namespace")]
+    NoRadio(u32),
     /// The kernel refused for another reason.
     #[error(transparent)]
     Netlink(#[from] NetlinkError),
+}
+
+/// Takes a simulated radio out of this machine, as if a card was pulled out: the `number`th that the kernel made, counted from 0. It must be in
+/// the caller's network namespace, whose user namespace it needs CAP_NET_ADMIN in.
+///
+/// # Errors
+/// [`AirError::None`] and [`AirError::NoRadio`], or if the kernel refuses.
+pub fn remove_radio(number: u32) -> Result<(), AirError> {
+    let mut netlink = GenericNetlink::open().map_err(NetlinkError::from)?;
+    let family = netlink.family("MAC80211_HWSIM")?.ok_or(AirError::None)?;
+    let question = Question { command: REMOVE_RADIO, dump: false };
+    let fill = |request: &mut Request| {
+        request.number(RADIO_NUMBER, number);
+    };
+    netlink.ask("take a simulated radio out", family, question, fill, |_| {}).map_err(|error| {
+        match error.errno() {
+            libc::ENODEV => AirError::NoRadio(number),
+            _ => AirError::Netlink(error),
+        }
+    })
 }
 
 /// The air of all simulated radios of this network namespace's group; given back when it is dropped.
@@ -311,6 +334,7 @@ const BUFFER: libc::c_int = 16 << 20;
 const REGISTER: u8 = 1;
 const FRAME: u8 = 2;
 const TX_INFO: u8 = 3;
+const REMOVE_RADIO: u8 = 5;
 const ADD_ADDRESS: u8 = 7;
 const REMOVE_ADDRESS: u8 = 8;
 
@@ -323,6 +347,7 @@ const RATE: u16 = 5;
 const SIGNAL: u16 = 6;
 const TRIES: u16 = 7;
 const COOKIE: u16 = 8;
+const RADIO_NUMBER: u16 = 10;
 const FREQUENCY: u16 = 19;
 const TRIES_FLAGS: u16 = 21;
 
@@ -401,6 +426,7 @@ mod tests {
         in_namespace(|| {
             let unexpected = Air::register().err().filter(|error| matches!(error, AirError::Netlink(_)));
             assert!(unexpected.is_none(), "{unexpected:?}");
+            assert!(matches!(remove_radio(77), Err(AirError::None | AirError::NoRadio(77))));
         });
     }
 }

@@ -19,6 +19,8 @@ pub struct Air {
     pub radios: Radios,
     /// Whether the times of null frames come back, as the file `partings`.
     pub partings: bool,
+    /// Other computers' namespaces with the number of their radios, `wlan0` and so on.
+    pub others: Vec<(&'static str, u32)>,
 }
 
 /// The device's Wi-Fi cards.
@@ -39,12 +41,12 @@ impl Air {
     /// All on the given channels, with one card for all that gives each network the same share.
     pub fn shared(channels: &[u8], arguments: impl Into<String>) -> Self {
         let radios = Radios::Shared { arguments: arguments.into(), weights: vec![1; channels.len()] };
-        Self { channels: channels.to_vec(), radios, partings: false }
+        Self { channels: channels.to_vec(), radios, partings: false, others: Vec::new() }
     }
 
     /// The same with a card for each network.
     pub fn cards(channels: &[u8]) -> Self {
-        Self { channels: channels.to_vec(), radios: Radios::Cards, partings: false }
+        Self { channels: channels.to_vec(), radios: Radios::Cards, partings: false, others: Vec::new() }
     }
 
     /// Adds what the guest needs for `networks`.
@@ -62,6 +64,7 @@ impl Air {
         if matches!(self.radios, Radios::Cards) {
             wifi.stations = vec![("device", u32::try_from(networks.len()).context("too many networks")?)];
         }
+        wifi.stations.extend(&self.others);
         wifi.add_to(job)?;
         let config = Config {
             seed: seed.into(),

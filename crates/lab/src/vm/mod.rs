@@ -18,6 +18,7 @@ pub mod measurement;
 mod modules;
 pub mod outages;
 mod qemu;
+pub mod scene;
 pub mod topology;
 pub mod trial;
 pub mod wifi;
@@ -147,6 +148,25 @@ impl Machine {
     pub fn run(&self, job: &Job) -> Result<Outcome, MachineError> {
         let initramfs = initramfs::build(&self.kernel, job)?;
         qemu::run(self, job, &initramfs)
+    }
+}
+
+impl Outcome {
+    /// Itself if the script ended well.
+    ///
+    /// # Errors
+    /// If it did not, with what it printed.
+    pub fn succeeded(self) -> Result<Self, MachineError> {
+        if self.exit == 0 {
+            return Ok(self);
+        }
+        let printed = format!("the script ended with {}; it printed: {}", self.exit, self.output);
+        Err(MachineError::Other(anyhow::anyhow!(printed)))
+    }
+
+    /// A text that the script left in `/results`; empty if it left none.
+    pub fn text(&self, name: &str) -> String {
+        self.files.get(name).map(|text| String::from_utf8_lossy(text).into_owned()).unwrap_or_default()
     }
 }
 

@@ -251,12 +251,13 @@ fn configuration(network: &str, point: &AccessPoint, at: usize) -> String {
     text
 }
 
-/// The configuration of busybox's DHCP server for the network counted from 1. Its probing of addresses is off (`-a 1`: for 1 ms).
+/// The configuration of busybox's DHCP server for the network counted from 1. Its probing of addresses is off (`-a 1`: for 1 ms). It names the
+/// router as name server, where none is: what a lease says is to be seen.
 fn address_server(name: &str, number: u32) -> String {
     format!(
         "start 10.64.{number}.100\nend 10.64.{number}.199\ninterface to-device\nmax_leases 100\nauto_time 0\n\
          lease_file /run/{name}.leases\npidfile /run/{name}.dhcp.pid\noption subnet 255.255.255.0\n\
-         option router 10.64.{number}.1\noption lease 3600\n"
+         option router 10.64.{number}.1\noption dns 10.64.{number}.1\noption lease 3600\n"
     )
 }
 

@@ -1,6 +1,6 @@
 //! JUGGLER table 2: how soon a further access point is joined beside the primary one, has lent an address, and takes over.
 
-use super::{ROUND_TRIP_MS, id};
+use super::{ROUND_TRIP_MS, id, takeover};
 use crate::experiment::direct_laboratory::Laboratory;
 use crate::experiment::{BarGroup, Bed, Experiment, Goal, Report};
 use crate::simbed::quantile;
@@ -30,13 +30,28 @@ pub(super) fn experiment() -> Experiment {
         "lease".into(),
         "from then until the DHCP server has lent an address, its probing of addresses off".into(),
     );
-    let bars = TIMES.map(|(name, _, _)| BarGroup {
-        label: name.to_owned(),
-        bars: vec![
-            ("paper".to_owned(), format!("paper.{name}_s")),
-            ("mean".to_owned(), format!("{name}.mean_s")),
-            ("worst".to_owned(), format!("{name}.worst_s")),
-        ],
+    takeover::describe(&mut spec);
+    let mut goals = TIMES.map(|(name, _, most)| Goal::at_most(format!("{name}.mean_s"), most)).to_vec();
+    goals.extend(takeover::goals());
+    let mut bars = TIMES
+        .map(|(name, _, _)| BarGroup {
+            label: name.to_owned(),
+            bars: vec![
+                ("paper".to_owned(), format!("paper.{name}_s")),
+                ("mean".to_owned(), format!("{name}.mean_s")),
+                ("worst".to_owned(), format!("{name}.worst_s")),
+            ],
+        })
+        .to_vec();
+    bars.push(BarGroup {
+        label: "fail-over".to_owned(),
+        bars: [
+            ("paper", "paper.failover_s"),
+            ("mean", "failover.connection.mean_s"),
+            ("worst", "failover.connection.worst_s"),
+        ]
+        .map(|(label, metric)| (label.to_owned(), metric.to_owned()))
+        .to_vec(),
     });
     Experiment {
         id: id("table2-handoff"),
@@ -47,9 +62,9 @@ pub(super) fn experiment() -> Experiment {
              1.008 s after the primary's end, of which 1 s is the socket's time-out"
                 .to_owned(),
         ),
-        goals: TIMES.map(|(name, _, most)| Goal::at_most(format!("{name}.mean_s"), most)).to_vec(),
+        goals,
         beds: vec![Bed::Vm],
-        bars: bars.to_vec(),
+        bars,
         unit: "s",
         runner: Box::new(|_, seed| run(seed)),
     }
@@ -89,6 +104,7 @@ fn run(seed: u64) -> anyhow::Result<Report> {
             laboratory.put(&format!("{name}.{rank}_s"), quantile(times, fraction).context("no trial")?);
         }
     }
+    takeover::measure(&mut laboratory)?;
     Ok(laboratory.report)
 }
 

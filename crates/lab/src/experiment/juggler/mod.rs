@@ -3,10 +3,13 @@
 mod bittorrent;
 mod diversity;
 mod handoff;
+mod kept;
 mod packet;
 mod primary;
+mod side;
 mod striping;
 mod switch;
+mod takeover;
 mod video;
 
 use super::{BarGroup, Experiment, ExperimentId};
@@ -21,6 +24,8 @@ pub(super) fn experiments() -> Vec<Experiment> {
         packet::experiment(),
         primary::experiment(),
         handoff::experiment(),
+        kept::experiment(),
+        side::experiment(),
         video::experiment(),
         diversity::experiment(),
         striping::experiment(Links::Wired),

@@ -101,7 +101,7 @@ fn run(seed: u64) -> anyhow::Result<Report> {
         }
         let (_, first) = SHARES[0];
         let radios = Radios::Shared { arguments: first.to_owned(), weights: vec![9] };
-        let air = Air { channels: vec![1], radios, partings: false };
+        let air = Air { channels: vec![1], radios, partings: false, others: Vec::new() };
         let job = DirectJob { air: Some(air), ..DirectJob::new(vec![network], Way::Plain, script) };
         let answers = laboratory.run(&name, job)?;
         for (share, _) in SHARES {

@@ -108,7 +108,7 @@ fn put_same_channel(laboratory: &mut Laboratory) -> anyhow::Result<()> {
     for (name, joined) in [("same_channel_one", 1), ("same_channel", 2)] {
         let arguments = format!("--slot {SLOT_MS} --alpha 0 --trace /results/switches");
         let radios = Radios::Shared { arguments, weights: vec![1; joined] };
-        let air = Air { channels: vec![6, 6], radios, partings: true };
+        let air = Air { channels: vec![6, 6], radios, partings: true, others: Vec::new() };
         let script = format!("{COUNT}fetch flow --seconds {DOWNLOAD_SECONDS} --interface a\n");
         let job = DirectJob { air: Some(air), ..DirectJob::new(networks(), Way::Plain, script) };
         let answers = laboratory.run(name, job)?;

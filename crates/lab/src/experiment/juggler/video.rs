@@ -90,7 +90,7 @@ fn run(seed: u64) -> anyhow::Result<Report> {
         for run in 1..=runs {
             let report: VideoReport = answers.read(&format!("film-{run}"))?;
             let gaps = report.gaps(shown, BUFFERED);
-            totals.push(gaps.iter().map(|(_, gap)| gap).sum::<f64>());
+            totals.push(gaps.iter().fold(0.0, |sum, (_, gap)| sum + gap));
             if run == 1 {
                 laboratory.put(&format!("{case}.gaps"), gaps.len() as f64);
                 laboratory

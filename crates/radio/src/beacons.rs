@@ -6,6 +6,8 @@ use units::Timestamp;
 
 /// Beacons missed in a row, while we were there to hear them, after which an access point counts as gone.
 const MOST_MISSED: u32 = 7;
+/// A beacon may come this much after it was due: others send.
+const LATENESS: Duration = Duration::from_millis(10);
 
 /// The beacons of one access point.
 #[derive(Clone, Copy, Debug)]
@@ -16,8 +18,8 @@ pub(crate) struct BeaconClock {
     /// Beacons from that one to the next DTIM, and from DTIM to DTIM.
     to_dtim: u32,
     period: u32,
-    /// How long we have been on its channel since then.
-    present: Duration,
+    /// Beacons since then that were due while we were on its channel, in visits that are over.
+    unheard: u32,
     /// When the present visit began.
     arrived: Option<Timestamp>,
     pub heard_dtims: u64,
@@ -32,7 +34,7 @@ impl BeaconClock {
             last: now,
             to_dtim: 1,
             period: 1,
-            present: Duration::ZERO,
+            unheard: 0,
             arrived: None,
             heard_dtims: 0,
             missed_dtims: 0,
@@ -47,7 +49,7 @@ impl BeaconClock {
         self.period = u32::from(period.max(1));
         self.to_dtim = if count == 0 { self.period } else { count.into() };
         self.last = now;
-        self.present = Duration::ZERO;
+        self.unheard = 0;
         self.arrived = self.arrived.map(|_| now);
     }
 
@@ -63,15 +65,27 @@ impl BeaconClock {
 
     /// We are not on its channel any more.
     pub fn leave(&mut self, now: Timestamp) {
-        if let Some(arrived) = self.arrived.take() {
-            self.present += now.since(arrived);
-        }
+        self.unheard = self.missed(now);
+        self.arrived = None;
     }
 
-    /// Beacons that should have been heard, since we were there, and were not.
+    /// Beacons that should have been heard, since we were there when they were due, and were not. Time alone would not do: slots that return about as
+    /// often as beacons may lie between them all the time.
     pub fn missed(&self, now: Timestamp) -> u32 {
-        let present = self.present + self.arrived.map_or(Duration::ZERO, |arrived| now.since(arrived));
-        u32::try_from(present.as_nanos() / self.interval.as_nanos()).unwrap_or(u32::MAX)
+        let Some(arrived) = self.arrived else { return self.unheard };
+        let here = self.number_at(now, LATENESS).saturating_sub(self.number_before(arrived));
+        self.unheard.saturating_add(here)
+    }
+
+    /// How many beacons since the last one were due so long before a time.
+    fn number_at(&self, time: Timestamp, before: Duration) -> u32 {
+        let since = time.since(self.last).saturating_sub(before);
+        u32::try_from(since.as_nanos() / self.interval.as_nanos().max(1)).unwrap_or(u32::MAX)
+    }
+
+    /// How many beacons since the last one were due before we came.
+    fn number_before(&self, arrived: Timestamp) -> u32 {
+        self.number_at(arrived, Duration::from_nanos(1))
     }
 
     /// Whether so many were missed that it counts as gone.
@@ -81,8 +95,10 @@ impl BeaconClock {
 
     /// When it counts as gone, if nothing is heard and we stay.
     pub fn gone_at(&self) -> Option<Timestamp> {
-        let left = (self.interval * MOST_MISSED).saturating_sub(self.present);
-        self.arrived.map(|arrived| arrived + left)
+        let arrived = self.arrived?;
+        let left = MOST_MISSED.saturating_sub(self.unheard);
+        let number = self.number_before(arrived).saturating_add(left);
+        Some((self.last + self.interval.saturating_mul(number) + LATENESS).max(arrived))
     }
 
     /// When the next DTIM is due after `now`.
@@ -139,9 +155,24 @@ mod tests {
         clock.leave(at(103));
         assert_eq!(clock.missed(at(200)), 3);
         clock.arrive(at(200));
-        assert_eq!(clock.gone_at(), Some(at(204)));
-        assert!(!clock.is_gone(at(203)) && clock.is_gone(at(205)));
+        // Those of 200 to 203 complete the seven.
+        assert_eq!(clock.gone_at(), Some(at(203) + LATENESS));
+        assert!(!clock.is_gone(at(203)) && clock.is_gone(at(203) + LATENESS));
         clock.heard(at(203), INTERVAL, 0, 1);
         assert_eq!(clock.missed(at(203)), 0);
+    }
+
+    #[test]
+    fn visits_between_beacons_miss_none() {
+        let mut clock = BeaconClock::new(at(0), INTERVAL);
+        for visit in 1..100 {
+            clock.arrive(at(visit) + Duration::from_millis(20));
+            clock.leave(at(visit) + Duration::from_millis(60));
+        }
+        assert_eq!(clock.missed(at(100)), 0);
+        // Nor one that may still come.
+        clock.arrive(at(100) - Duration::from_millis(20));
+        clock.leave(at(100) + Duration::from_millis(5));
+        assert_eq!(clock.missed(at(101)), 0);
     }
 }

@@ -204,9 +204,8 @@ pub(crate) struct Drain {
     pub next_poll: Option<Timestamp>,
     pub arrived: Timestamp,
     pub left: Option<Timestamp>,
-    /// Kept frames that came, and when the last of them did.
+    /// Kept frames that came: those of which the access point says that more follow, and the first one of which it does not.
     pub frames: u32,
-    pub last: Timestamp,
     /// All was taken.
     pub finished: bool,
     /// Frames with data for us that came in this visit, kept or not.
@@ -222,7 +221,6 @@ impl Default for Drain {
             arrived: Timestamp::ZERO,
             left: None,
             frames: 0,
-            last: Timestamp::ZERO,
             finished: false,
             came: 0,
         }

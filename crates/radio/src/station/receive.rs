@@ -4,7 +4,6 @@ use rand::RngCore;
 use units::{NetworkId, Timestamp};
 
 use super::join::{SA_QUERY, SA_QUERY_REQUEST, SA_QUERY_RESPONSE};
-use super::turns::BURST_PAUSE;
 use super::{MOST_PACKETS, Station, StationSettings};
 use crate::Heard;
 use crate::frame::management::{self, Beacon};
@@ -187,13 +186,11 @@ impl Station {
         drain.polled = None;
         drain.came += 1;
         let polling = drain.polling;
-        // Who was told that we are awake sends all at once, and Linux's access points say of none of these that more follow.
-        let ended = if polling { !more } else { now.since(drain.last) >= BURST_PAUSE };
-        if !drain.finished && (polling || !ended) {
-            (drain.frames, drain.last) = (drain.frames + 1, now);
+        if !drain.finished {
+            drain.frames += 1;
         }
-        if ended {
-            self.finish_drain(id);
+        if !more {
+            self.finish_drain(now, id);
         } else if polling && present {
             self.send_poll(now, id);
         }

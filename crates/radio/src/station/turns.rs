@@ -28,14 +28,12 @@ const KEPT_FRAMES: u32 = 64;
 /// Of those so many are planned for.
 const PLANNED_FRAMES: u32 = 40;
 /// Where the air has room and another network is what they wait for, so many only. What waited comes at once, the receiver's answers too, so the sender's next packets are as large a burst for
-/// the queue in front of the slowest link, which need not hold more than a connection may begin with (RFC 6928: 10 segments).
-const BURST_FRAMES: u32 = 10;
+/// the queue in front of the slowest link, which need not hold more than a connection may begin with (RFC 3390: 4 segments).
+const BURST_FRAMES: u32 = 4;
 /// For that, slots are not made shorter than this many changes of channel: 5 % of the time.
 const SWITCHES_WORTH: u32 = 20;
 /// By this part of the difference the rate of arrivals falls with each visit.
 const FALL_PART: f64 = 0.25;
-/// Frames that were kept follow each other more closely.
-pub(super) const BURST_PAUSE: Duration = Duration::from_millis(3);
 /// Visits in a row without confirmation after which an access point counts as gone.
 const MOST_UNCONFIRMED: u8 = 5;
 /// A slot is drawn out by at most this part of a cycle, so that the next begins when a group meets.
@@ -126,10 +124,7 @@ impl Station {
             return;
         }
         let visited: Vec<NetworkId> = self.here().map(|network| network.id).collect();
-        for id in visited {
-            self.finish_drain(id);
-            self.learn_absence(now, id);
-        }
+        visited.into_iter().for_each(|id| self.learn_absence(now, id));
         let mut silent = Vec::new();
         for network in self.here_mut() {
             let id = network.id;
@@ -175,8 +170,7 @@ impl Station {
                 link.beacons.arrive(now);
                 link.life.sign = now;
                 link.told_in_vain = 0;
-                link.drain =
-                    Drain { polling, arrived: now, last: now, left: link.drain.left, ..Drain::default() };
+                link.drain = Drain { polling, arrived: now, left: link.drain.left, ..Drain::default() };
                 linked.push((network.id, polling));
             }
         }
@@ -259,12 +253,12 @@ impl Station {
     }
 
     /// All frames that were kept have come: which way of waking is faster.
-    pub(super) fn finish_drain(&mut self, id: NetworkId) {
+    pub(super) fn finish_drain(&mut self, now: Timestamp, id: NetworkId) {
         let Some(network) = self.networks.get_mut(&id) else { return };
         let State::Linked(linked) = &mut network.state else { return };
         if !std::mem::replace(&mut linked.drain.finished, true) {
             let drain = linked.drain;
-            network.waking.learn(drain.polling, drain.frames, drain.last.since(drain.arrived));
+            network.waking.learn(drain.polling, drain.frames, now.since(drain.arrived));
         }
     }
 

@@ -1,8 +1,6 @@
 //! What may happen to a radio in two networks, in the virtual machine: forged deauthentications, frames that make no sense, a channel
 //! switch, the card switched off, the card pulled out. Skipped with a reason where a part of the bed cannot be had, except in CI.
 
-#![expect(clippy::unwrap_used, reason = "a test ends where a step fails")]
-
 use lab::vm::scene::RadioScene;
 use lab::vm::wifi::{AccessPoint, Protection, Security, Wifi, WifiNetwork};
 use sim::NetworkSpec;

@@ -95,7 +95,7 @@ impl Forgery {
             let frame = next(self, &heard, number as u16 & 0xfff);
             match card.send(&Transmission { frame, rate: Rate::OFDM[0], attempts: 1 }) {
                 // The kernel's own checks let few kinds of nonsense out.
-                Ok(()) | Err(TransferError::Full | TransferError::System(_)) => {}
+                Ok(()) | Err(TransferError::Full | TransferError::TooLong | TransferError::System(_)) => {}
                 Err(error) => return Err(error).context("sending in the access point's name"),
             }
             thread::sleep(Duration::from_millis(self.pause_ms));

@@ -31,7 +31,7 @@ fn script() -> String {
         at_home ping -q -i 0.02 -c 300 -W 2 -I wl-cafe {SERVER_ADDRESS} >/results/cafe.ping & one=$!
         at_home ping -q -i 0.02 -c 300 -W 2 -I wl-home {SERVER_ADDRESS} >/results/home.ping & two=$!
         sleep 3; own aps --json >/results/aps; own aps
-        wait $one $two; cp /tmp/state/radio/air.pcap /results/
+        wait $one $two; at_home ping -q -c 5 -s 1472 -W 2 -I wl-home {SERVER_ADDRESS} >/results/large.ping; cp /tmp/state/radio/air.pcap /results/
         at_home cat /etc/resolv.conf >/results/names
         own list; own list --json >/results/list; own scan --json >/results/radio-scan
         for process in $(pidof anabranch); do [ $process = $radio ] || cat /proc/$process/task/*/status; done >/results/worker
@@ -75,6 +75,7 @@ fn one_radio_is_in_two_networks() {
     let with = result("with-home");
     assert!(with.lines().any(|line| line.starts_with("wl-again") && line.contains("10.64.2.")), "{with}");
     what_it_tells_is_so(&result);
+    assert!(result("large.ping").contains(" 5 packets received"), "full packets: {}", result("large.ping"));
     let (names, after) = (result("names"), result("names-after"));
     assert!(names.contains("nameserver 10.64.1.1") && names.contains("nameserver 10.64.2.1"), "{names}");
     assert_eq!(after, "nameserver 192.0.2.53\n", "resolv.conf was not given back");

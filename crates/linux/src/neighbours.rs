@@ -320,7 +320,8 @@ mod tests {
             let mut netlink = Netlink::open().unwrap();
             netlink.ask_again(index).unwrap();
             while asked.elapsed() < Duration::from_millis(900) {
-                if netlink.neighbours().unwrap().iter().any(|known| known.address == far && known.is_known()) {
+                if netlink.neighbours().unwrap().iter().any(|known| known.address == far && known.is_known())
+                {
                     return true;
                 }
                 std::thread::sleep(Duration::from_millis(10));

@@ -68,6 +68,9 @@ pub enum TransferError {
     /// Nobody may begin to send on this channel; the kernel would drop the frame without a word.
     #[error("nothing may be sent on this channel by the country's rules")]
     Silent,
+    /// The frame is longer than the card's driver takes.
+    #[error("the frame is longer than the radio's driver takes")]
+    TooLong,
     /// As many frames wait in the card as it takes; try again when the descriptor is writable.
     #[error("the radio's queue is full")]
     Full,
@@ -257,6 +260,7 @@ impl RadioCard {
 fn transfer_error(error: io::Error) -> TransferError {
     match errno(&error) {
         libc::EAGAIN | libc::ENOBUFS => TransferError::Full,
+        libc::EMSGSIZE => TransferError::TooLong,
         libc::ENETDOWN => TransferError::Off,
         libc::ENXIO | libc::ENODEV => TransferError::Gone,
         _ => TransferError::System(error),

@@ -111,6 +111,8 @@ impl Radios {
         };
         let mut links = Netlink::open()?;
         let set_up = links.set_link_address(index, address).and_then(|()| links.set_link_up(index, true));
+        // Where a driver takes less, longer frames are refused one by one.
+        drop(links.set_link_mtu(index, LONGEST_BODY));
         if let Err(error) = set_up {
             // The failure that is reported is the first one.
             drop(self.remove_interface(index));
@@ -189,3 +191,7 @@ const MODE_MONITOR: u32 = 6;
 const MONITOR_ACTIVE: u16 = 6;
 /// `NL80211_CHAN_WIDTH_20_NOHT`.
 const WIDTH_20_NO_HT: u32 = 0;
+
+/// Body of the longest data frame (IEEE 802.11-2020 table 9-34). As an Ethernet interface with 1,500 bytes a monitor interface would refuse to send full packets: it counts
+/// all headers.
+const LONGEST_BODY: u32 = 2_304;

@@ -90,7 +90,7 @@ impl RadioLoop {
                 self.pending = Some(transmission);
                 Ok(false)
             }
-            Err(TransferError::Silent) => {
+            Err(TransferError::Silent | TransferError::TooLong) => {
                 let outcome = Outcome { frame: &transmission.frame, acknowledged: false, attempts: Some(0) };
                 self.station.handle_outcome(clock::now(), &outcome);
                 Ok(true)

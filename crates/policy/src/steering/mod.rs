@@ -27,7 +27,7 @@ use units::{Frequency, NetworkId, Timestamp};
 pub use marking::{MOST_MARKS, MarkShare, MarkingForm, safe_marks};
 pub use reason::SteeringReason;
 use reason::longer;
-use worth::{Judged, Known, Worth, judge};
+use worth::{Judged, Known, Worth, air, judge};
 
 /// What is known of a network's access point when [`Steering::update`] is called.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -90,6 +90,10 @@ const LEAST_CONFIDENCE: f64 = 0.25;
 const DWELL: Duration = Duration::from_secs(1);
 /// How long one that nothing is known of is tried.
 const TRIAL: Duration = Duration::from_secs(1);
+/// Less of a channel's air than this is little ...
+const LITTLE: f64 = 0.5;
+/// ... and after so long with little it was quiet.
+const QUIET: Duration = Duration::from_secs(2);
 /// For so long it is believed how much of the air was free without one that is in use.
 const FREE_BELIEVED: Duration = Duration::from_secs(30);
 /// Until one that was not worth it is tried again; doubles each time ...
@@ -102,6 +106,31 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(160);
 pub struct Steering {
     settings: SteeringSettings,
     points: BTreeMap<NetworkId, Point>,
+    channels: BTreeMap<Frequency, Channel>,
+}
+
+/// Since when a channel is wanted. What was free of an idle one says nothing of what is free once somebody downloads.
+#[derive(Clone, Copy, Debug)]
+struct Channel {
+    /// Since when little is carried on it.
+    quiet_since: Option<Timestamp>,
+    /// When it was last asked for more after having been quiet for long.
+    wanted_from: Timestamp,
+}
+
+impl Channel {
+    /// One of which nothing was known counts as having been quiet.
+    fn new(now: Timestamp) -> Self {
+        Self { quiet_since: Some(now - QUIET), wanted_from: now }
+    }
+
+    fn take(&mut self, now: Timestamp, air: f64) {
+        if air < LITTLE {
+            self.quiet_since.get_or_insert(now);
+        } else if self.quiet_since.take().is_some_and(|since| now.since(since) >= QUIET) {
+            self.wanted_from = now;
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -127,7 +156,7 @@ enum Stage {
 impl Steering {
     /// Without any network yet.
     pub fn new(settings: SteeringSettings) -> Self {
-        Self { settings, points: BTreeMap::new() }
+        Self { settings, points: BTreeMap::new(), channels: BTreeMap::new() }
     }
 
     /// Takes what is known now; gives what is to be done with each network, in the order of their numbers.
@@ -139,6 +168,7 @@ impl Steering {
         let mut channels: Vec<Frequency> = views.iter().map(|view| view.channel).collect();
         channels.sort_unstable();
         channels.dedup();
+        self.channels.retain(|channel, _| channels.contains(channel));
         let mut steered: Vec<Steered> =
             channels.into_iter().flat_map(|channel| self.steer(now, channel)).collect();
         steered.sort_unstable_by_key(|steered| steered.network);
@@ -152,7 +182,12 @@ impl Steering {
             self.points.values_mut().filter(|point| point.view.channel == channel).collect();
         // The best one first.
         here.sort_by_key(|point| (point.known(now).unwrap_or(Duration::MAX), point.view.network));
-        let known: Vec<Known> = here.iter().filter_map(|point| point.in_contest(now)).collect();
+        let state = self.channels.entry(channel).or_insert_with(|| Channel::new(now));
+        let contest = |state: &Channel| -> Vec<Known> {
+            here.iter().filter_map(|point| point.in_contest(now, state.wanted_from)).collect()
+        };
+        state.take(now, contest(state).iter().map(air).sum());
+        let known = contest(state);
         let judged = judge(&known, settings.threshold);
         let best = known.first().map(|known| known.time);
         let is_single = here.len() == 1;
@@ -196,13 +231,13 @@ impl Point {
     }
 
     /// By what it is judged; one behind which nothing answers is not.
-    fn in_contest(&self, now: Timestamp) -> Option<Known> {
+    fn in_contest(&self, now: Timestamp, wanted_from: Timestamp) -> Option<Known> {
         let time = self.known(now).filter(|_| self.view.reaches)?;
-        let free_without = self.free_without.filter(|(_, at)| now.since(*at) <= FREE_BELIEVED);
+        let counts = |at: Timestamp| at > wanted_from && now.since(at) <= FREE_BELIEVED;
+        let free_without = self.free_without.filter(|(_, at)| counts(*at));
         Some(Known {
             network: self.view.network,
             time,
-            round_trip: self.view.round_trip,
             carried: self.view.carried,
             in_use: self.stage != Stage::Ready,
             free_without: free_without.map(|(free, _)| free),

@@ -166,6 +166,19 @@ fn where_the_best_ones_uplink_is_busy_the_other_helps_and_stops_again() {
     assert!(free > 0.92 * 2_000.0, "{free}");
 }
 
+/// While nothing is carried all air is free, and a slow one does no harm; once a download begins it must not be held to be needed.
+#[test]
+fn a_download_after_a_pause_is_not_left_to_the_slow_ones() {
+    let mut world = World::new(&[(500, 5.0), (3_000, 5.0), (6_000, 5.0)]);
+    world.run(200);
+    for point in &mut world.points {
+        point.1 = f64::MAX;
+    }
+    world.run(15);
+    let after = world.run(300);
+    assert!(after > 0.95 * 2_000.0, "{after}");
+}
+
 #[test]
 fn an_abrupt_change_moves_the_traffic_within_a_second() {
     let mut world = World::new(&[(500, f64::MAX), (600, f64::MAX)]);

@@ -10,12 +10,6 @@ use super::reason::longer;
 const MOST_USED: usize = 4;
 /// One that is as good as the best finds the air free when that one repeats: 10 % more in all (`[MULTIAP] section 4.2`).
 const DIVERSITY: f64 = 0.1;
-/// The window of a flow of which as many packets are marked as may be (`[MULTIAP] section 5.2`).
-const LEAST_WINDOW: f64 = 6.0;
-/// Where no round trip is known: a short one, over which the least window takes much air.
-const SHORT_ROUND_TRIP: Duration = Duration::from_millis(50);
-/// Those that are not as good as the best may cost it this much together.
-const MOST_COST: f64 = 0.05;
 /// Gain and cost must differ by this factor before anything changes.
 const STEADINESS: f64 = 1.25;
 /// One that is in use stays as good as the best up to this much beyond the threshold, marked.
@@ -28,7 +22,6 @@ const FULL: f64 = 0.1;
 pub(super) struct Known {
     pub network: NetworkId,
     pub time: Duration,
-    pub round_trip: Option<Duration>,
     /// Packets in a second.
     pub carried: f64,
     pub in_use: bool,
@@ -61,7 +54,7 @@ pub(super) enum Worth {
 /// Judges all of one channel; the best one is first.
 pub(super) fn judge(known: &[Known], threshold: f64) -> Vec<Judged> {
     let Some(best) = known.first() else { return Vec::new() };
-    let (mut used, mut spent) = (0, 0.0);
+    let mut used = 0;
     let mut judged = Vec::with_capacity(known.len());
     for one in known {
         let free = free_for(one, known);
@@ -73,8 +66,7 @@ pub(super) fn judge(known: &[Known], threshold: f64) -> Vec<Judged> {
             Worth::Best
         } else if over <= bound && used < MOST_USED {
             Worth::AsGood
-        } else if over > bound && used < MOST_USED && gain * factor > cost && spent + cost <= MOST_COST {
-            spent += cost;
+        } else if over > bound && used < MOST_USED && gain * factor > cost {
             Worth::FreeAir
         } else {
             let gain = if over <= bound { 0.0 } else { gain };
@@ -86,10 +78,14 @@ pub(super) fn judge(known: &[Known], threshold: f64) -> Vec<Judged> {
     judged
 }
 
+/// The part of the air that it takes.
+pub(super) fn air(known: &Known) -> f64 {
+    known.carried.max(0.0) * known.time.as_secs_f64()
+}
+
 /// What the others leave of the air. If `one` takes part itself and the air is full, nobody can tell what they would take without it: then it is
 /// what they left when it last did not.
 fn free_for(one: &Known, all: &[Known]) -> f64 {
-    let air = |known: &Known| known.carried.max(0.0) * known.time.as_secs_f64();
     let others: f64 = all.iter().filter(|other| other.network != one.network).map(air).sum();
     let free = (1.0 - others).clamp(0.0, 1.0);
     if one.in_use && free - air(one) < FULL { one.free_without.unwrap_or(0.0).min(free) } else { free }
@@ -100,11 +96,11 @@ fn gain(over: f64, free: f64) -> f64 {
     if over == 0.0 { DIVERSITY.max(free) } else { free / (1.0 + over) }
 }
 
-/// The air that its least window takes, beyond what is free, is lost to the best one, but for what it carries itself.
+/// The air that it takes beyond what is free is lost to the best one, but for what it carries itself. In use, what it takes is seen; before, it is
+/// what the MAC gives it that deals packets out evenly.
 fn cost(one: &Known, over: f64, free: f64) -> f64 {
-    let round_trip = one.round_trip.unwrap_or(SHORT_ROUND_TRIP).max(one.time).as_secs_f64();
-    let taken = if round_trip > 0.0 { LEAST_WINDOW * one.time.as_secs_f64() / round_trip } else { 1.0 };
-    (taken.min(1.0) - free).max(0.0) * (1.0 - 1.0 / (1.0 + over))
+    let taken = if one.in_use { air(one).min(1.0) } else { (1.0 + over) / (2.0 + over) };
+    (taken - free).max(0.0) * (1.0 - 1.0 / (1.0 + over))
 }
 
 #[cfg(test)]
@@ -115,7 +111,6 @@ mod tests {
         Known {
             network: NetworkId(network),
             time: Duration::from_micros(micros),
-            round_trip: Some(Duration::from_millis(25)),
             carried,
             in_use: false,
             free_without: None,
@@ -172,13 +167,14 @@ mod tests {
 
     #[test]
     fn costs_by_hand() {
-        // 6 x 3 ms in 100 ms are 0.18 of the air, of which a sixth is not lost.
-        let one = Known { round_trip: Some(Duration::from_millis(100)), ..known(1, 3_000, 0.0) };
-        assert!((cost(&one, 5.0, 0.0) - 0.15).abs() < 1e-9);
-        assert_eq!(cost(&one, 5.0, 0.2), 0.0);
+        // Packet for packet six of seven parts of the air, of which a sixth is not lost.
+        assert!((cost(&known(1, 3_000, 0.0), 5.0, 0.0) - 5.0 / 7.0).abs() < 1e-9);
+        // In use 0.3 of the air.
+        let used = Known { in_use: true, ..known(1, 3_000, 100.0) };
+        assert!((cost(&used, 5.0, 0.0) - 0.25).abs() < 1e-9);
+        assert_eq!(cost(&used, 5.0, 0.4), 0.0);
         assert!((gain(5.0, 0.3) - 0.05).abs() < 1e-9);
-        let absurd =
-            Known { time: Duration::ZERO, round_trip: Some(Duration::ZERO), carried: f64::MAX, ..one };
+        let absurd = Known { time: Duration::ZERO, carried: f64::MAX, ..used };
         assert!(judge(&[absurd, absurd], 0.2).iter().all(|judged| (0.0..=1.0).contains(&judged.free)));
     }
 }

@@ -17,6 +17,7 @@ use crate::network::{
 };
 use crate::rates::RateChoice;
 use crate::security::Supplicant;
+use crate::slots::Member;
 
 /// After so long without trouble old failures are forgotten.
 const STEADY_AFTER: Duration = Duration::from_secs(10);
@@ -242,6 +243,8 @@ impl Station {
     pub(super) fn lose(&mut self, now: Timestamp, id: NetworkId, reason: Lost) {
         let Some(network) = self.networks.get_mut(&id) else { return };
         let was_open = network.fail(now, matches!(reason, Lost::SentAway(_)));
+        // Nothing is kept for us there any more.
+        self.slots.set_absences(Member::Network(id), None, None);
         let event = if was_open {
             Some(Event::Down { network: id, reason })
         } else {

@@ -15,6 +15,8 @@ const IDLE: Duration = Duration::from_millis(5);
 const FULL_PART: f64 = 0.8;
 /// How long a slot may be drawn out while a network is being joined.
 const JOINING_TIME: Duration = Duration::from_millis(300);
+/// Two requests.
+const UNANSWERED_TIME: Duration = Duration::from_millis(60);
 /// An access point has so long to confirm that it knows that we sleep.
 const PARTING_TIME: Duration = Duration::from_millis(15);
 /// How often an access point is told that we sleep or wake, each time with all the card's attempts.
@@ -291,7 +293,7 @@ impl Station {
             Phase::Tuning { .. } => {}
             Phase::Leaving { .. } => self.leave_if_asleep(now),
             Phase::Present { since, until, .. } => {
-                let joining = now.since(since) < JOINING_TIME.max(until.since(since))
+                let joining = now.since(since) < self.joining_time().max(until.since(since))
                     && self.here().any(|network| network.is_joining());
                 let ends = now >= until && !joining;
                 if let Some((_, id)) = self.next_meeting(now, since).filter(|(at, _)| *at <= now && !joining)
@@ -309,6 +311,17 @@ impl Station {
                 }
             }
         }
+    }
+
+    /// For how long a slot may be drawn out while a network here is being joined. The one that carries all the traffic need not wait for an access
+    /// point that has not answered yet: it may be dead.
+    fn joining_time(&self) -> Duration {
+        let answered =
+            |network: &Network| network.is_joining() && !matches!(network.state, State::Authenticating(..));
+        let carries = |network: &Network| network.watched && network.is_open();
+        let others_wait =
+            self.networks.values().any(|network| carries(network) && network.frequency() != self.frequency);
+        if others_wait && !self.here().any(answered) { UNANSWERED_TIME } else { JOINING_TIME }
     }
 
     /// Whether the slot ends early: nothing happens here and others have packets, or a beacon with group traffic is due elsewhere.

@@ -17,6 +17,7 @@ pub mod ipv6;
 pub mod journal;
 pub mod lease_socket;
 pub mod monitor;
+pub mod mptcp;
 pub mod nat;
 pub mod neighbour_routes;
 pub mod neighbours;

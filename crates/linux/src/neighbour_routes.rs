@@ -39,6 +39,7 @@ impl NeighbourRoutes {
                 priority: PRIORITY,
                 mark: Some(self.mark),
                 mask: None,
+                source: None,
                 invert: true,
                 table: number,
                 suppress_prefix_length: None,

@@ -338,6 +338,7 @@ impl Direct {
                     priority: PRIORITY,
                     mark: Some(mark_of(exit.number)),
                     mask: Some(NETWORK_MASK),
+                    source: None,
                     invert: false,
                     table,
                     suppress_prefix_length: None,

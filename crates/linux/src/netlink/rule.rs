@@ -1,6 +1,7 @@
 //! Policy rules: which table a packet is looked up in.
 
 use std::fmt;
+use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
@@ -19,6 +20,9 @@ pub struct Rule {
     /// The bits of the mark that matter; all if `None`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mask: Option<u32>,
+    /// Only packets from this address.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<IpAddr>,
     /// Only packets that do *not* match.
     pub invert: bool,
     /// The table to look in.
@@ -31,7 +35,11 @@ impl fmt::Display for Rule {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let family = if self.ipv6 { "IPv6" } else { "IPv4" };
         let not = if self.invert { " not" } else { "" };
-        write!(formatter, "{family} {}:{not} from all", self.priority)?;
+        write!(formatter, "{family} {}:{not} from ", self.priority)?;
+        match self.source {
+            Some(source) => write!(formatter, "{source}")?,
+            None => formatter.write_str("all")?,
+        }
         if let Some(mark) = self.mark {
             write!(formatter, " fwmark {mark:#x}")?;
             if let Some(mask) = self.mask {
@@ -72,6 +80,11 @@ impl Netlink {
 fn request(kind: u16, flags: u16, rule: &Rule) -> Request {
     let mut body = [0; 12];
     body[0] = if rule.ipv6 { libc::AF_INET6 as u8 } else { libc::AF_INET as u8 };
+    body[2] = match rule.source {
+        Some(IpAddr::V4(_)) => 32,
+        Some(IpAddr::V6(_)) => 128,
+        None => 0,
+    };
     body[4] = u8::try_from(rule.table).unwrap_or(libc::RT_TABLE_UNSPEC);
     body[7] = FR_ACT_TO_TBL;
     if rule.invert {
@@ -81,6 +94,9 @@ fn request(kind: u16, flags: u16, rule: &Rule) -> Request {
     request.number(FRA_PRIORITY, rule.priority).number(FRA_TABLE, rule.table);
     if let Some(mark) = rule.mark {
         request.number(FRA_FWMARK, mark).number(FRA_FWMASK, rule.mask.unwrap_or(u32::MAX));
+    }
+    if let Some(source) = rule.source {
+        request.address(FRA_SRC, source);
     }
     if let Some(length) = rule.suppress_prefix_length {
         request.number(FRA_SUPPRESS_PREFIXLEN, length);
@@ -98,6 +114,7 @@ fn parse(message: Message<'_>) -> Option<Rule> {
         priority: 0,
         mark: None,
         mask: None,
+        source: None,
         invert: message::number(body, 8)? & FIB_RULE_INVERT != 0,
         table: u32::from(*body.get(4)?),
         suppress_prefix_length: None,
@@ -105,6 +122,7 @@ fn parse(message: Message<'_>) -> Option<Rule> {
     for (kind, value) in message::attributes(body.get(12..)?) {
         match kind {
             FRA_PRIORITY => rule.priority = message::number(value, 0)?,
+            FRA_SRC => rule.source = message::address(value),
             FRA_TABLE => rule.table = message::number(value, 0)?,
             FRA_FWMARK => rule.mark = message::number(value, 0).filter(|mark| *mark != 0),
             FRA_FWMASK => rule.mask = message::number(value, 0).filter(|mask| *mask != u32::MAX),
@@ -120,6 +138,7 @@ fn parse(message: Message<'_>) -> Option<Rule> {
 
 const FR_ACT_TO_TBL: u8 = 1;
 const FIB_RULE_INVERT: u32 = 2;
+const FRA_SRC: u16 = 2;
 const FRA_PRIORITY: u16 = 6;
 const FRA_FWMARK: u16 = 10;
 const FRA_SUPPRESS_PREFIXLEN: u16 = 14;

@@ -1,0 +1,231 @@
+//! Unmodified programs whose TCP sockets are made MPTCP ones while they ask for them, static and Go programs included.
+//!
+//! A filter of system calls tells of each `socket` and `connect`. For the first the program is given a socket that we have made; before the
+//! second goes on, its socket is bound to the address of a network, so that it does not get any0's. Whatever fails leaves the
+//! program with the socket that it would have had.
+
+use std::io::{self, PipeReader, PipeWriter, Read, Write};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::os::fd::AsFd;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, Command, ExitStatus};
+
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
+
+use super::notifications::{self, Call, Listener, Told};
+use crate::signals::EndSignals;
+use crate::system_call::{check, set_integer_option};
+
+/// A program that runs supervised.
+#[derive(Debug)]
+pub struct Supervised {
+    child: Child,
+    listener: Listener,
+}
+
+impl Supervised {
+    /// Starts `command`. Takes no privileges; nothing that it starts gains any by being set-user-ID.
+    ///
+    /// # Errors
+    /// If it cannot be run, or the kernel (before Linux 5.14) or a sandbox refuses the filter.
+    #[expect(unsafe_code, reason = "the filter must be set between fork and exec")]
+    pub fn start(command: &mut Command) -> io::Result<Self> {
+        let (told, tell) = io::pipe()?;
+        let (go, going) = io::pipe()?;
+        let mut ends = Some((tell, go));
+        let set_filter = move || {
+            let (mut tell, mut go) = ends.take().ok_or(io::ErrorKind::Other)?;
+            let listener = notifications::filter()?;
+            let mut word = [0; 8];
+            word[..4].copy_from_slice(&std::process::id().to_ne_bytes());
+            word[4..].copy_from_slice(&listener.to_ne_bytes());
+            tell.write_all(&word)?;
+            // It closes at exec, so until the parent has it.
+            go.read_exact(&mut [0])
+        };
+        // SAFETY: only makes system calls: no allocation, no locks.
+        unsafe { command.pre_exec(set_filter) };
+        // `spawn` returns after exec, so another thread has to take the listener.
+        let taking = std::thread::spawn(move || take_listener(told, going));
+        let child = command.spawn();
+        // The command keeps its copies of the pipes' ends; only with them gone does the thread hear that nobody tells.
+        *command = Command::new("");
+        let listener = taking.join().map_err(|_| io::Error::other("the thread that listens panicked"))?;
+        Ok(Self { child: child?, listener: listener? })
+    }
+
+    /// Serves the program until it ends and tells how it did; what it has left running is served by a process of its own. `source` names the
+    /// address with which a connection is to begin; `None` leaves it to the kernel.
+    ///
+    /// # Errors
+    /// If the kernel cannot be asked any more.
+    pub fn serve(
+        mut self,
+        signals: &EndSignals,
+        mut source: impl FnMut(SocketAddr) -> Option<IpAddr>,
+    ) -> io::Result<ExitStatus> {
+        let process = notifications::process(self.child.id())?;
+        let (mut ended, mut in_use) = (None, true);
+        while ended.is_none() || in_use {
+            let [calls, program, signalled] = notifications::wait([
+                in_use.then(|| self.listener.as_fd()),
+                ended.is_none().then(|| process.as_fd()),
+                Some(signals.as_fd()),
+            ])?;
+            match calls {
+                Told::Ready => {
+                    if let Some(call) = self.listener.receive()? {
+                        self.answer(&call, &mut source)?;
+                    }
+                }
+                Told::End => in_use = false,
+                Told::Nothing => {}
+            }
+            if program != Told::Nothing {
+                let status = self.child.wait()?;
+                if in_use && go_on_alone()? == Side::Parent {
+                    return Ok(status);
+                }
+                ended = Some(status);
+            }
+            if signalled == Told::Ready {
+                match signals.take() {
+                    // The terminal has told the program itself.
+                    None | Some(libc::SIGINT) => {}
+                    Some(signal) if ended.is_none() => tell(self.child.id(), signal),
+                    Some(_) => break,
+                }
+            }
+        }
+        Ok(ended.unwrap_or_else(|| ExitStatus::from_raw(0)))
+    }
+
+    fn answer(
+        &self,
+        call: &Call,
+        source: &mut impl FnMut(SocketAddr) -> Option<IpAddr>,
+    ) -> io::Result<()> {
+        if call.number == libc::SYS_socket {
+            let [family, kind, ..] = call.arguments.map(|argument| argument as i32);
+            let made = Socket::new_raw(Domain::from(family), Type::from(kind), Some(Protocol::MPTCP));
+            if let Ok(socket) = made {
+                return self.listener.answer_with(call, socket.as_fd(), kind & libc::SOCK_CLOEXEC != 0);
+            }
+        } else if let Err(error) = prepare(call, source) {
+            tracing::debug!("a connection begins as the kernel likes: {error}");
+        }
+        self.listener.go_on(call)
+    }
+}
+
+/// Binds the MPTCP socket of a `connect` that has no address yet.
+fn prepare(call: &Call, source: &mut impl FnMut(SocketAddr) -> Option<IpAddr>) -> io::Result<()> {
+    let [descriptor, place, length, ..] = call.arguments;
+    let Some(destination) = notifications::address_of(call.thread, place, length)? else { return Ok(()) };
+    let socket = notifications::descriptor_of(call.thread, descriptor as i32)?;
+    if SockRef::from(&socket).protocol()? != Some(Protocol::MPTCP) {
+        return Ok(());
+    }
+    let real = SocketAddr::new(destination.ip().to_canonical(), destination.port());
+    let Some(address) = source(real) else { return Ok(()) };
+    let address = match (destination, address) {
+        (SocketAddr::V6(_), IpAddr::V4(v4)) => IpAddr::V6(v4.to_ipv6_mapped()),
+        _ => address,
+    };
+    // A port is chosen at connect, when the far end is known; kernels that cannot choose it now.
+    drop(set_integer_option(socket.as_fd(), libc::SOL_IP, libc::IP_BIND_ADDRESS_NO_PORT, 1));
+    // Refused if the program has bound it itself, which is its choice.
+    SockRef::from(&socket).bind(&SocketAddr::new(address, 0).into())
+}
+
+/// The address from which a packet to `destination` would go; nothing is sent.
+pub fn usual_source(destination: SocketAddr) -> Option<IpAddr> {
+    let any: SocketAddr = if destination.is_ipv4() { ([0; 4], 0).into() } else { ([0; 16], 0).into() };
+    let socket = UdpSocket::bind(any).ok()?;
+    socket.connect(destination).ok()?;
+    Some(socket.local_addr().ok()?.ip())
+}
+
+fn take_listener(mut told: PipeReader, mut going: PipeWriter) -> io::Result<Listener> {
+    let mut word = [0; 8];
+    told.read_exact(&mut word)?;
+    let [a, b, c, d, e, f, g, h] = word;
+    let process = u32::from_ne_bytes([a, b, c, d]);
+    let listener = notifications::descriptor_of(process, i32::from_ne_bytes([e, f, g, h]))?;
+    going.write_all(&[0])?;
+    Ok(Listener::new(listener))
+}
+
+#[derive(PartialEq, Eq)]
+enum Side {
+    Parent,
+    Child,
+}
+
+/// A process of its own goes on from here, in no terminal's foreground.
+#[expect(unsafe_code, reason = "fork has no safe wrapper")]
+fn go_on_alone() -> io::Result<Side> {
+    // SAFETY: the only other threads of this process have ended or do not matter to the child: it allocates and polls on.
+    match check(unsafe { libc::fork() })? {
+        0 => {
+            // SAFETY: plain system call.
+            unsafe { libc::setsid() };
+            Ok(Side::Child)
+        }
+        _ => Ok(Side::Parent),
+    }
+}
+
+#[expect(unsafe_code, reason = "kill has no safe wrapper in the standard library")]
+fn tell(process: u32, signal: i32) {
+    // SAFETY: plain system call; the process is our child and was not waited for.
+    unsafe { libc::kill(process as i32, signal) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mptcp::why_not;
+    use crate::privileges::supervisor::{Exit, in_child};
+    use crate::test_namespace::{joined_pair, may_test};
+
+    #[test]
+    fn a_shells_sockets_speak_mptcp_from_the_address_that_was_chosen() {
+        if !may_test() {
+            return;
+        }
+        if let Some(why) = why_not() {
+            eprintln!("skipped: {why}");
+            return;
+        }
+        let (left, right) = joined_pair();
+        left.add_address("cable", "10.77.0.7/24".parse().unwrap()).unwrap();
+        let server = right.run(|| std::net::TcpListener::bind("10.77.0.2:0").unwrap()).unwrap();
+        let port = server.local_addr().unwrap().port();
+        // In a process of its own: signals are held back there.
+        let status = left.run(|| {
+            in_child(|| {
+                // The second connection is made by a process that outlives its parent.
+                let script = format!(
+                    "exec 3<>/dev/tcp/10.77.0.2/{port}; (sleep 0.2; exec 4<>/dev/tcp/10.77.0.2/{port}) & exit 7"
+                );
+                let program = Supervised::start(Command::new("bash").args(["-c", &script])).unwrap();
+                let signals = EndSignals::catch().unwrap();
+                let chosen: IpAddr = "10.77.0.7".parse().unwrap();
+                let status = program.serve(&signals, |to| (to.port() == port).then_some(chosen)).unwrap();
+                std::process::exit(status.code().unwrap());
+            })
+        });
+        for _ in 0..2 {
+            let (_, from) = server.accept().unwrap();
+            assert_eq!(from.ip(), "10.77.0.7".parse::<IpAddr>().unwrap(), "only MPTCP sockets are bound");
+        }
+        assert_eq!(status.unwrap().unwrap().wait().unwrap(), Exit::Code(7));
+    }
+
+    #[test]
+    fn a_command_that_is_not_there_is_an_error() {
+        let failed = Supervised::start(&mut Command::new("/no/such/program")).unwrap_err();
+        assert_eq!(failed.kind(), io::ErrorKind::NotFound);
+    }
+}

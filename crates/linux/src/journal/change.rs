@@ -12,6 +12,7 @@ use super::Undo;
 use crate::cgroup::{CgroupError, CgroupPath, Hierarchy};
 use crate::desktop::{self, DesktopError};
 use crate::dns;
+use crate::mptcp::paths::{self, PathsError};
 use crate::netlink::{NetlinkError, Route, Rule};
 use crate::nft::{self, NftError};
 use crate::radio::{RadioNumber, Radios};
@@ -35,6 +36,11 @@ pub enum Change {
         number: u32,
         /// The network's interface, for people.
         interface: String,
+    },
+    /// MPTCP over networks: the limit of subflows, and whatever [`crate::mptcp::Paths`] sets as networks come and go.
+    Mptcp {
+        /// Before the first table of a network.
+        table: u32,
     },
     /// A kernel setting, by its file in `/proc/sys`.
     Setting {
@@ -107,6 +113,9 @@ pub enum ChangeError {
     /// The kernel's routing refused.
     #[error(transparent)]
     Netlink(#[from] NetlinkError),
+    /// The kernel's MPTCP refused.
+    #[error(transparent)]
+    Mptcp(#[from] PathsError),
     /// nftables refused.
     #[error(transparent)]
     Nft(#[from] NftError),
@@ -156,6 +165,10 @@ impl Change {
                 Undo::Route { route: route.clone(), interface: interface.clone() }
             }
             Self::RoutingTable { number, .. } => Undo::RoutingTable { number: *number },
+            Self::Mptcp { table } => {
+                let before = paths::widen()?.map(|limits| limits.subflows);
+                Undo::Mptcp { table: *table, subflows: before }
+            }
             Self::Setting { path, value } => {
                 let before = fs::read_to_string(path).map_err(ChangeError::file("read", path))?;
                 let before = before.trim().to_owned();
@@ -207,6 +220,10 @@ impl Change {
             Self::Route { route, .. } => Ok(super::open_netlink()?.add_route(route)?),
             // Its routes are set as the network comes and goes; undoing is prepared before the first.
             Self::RoutingTable { .. } => Ok(()),
+            Self::Mptcp { .. } => Ok(match paths::widen()? {
+                Some(_) => paths::set_limits(None)?,
+                None => {}
+            }),
             Self::Setting { path, value } => fs::write(path, value).map_err(ChangeError::file("write", path)),
             Self::NftTable { name, script } => Ok(nft::load(&(nft::removal(name) + script))?),
             Self::Resolved { interface, servers, asked_for } => {
@@ -249,6 +266,7 @@ impl fmt::Display for Change {
             Self::RoutingTable { number, interface } => {
                 write!(formatter, "routing table {number} for {interface}")
             }
+            Self::Mptcp { .. } => formatter.write_str("MPTCP endpoints of the networks and their rules"),
             Self::Setting { path, value } => write!(formatter, "file {} = {value}", path.display()),
             Self::NftTable { name, .. } => write!(formatter, "nftables table inet {name}"),
             Self::Resolved { interface, servers, .. } => {

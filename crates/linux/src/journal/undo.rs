@@ -11,6 +11,7 @@ use super::ChangeError;
 use crate::cgroup::{CgroupPath, Hierarchy};
 use crate::desktop;
 use crate::dns::{self, Original};
+use crate::mptcp::paths;
 use crate::netlink::{NetlinkError, Route, Rule};
 use crate::nft;
 use crate::radio::Radios;
@@ -33,6 +34,13 @@ pub enum Undo {
     RoutingTable {
         /// Its number.
         number: u32,
+    },
+    /// Remove our MPTCP endpoints and their rules, and set the old limit.
+    Mptcp {
+        /// Before the first table of a network.
+        table: u32,
+        /// Subflows that were allowed; `None` if the limit was not changed.
+        subflows: Option<u32>,
     },
     /// Write the old value of a kernel setting, unless somebody else has changed it since.
     Setting {
@@ -97,6 +105,7 @@ impl Undo {
             Self::Rule(rule) => unless_missing(super::open_netlink()?.delete_rule(rule)),
             Self::Route { route, .. } => unless_missing(super::open_netlink()?.delete_route(route)),
             Self::RoutingTable { number } => empty_table(*number),
+            Self::Mptcp { table, subflows } => Ok(paths::end(*table, *subflows)?),
             Self::Setting { path, before, ours } => match fs::read_to_string(path) {
                 // The setting went with its interface.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -156,6 +165,7 @@ impl fmt::Display for Undo {
                 write!(formatter, "remove route {route} dev {interface}")
             }
             Self::RoutingTable { number } => write!(formatter, "empty routing table {number}"),
+            Self::Mptcp { .. } => formatter.write_str("remove MPTCP endpoints of the networks and their rules"),
             Self::Setting { path, before, .. } => write!(formatter, "restore {} = {before}", path.display()),
             Self::NftTable { name } => write!(formatter, "remove nftables table inet {name}"),
             Self::Resolved { interface } => write!(formatter, "forget the name servers of {interface}"),

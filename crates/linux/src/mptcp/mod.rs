@@ -3,9 +3,11 @@
 
 mod notifications;
 mod path_manager;
+pub(crate) mod paths;
 pub mod supervised;
 
 pub use path_manager::{Endpoint, Limits, PathManager};
+pub use paths::{PathNetwork, Paths, PathsError};
 
 use std::fs;
 

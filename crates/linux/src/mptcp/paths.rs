@@ -1,0 +1,238 @@
+//! Which networks MPTCP connections use: an endpoint for each address of a network, and a rule by which packets from that
+//! address leave by that network's own table.
+//!
+//! Endpoints have numbers of their own, so that those of other programs (NetworkManager makes some) are left alone.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use super::path_manager::{Endpoint, Limits, PathManager};
+use crate::journal::Change;
+use crate::netlink::{Netlink, NetlinkError, Rule};
+
+/// The networks of MPTCP connections, as they should be in the kernel.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Paths {
+    /// Table number of a network is this plus its own number, as in [`crate::direct::Direct`].
+    pub table: u32,
+    /// The networks.
+    pub networks: Vec<PathNetwork>,
+}
+
+/// One of them.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct PathNetwork {
+    /// 1 to [`crate::direct::MAXIMUM_EXITS`].
+    pub number: u8,
+    /// Number of its interface.
+    pub interface: u32,
+    /// Its own addresses; the first of each family is used, and of networks with the same address the first network.
+    pub addresses: Vec<IpAddr>,
+    /// To carry data only while no other can.
+    pub backup: bool,
+}
+
+/// Why they cannot be had.
+#[derive(Debug, Error)]
+pub enum PathsError {
+    /// The kernel.
+    #[error("this kernel has no MPTCP; it takes Linux 5.6 or newer, built with CONFIG_MPTCP")]
+    None,
+    /// A value that cannot be.
+    #[error("MPTCP over networks: {0}")]
+    Invalid(&'static str),
+    /// The kernel refused.
+    #[error(transparent)]
+    Netlink(#[from] NetlinkError),
+}
+
+impl Paths {
+    /// What must be undone later.
+    pub const fn change(&self) -> Change {
+        Change::Mptcp { table: self.table }
+    }
+
+    /// Brings endpoints and rules to what this says. Subflows of networks that are gone end, with the endpoint; those of new ones begin at once.
+    ///
+    /// # Errors
+    /// Any [`PathsError`]; what came before stays.
+    pub fn sync(&self) -> Result<(), PathsError> {
+        let wanted = self.endpoints()?;
+        let mut manager = PathManager::open()?.ok_or(PathsError::None)?;
+        let mut present = manager.endpoints()?;
+        for old in present.clone().iter().filter(|old| OWN.contains(&old.id)) {
+            let kept = wanted.iter().find(|(new, _)| Endpoint { backup: old.backup, ..*new } == *old);
+            match kept {
+                Some((new, _)) if new.backup != old.backup => manager.set_backup(old.id, new.backup)?,
+                Some(_) => {}
+                None => {
+                    unless_missing(manager.remove(old.id))?;
+                    present.retain(|one| one.id != old.id);
+                }
+            }
+        }
+        sync_rules(self.table, &wanted.iter().map(|(_, rule)| rule.clone()).collect::<Vec<_>>())?;
+        for (new, _) in &wanted {
+            if present.iter().all(|one| one.address != new.address) {
+                match manager.add(new) {
+                    // Somebody was faster, or the interface has gone meanwhile; the monitor will tell.
+                    Err(error) if !error.is_exists() && !error.is_missing_device() => Err(error)?,
+                    _ => {}
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn endpoints(&self) -> Result<Vec<(Endpoint, Rule)>, PathsError> {
+        let mut wanted: Vec<(Endpoint, Rule)> = Vec::new();
+        let mut numbers = BTreeSet::new();
+        for PathNetwork { number, interface, addresses, backup } in &self.networks {
+            if !(1..=crate::direct::MAXIMUM_EXITS).contains(number) || !numbers.insert(number) {
+                return Err(PathsError::Invalid("a network without a number of its own"));
+            }
+            for ipv6 in [false, true] {
+                let Some(address) = addresses.iter().copied().find(|address| address.is_ipv6() == ipv6) else {
+                    continue;
+                };
+                if wanted.iter().any(|(known, _)| known.address == address) {
+                    continue;
+                }
+                let id = number + if ipv6 { FIRST_V6 } else { FIRST_V4 };
+                let endpoint = Endpoint { id, address, interface: *interface, backup: *backup };
+                let table = self.table + u32::from(*number);
+                wanted.push((endpoint, rule(address, table)));
+            }
+        }
+        Ok(wanted)
+    }
+}
+
+/// After routes of the main table that are not default ones, before the rule that leads to any0.
+fn rule(address: IpAddr, table: u32) -> Rule {
+    Rule {
+        ipv6: address.is_ipv6(),
+        priority: PRIORITY,
+        mark: None,
+        mask: None,
+        source: Some(address),
+        invert: false,
+        table,
+        suppress_prefix_length: None,
+    }
+}
+
+fn sync_rules(table: u32, wanted: &[Rule]) -> Result<(), NetlinkError> {
+    let mut netlink = Netlink::open()?;
+    let tables = table + 1..=table + u32::from(crate::direct::MAXIMUM_EXITS);
+    let mut present = netlink.rules()?;
+    present.retain(|rule| rule.priority == PRIORITY && tables.contains(&rule.table));
+    for new in wanted.iter().filter(|new| !present.contains(new)) {
+        match netlink.add_rule(new) {
+            Err(error) if !error.is_exists() => return Err(error),
+            _ => {}
+        }
+    }
+    present.iter().filter(|old| !wanted.contains(old)).try_for_each(|old| unless_missing(netlink.delete_rule(old)))
+}
+
+/// The limits before ours; `None` if they are wide enough.
+pub(crate) fn widen() -> Result<Option<Limits>, PathsError> {
+    let before = PathManager::open()?.ok_or(PathsError::None)?.limits()?;
+    Ok((before.subflows < SUBFLOWS).then_some(before))
+}
+
+/// Lets each connection have as many subflows as the kernel allows.
+pub(crate) fn set_limits(subflows: Option<u32>) -> Result<(), PathsError> {
+    let mut manager = PathManager::open()?.ok_or(PathsError::None)?;
+    let limits = manager.limits()?;
+    Ok(manager.set_limits(Limits { subflows: subflows.unwrap_or(SUBFLOWS), ..limits })?)
+}
+
+/// Removes our endpoints and rules, and sets the limit back unless somebody else has changed it since.
+pub(crate) fn end(table: u32, subflows: Option<u32>) -> Result<(), PathsError> {
+    sync_rules(table, &[])?;
+    let Some(mut manager) = PathManager::open()? else { return Ok(()) };
+    for old in manager.endpoints()?.iter().filter(|old| OWN.contains(&old.id)) {
+        unless_missing(manager.remove(old.id))?;
+    }
+    match subflows {
+        Some(before) if manager.limits()?.subflows == SUBFLOWS => set_limits(Some(before)),
+        _ => Ok(()),
+    }
+}
+
+fn unless_missing(outcome: Result<(), NetlinkError>) -> Result<(), NetlinkError> {
+    match outcome {
+        Err(error) if !error.is_missing() => Err(error),
+        _ => Ok(()),
+    }
+}
+
+const PRIORITY: u32 = 32_507;
+/// The kernel's `MPTCP_SUBFLOWS_MAX`.
+const SUBFLOWS: u32 = 8;
+const FIRST_V4: u8 = 64;
+const FIRST_V6: u8 = 128;
+const OWN: std::ops::RangeInclusive<u8> = FIRST_V4 + 1..=FIRST_V6 + crate::direct::MAXIMUM_EXITS;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::journal::Journal;
+    use crate::test_namespace::{joined_pair, may_test};
+
+    #[test]
+    fn networks_come_and_go_and_an_end_leaves_what_was_there() {
+        if !may_test() {
+            return;
+        }
+        let (left, _right) = joined_pair();
+        left.run(|| {
+            let Some(mut manager) = PathManager::open().unwrap() else {
+                eprintln!("skipped: this kernel has no MPTCP");
+                return;
+            };
+            let before = manager.limits().unwrap();
+            let interface = Netlink::open().unwrap().link("cable").unwrap().unwrap().index;
+            let others = Endpoint { id: 3, address: "10.77.0.1".parse().unwrap(), interface, backup: false };
+            manager.add(&others).unwrap();
+            let network = |number, addresses: &[&str], backup| PathNetwork {
+                number,
+                interface,
+                addresses: addresses.iter().map(|address| address.parse().unwrap()).collect(),
+                backup,
+            };
+            let paths = |networks| Paths { table: 43_857, networks };
+            let first = network(1, &["10.77.0.1", "fd77::1"], false);
+            let twice = network(2, &["10.77.0.1"], false);
+            let state = std::env::temp_dir().join(format!("ab-{}-mptcp", std::process::id()));
+            std::fs::create_dir_all(&state).unwrap();
+            let mut journal = Journal::open(&state).unwrap();
+            let both = paths(vec![first.clone(), twice]);
+            journal.apply(&[both.change()]).unwrap();
+            assert_eq!(manager.limits().unwrap().subflows, 8);
+            both.sync().unwrap();
+            let ids = |manager: &mut PathManager| -> Vec<(u8, bool)> {
+                manager.endpoints().unwrap().iter().map(|one| (one.id, one.backup)).collect()
+            };
+            assert_eq!(ids(&mut manager), [(3, false), (129, false)], "the first is there already");
+            let tables = || -> Vec<u32> {
+                let rules = Netlink::open().unwrap().rules().unwrap();
+                rules.iter().filter(|rule| rule.source.is_some()).map(|rule| rule.table).collect()
+            };
+            assert_eq!(tables(), [43_858, 43_858], "two networks with one address");
+            paths(vec![network(1, &["fd77::1"], true)]).sync().unwrap();
+            assert_eq!((ids(&mut manager), tables()), (vec![(3, false), (129, true)], vec![43_858]));
+            assert!(paths(vec![network(0, &[], false)]).sync().is_err());
+            journal.restore().unwrap();
+            assert_eq!((ids(&mut manager), tables()), (vec![(3, false)], vec![]));
+            assert_eq!(manager.limits().unwrap(), before);
+            std::fs::remove_dir_all(&state).unwrap();
+        })
+        .unwrap();
+    }
+}

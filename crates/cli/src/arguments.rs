@@ -249,6 +249,8 @@ pub enum Treat {
     Duplicated,
     /// Bonded, with repair
     Protected,
+    /// One connection over several networks, without a gateway; for programs, if the far end can do that too
+    Mptcp,
 }
 
 impl From<Treat> for policy::Treatment {
@@ -258,6 +260,7 @@ impl From<Treat> for policy::Treatment {
             Treat::Bonded => Self::Bonded,
             Treat::Duplicated => Self::Duplicated,
             Treat::Protected => Self::Protected,
+            Treat::Mptcp => Self::Mptcp,
         }
     }
 }

@@ -8,21 +8,27 @@ use anabranch::control::{Hold, PinRequest, RuleReport};
 use anyhow::Context;
 use units::IpPrefix;
 
-use crate::arguments::{HoldTo, Pin, Rules, Run, Unpin};
+use crate::arguments::{HoldTo, Pin, Rules, Run, Treat, Unpin};
 use crate::exit::WrongUsage;
-use crate::output;
 use crate::session::Session;
 use crate::status::word;
 use crate::table::Table;
+use crate::{output, over_mptcp};
 
-/// Becomes the command. Nothing is run if it cannot be held to what was asked for.
+/// Becomes the command, or looks after it. Nothing is run if it cannot be held to what was asked for.
 pub fn run(session: &Session, arguments: &Run) -> anyhow::Result<()> {
     let [program, rest @ ..] = &arguments.command[..] else {
         return Err(WrongUsage("say which command to run".to_owned()).into());
     };
     // The client has a thread of this process only, which is put into the group as a whole.
-    session.any_client(&arguments.daemon)?.run(&hold(&arguments.hold))?;
-    let error = Command::new(program).args(rest).exec();
+    let client = session.any_client(&arguments.daemon)?;
+    client.run(&hold(&arguments.hold))?;
+    let mut command = Command::new(program);
+    command.args(rest);
+    if matches!(arguments.hold.treat, Some(Treat::Mptcp)) {
+        return over_mptcp::run(&client, command);
+    }
+    let error = command.exec();
     Err(error).with_context(|| format!("cannot run {}", program.display()))
 }
 

@@ -17,6 +17,7 @@ mod login;
 mod neighbours;
 mod networks;
 mod output;
+mod over_mptcp;
 mod qr;
 mod radio;
 mod radio_live;

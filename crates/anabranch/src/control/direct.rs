@@ -91,6 +91,14 @@ pub struct Explained {
     pub outcome: String,
 }
 
+impl Explained {
+    /// Name of the network that gets the largest part; `None` if none gets any.
+    pub fn preferred(&self) -> Option<&str> {
+        let used = self.networks.iter().filter(|network| network.share.0 > 0.0);
+        used.max_by(|one, other| one.share.0.total_cmp(&other.share.0)).map(|network| network.name.as_str())
+    }
+}
+
 /// One network's part of flows.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct NetworkPart {

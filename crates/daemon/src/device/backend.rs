@@ -11,6 +11,7 @@ use anabranch::control::{
 };
 use identity::{InvitationKind, JoinError, Peers, PeersError, PublicKey, StateDirectory, wall_time};
 use linux::cgroup::{CgroupPath, Hierarchy};
+use policy::Treatment;
 use policy::rules::{DomainPattern, Dscp, FlowFacts, Matcher, Protocol, UserId};
 use policy::services::Service;
 
@@ -192,6 +193,10 @@ impl Backend for DeviceBackend {
 
     fn pin(&self, by: Requester, request: &PinRequest) -> Result<RuleReport, BackendError> {
         self.picture()?.check(&request.hold)?;
+        if request.hold.treatment == Some(Treatment::Mptcp) {
+            let text = "a program has to speak MPTCP itself: start it with \"anabranch run --treat mptcp -- COMMAND\"";
+            return Err(BackendError::BadRequest(text.to_owned()));
+        }
         let flows = match (&request.destination, &request.domain) {
             (Some(destination), None) => HeldFlows::Destination(*destination),
             (None, Some(name)) => {

@@ -7,6 +7,7 @@ use linux::cgroup::{CgroupPath, Hierarchy};
 use linux::direct::{Direct, Unruled};
 use linux::dns;
 use linux::journal::{Change, Journal};
+use linux::mptcp::Paths;
 use linux::neighbour_routes::NeighbourRoutes;
 use linux::routing::{self, Routing};
 use tracing::info;
@@ -53,13 +54,22 @@ pub struct DeviceMachine {
     fast_path: Option<FastPath>,
     /// The kernel has refused it: not asked again.
     without_fast_path: bool,
+    /// What MPTCP needs is in the journal.
+    over_mptcp: bool,
     groups: Groups,
 }
 
 impl DeviceMachine {
     /// With the journal of the state directory.
     pub fn new(journal: Journal, routing: Routing) -> Self {
-        Self { journal, routing, fast_path: None, without_fast_path: false, groups: Groups::default() }
+        Self {
+            journal,
+            routing,
+            fast_path: None,
+            without_fast_path: false,
+            over_mptcp: false,
+            groups: Groups::default(),
+        }
     }
 
     fn apply(&mut self, changes: &[Change]) -> Answer {
@@ -91,6 +101,19 @@ impl DeviceMachine {
         }
         self.count_bytes();
         self.hasten(direct).map_or(answer, |what| Answer::DoneWithout { what })
+    }
+
+    fn mptcp(&mut self, paths: &Paths) -> Answer {
+        if !std::mem::replace(&mut self.over_mptcp, true)
+            && let Answer::Failed { reason } = self.apply(&[paths.change()])
+        {
+            self.over_mptcp = false;
+            return Answer::Failed { reason };
+        }
+        match paths.sync() {
+            Ok(()) => Answer::Done,
+            Err(error) => Answer::Failed { reason: error.to_string() },
+        }
     }
 
     /// Has the kernel count what flows carry, for `anabranch flows`; only those that begin from then on.
@@ -164,6 +187,7 @@ impl Machine for DeviceMachine {
                 let changes = neighbour_routes(&self.routing).plan();
                 self.apply(&changes)
             }
+            Request::Mptcp(paths) => self.mptcp(&paths),
             Request::Direct(direct) => self.direct(&direct),
             Request::Run { process, user } => self.groups.run(&mut self.journal, process, user),
             Request::EndRun { cgroup } => self.groups.end(&mut self.journal, &cgroup),
@@ -173,6 +197,7 @@ impl Machine for DeviceMachine {
             }
             Request::Restore => {
                 self.fast_path = None;
+                self.over_mptcp = false;
                 supervision::restore(&mut self.journal)
             }
         }

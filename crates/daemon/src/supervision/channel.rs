@@ -34,6 +34,8 @@ pub enum Request {
     },
     /// Prepare routes to neighbours.
     Neighbours,
+    /// Have MPTCP connections use these networks.
+    Mptcp(linux::mptcp::Paths),
     /// Lead new flows directly out as described.
     Direct(Box<linux::direct::Direct>),
     /// Put a process, and what it starts from then on, into a control group of its own below the one that it is in.
@@ -228,6 +230,7 @@ mod tests {
                 Request::Capture { .. } => Answer::Done,
                 Request::Direct(_)
                 | Request::Neighbours
+                | Request::Mptcp(_)
                 | Request::LetIn { .. }
                 | Request::Names { .. }
                 | Request::Card

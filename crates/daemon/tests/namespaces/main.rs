@@ -22,6 +22,7 @@ mod names;
 mod nat64;
 mod neighbours;
 mod network_manager;
+mod over_mptcp;
 mod recording;
 mod resolved;
 mod scenarios;
@@ -52,6 +53,11 @@ fn main() -> ExitCode {
         && marker == "CALLER"
     {
         return holding::caller(rest);
+    }
+    if let [marker, script] = &arguments[..]
+        && marker == "SUPERVISED"
+    {
+        return over_mptcp::supervised(script);
     }
     let filter = arguments.iter().find(|argument| !argument.starts_with('-'));
     if arguments.iter().any(|argument| argument == "--list") {

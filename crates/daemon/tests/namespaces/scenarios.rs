@@ -100,6 +100,7 @@ pub const ALL: &[Scenario] = &[
     ("direct_flows_are_listed_with_their_reasons", crate::holding::flows_are_listed_with_their_reasons),
     ("direct_bonded_flows_are_listed_too", crate::holding::bonded_flows_are_listed_too),
     ("direct_pins_hold_and_are_explained", crate::holding::pins_hold_and_are_explained),
+    ("direct_a_program_is_carried_by_mptcp", crate::over_mptcp::a_program_is_carried_by_mptcp),
     ("direct_a_socket_is_tied_to_a_network", crate::holding::a_socket_is_tied_to_a_network),
     ("direct_shares_follow_what_flows_show", direct_metrics::shares_follow_what_flows_show),
     ("direct_reweighting_is_quick", direct_metrics::reweighting_is_quick),

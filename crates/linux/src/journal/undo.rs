@@ -165,7 +165,9 @@ impl fmt::Display for Undo {
                 write!(formatter, "remove route {route} dev {interface}")
             }
             Self::RoutingTable { number } => write!(formatter, "empty routing table {number}"),
-            Self::Mptcp { .. } => formatter.write_str("remove MPTCP endpoints of the networks and their rules"),
+            Self::Mptcp { .. } => {
+                formatter.write_str("remove MPTCP endpoints of the networks and their rules")
+            }
             Self::Setting { path, before, .. } => write!(formatter, "restore {} = {before}", path.display()),
             Self::NftTable { name } => write!(formatter, "remove nftables table inet {name}"),
             Self::Resolved { interface } => write!(formatter, "forget the name servers of {interface}"),

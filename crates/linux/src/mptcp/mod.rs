@@ -14,13 +14,13 @@ use std::fs;
 /// Why new connections cannot speak MPTCP, with what would help; `None` if they can.
 pub fn why_not() -> Option<String> {
     match fs::read_to_string(SWITCH) {
-        Ok(text) if text.trim() == "0" => {
-            Some("MPTCP is switched off on this machine; switch it on: sysctl -w net.mptcp.enabled=1".to_owned())
-        }
-        Ok(_) => None,
-        Err(_) => Some(
-            "this kernel has no MPTCP; it takes Linux 5.6 or newer, built with CONFIG_MPTCP".to_owned(),
+        Ok(text) if text.trim() == "0" => Some(
+            "MPTCP is switched off on this machine; switch it on: sysctl -w net.mptcp.enabled=1".to_owned(),
         ),
+        Ok(_) => None,
+        Err(_) => {
+            Some("this kernel has no MPTCP; it takes Linux 5.6 or newer, built with CONFIG_MPTCP".to_owned())
+        }
     }
 }
 

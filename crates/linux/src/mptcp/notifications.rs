@@ -59,7 +59,12 @@ impl Listener {
     }
 
     /// Answers with `descriptor` as a new one of the caller's, closed at `exec` if asked for.
-    pub(super) fn answer_with(&self, call: &Call, descriptor: BorrowedFd<'_>, close_on_exec: bool) -> io::Result<()> {
+    pub(super) fn answer_with(
+        &self,
+        call: &Call,
+        descriptor: BorrowedFd<'_>,
+        close_on_exec: bool,
+    ) -> io::Result<()> {
         let mut answer = libc::seccomp_notif_addfd {
             id: call.id,
             flags: libc::SECCOMP_ADDFD_FLAG_SEND as u32,

@@ -45,11 +45,18 @@ impl PathManager {
     pub fn endpoints(&mut self) -> Result<Vec<Endpoint>, NetlinkError> {
         let mut endpoints = Vec::new();
         let question = Question { command: GET_ADDRESS, dump: true };
-        self.netlink.ask("list MPTCP endpoints", self.family, question, |_| {}, |attributes| {
-            endpoints.extend(message::attributes(attributes).find_map(|(kind, value)| {
-                (kind == ADDRESS).then(|| parse(value))?
-            }));
-        })?;
+        self.netlink.ask(
+            "list MPTCP endpoints",
+            self.family,
+            question,
+            |_| {},
+            |attributes| {
+                endpoints.extend(
+                    message::attributes(attributes)
+                        .find_map(|(kind, value)| (kind == ADDRESS).then(|| parse(value))?),
+                );
+            },
+        )?;
         Ok(endpoints)
     }
 
@@ -57,7 +64,10 @@ impl PathManager {
     pub fn add(&mut self, endpoint: &Endpoint) -> Result<(), NetlinkError> {
         let Endpoint { id, address, interface, backup } = *endpoint;
         self.change(&format!("add MPTCP endpoint {address}"), ADD_ADDRESS, |request| {
-            request.attribute(FAMILY, &if address.is_ipv4() { libc::AF_INET as u16 } else { libc::AF_INET6 as u16 }.to_ne_bytes());
+            request.attribute(
+                FAMILY,
+                &if address.is_ipv4() { libc::AF_INET as u16 } else { libc::AF_INET6 as u16 }.to_ne_bytes(),
+            );
             request.attribute(ID, &[id]);
             request.address(if address.is_ipv4() { ADDRESS_V4 } else { ADDRESS_V6 }, address);
             request.number(FLAGS, flags(backup));
@@ -86,16 +96,22 @@ impl PathManager {
     pub fn limits(&mut self) -> Result<Limits, NetlinkError> {
         let mut limits = Limits { subflows: 0, accepted: 0 };
         let question = Question { command: GET_LIMITS, dump: false };
-        self.netlink.ask("read MPTCP limits", self.family, question, |_| {}, |attributes| {
-            for (kind, value) in message::attributes(attributes) {
-                let number = message::number(value, 0).unwrap_or(0);
-                match kind {
-                    SUBFLOWS => limits.subflows = number,
-                    ACCEPTED => limits.accepted = number,
-                    _ => {}
+        self.netlink.ask(
+            "read MPTCP limits",
+            self.family,
+            question,
+            |_| {},
+            |attributes| {
+                for (kind, value) in message::attributes(attributes) {
+                    let number = message::number(value, 0).unwrap_or(0);
+                    match kind {
+                        SUBFLOWS => limits.subflows = number,
+                        ACCEPTED => limits.accepted = number,
+                        _ => {}
+                    }
                 }
-            }
-        })?;
+            },
+        )?;
         Ok(limits)
     }
 

@@ -95,7 +95,8 @@ impl Paths {
                 return Err(PathsError::Invalid("a network without a number of its own"));
             }
             for ipv6 in [false, true] {
-                let Some(address) = addresses.iter().copied().find(|address| address.is_ipv6() == ipv6) else {
+                let Some(address) = addresses.iter().copied().find(|address| address.is_ipv6() == ipv6)
+                else {
                     continue;
                 };
                 if wanted.iter().any(|(known, _)| known.address == address) {
@@ -136,7 +137,10 @@ fn sync_rules(table: u32, wanted: &[Rule]) -> Result<(), NetlinkError> {
             _ => {}
         }
     }
-    present.iter().filter(|old| !wanted.contains(old)).try_for_each(|old| unless_missing(netlink.delete_rule(old)))
+    present
+        .iter()
+        .filter(|old| !wanted.contains(old))
+        .try_for_each(|old| unless_missing(netlink.delete_rule(old)))
 }
 
 /// The limits before ours; `None` if they are wide enough.

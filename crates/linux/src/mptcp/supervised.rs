@@ -5,7 +5,7 @@
 //! program with the socket that it would have had.
 
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
-use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus};
@@ -100,11 +100,7 @@ impl Supervised {
         Ok(ended.unwrap_or_else(|| ExitStatus::from_raw(0)))
     }
 
-    fn answer(
-        &self,
-        call: &Call,
-        source: &mut impl FnMut(SocketAddr) -> Option<IpAddr>,
-    ) -> io::Result<()> {
+    fn answer(&self, call: &Call, source: &mut impl FnMut(SocketAddr) -> Option<IpAddr>) -> io::Result<()> {
         if call.number == libc::SYS_socket {
             let [family, kind, ..] = call.arguments.map(|argument| argument as i32);
             let made = Socket::new_raw(Domain::from(family), Type::from(kind), Some(Protocol::MPTCP));
@@ -136,14 +132,6 @@ fn prepare(call: &Call, source: &mut impl FnMut(SocketAddr) -> Option<IpAddr>) -
     drop(set_integer_option(socket.as_fd(), libc::SOL_IP, libc::IP_BIND_ADDRESS_NO_PORT, 1));
     // Refused if the program has bound it itself, which is its choice.
     SockRef::from(&socket).bind(&SocketAddr::new(address, 0).into())
-}
-
-/// The address from which a packet to `destination` would go; nothing is sent.
-pub fn usual_source(destination: SocketAddr) -> Option<IpAddr> {
-    let any: SocketAddr = if destination.is_ipv4() { ([0; 4], 0).into() } else { ([0; 16], 0).into() };
-    let socket = UdpSocket::bind(any).ok()?;
-    socket.connect(destination).ok()?;
-    Some(socket.local_addr().ok()?.ip())
 }
 
 fn take_listener(mut told: PipeReader, mut going: PipeWriter) -> io::Result<Listener> {

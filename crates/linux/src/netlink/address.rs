@@ -27,6 +27,19 @@ impl Netlink {
         self.dump("list addresses", || Request::new(libc::RTM_GETADDR, DUMP, &body(0, 0, 0, 0)), parse)
     }
 
+    /// The address of a family that sockets may have on the interface; `None` if it is not there or has none.
+    pub fn address_on(&mut self, interface: &str, ipv6: bool) -> Result<Option<IpAddr>, NetlinkError> {
+        let Some(link) = self.link(interface)? else { return Ok(None) };
+        let fits = |own: &InterfaceAddress| {
+            own.index == link.index
+                && own.usable
+                && !own.link_local
+                && !own.deprecated
+                && own.address.address().is_ipv6() == ipv6
+        };
+        Ok(self.addresses()?.into_iter().find(fits).map(|own| own.address.address()))
+    }
+
     /// Gives the interface an address; no duplicate address detection is done for it.
     pub fn add_address(&mut self, index: u32, address: IpPrefix) -> Result<(), NetlinkError> {
         let mut request = Request::new(

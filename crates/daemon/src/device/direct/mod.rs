@@ -12,6 +12,7 @@ mod following;
 mod learning;
 mod links;
 mod metrics;
+mod mptcp;
 pub mod name_proxy;
 mod names;
 mod observations;
@@ -36,6 +37,7 @@ use anabranch::control::EventKind;
 use linux::cgroup::Hierarchy;
 use linux::clock;
 use linux::direct::{Direct, FlowRule, Outcome, Stay};
+use linux::mptcp::Paths;
 use linux::netlink::conntrack::Tuple;
 use linux::poll::Waker;
 use linux::prefix::IpPrefix;
@@ -126,6 +128,10 @@ pub struct DirectControl {
     /// Where a recorder finds what is known; `None` without one.
     stage: Option<Stage>,
     applied: Option<Direct>,
+    /// A program has asked for MPTCP since the start.
+    over_mptcp: bool,
+    /// What the kernel has for it, or has refused.
+    paths: Option<Paths>,
     retry_at: Option<Timestamp>,
     /// Why flows cannot be led out, as it was told.
     failing: Option<String>,
@@ -176,6 +182,8 @@ impl DirectControl {
             table: Table::default(),
             stage: None,
             applied: None,
+            over_mptcp: false,
+            paths: None,
             retry_at: None,
             failing: None,
         }
@@ -394,8 +402,13 @@ impl DirectControl {
             &scene,
         );
         let waits = self.retry_at.is_some_and(|at| now < at);
+        self.over_mptcp |= mptcp::is_wanted(rules.iter().copied());
+        let paths = self.over_mptcp.then(|| mptcp::paths(self.config.table, &scene));
         if self.applied.as_ref() != Some(&wanted) && !waits {
             self.apply(now, wanted);
+        }
+        if let Some(paths) = paths.filter(|paths| self.paths.as_ref() != Some(paths)) {
+            self.apply_paths(paths);
         }
         // Only now: what is told is what holds.
         self.observations.publish(&self.judged, &self.table);
@@ -455,6 +468,15 @@ impl DirectControl {
                 self.retry_at = Some(now + RETRY_PAUSE);
             }
         }
+    }
+
+    /// Tried once for each set of networks; routes of a network come before what leads to them.
+    fn apply_paths(&mut self, paths: Paths) {
+        if let Err(error) = self.root.ask(&Request::Mptcp(paths.clone())) {
+            warn!("{error}");
+            self.events.push(EventKind::Warning, None, error.to_string());
+        }
+        self.paths = Some(paths);
     }
 
     /// Ends the flows of networks that were there in `before` and are gone.

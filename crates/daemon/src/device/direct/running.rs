@@ -56,6 +56,8 @@ pub struct Picture {
     pub treated: HashMap<Tuple, Treatment>,
     /// Whether there is a gateway.
     pub has_gateway: bool,
+    /// Whether nothing may go past any0.
+    pub kill_switch: bool,
     /// Mark of the daemon's own packets.
     pub own_mark: u32,
     /// Networks that carry IPv4 through a NAT64.
@@ -91,7 +93,14 @@ impl Picture {
         let refuse = |text: String| Err(BackendError::BadRequest(text));
         match hold.treatment {
             None if hold.networks.is_empty() => refuse("say which network or which treatment".to_owned()),
-            Some(Treatment::Mptcp) => refuse("flows cannot be carried by MPTCP yet".to_owned()),
+            Some(Treatment::Mptcp) if !hold.networks.is_empty() => {
+                refuse("mptcp flows use all networks: leave the network out".to_owned())
+            }
+            Some(Treatment::Mptcp) if self.kill_switch => refuse(
+                "kill_switch keeps all traffic in the tunnel, and MPTCP goes past it: switch one of them off"
+                    .to_owned(),
+            ),
+            Some(Treatment::Mptcp) => linux::mptcp::why_not().map_or(Ok(()), refuse),
             Some(treatment) if treatment.needs_gateway() && !self.has_gateway => refuse(format!(
                 "{treatment} flows need a gateway, and this device uses none: get a join link from yours"
             )),
@@ -301,6 +310,7 @@ impl DirectControl {
             default: self.config.default_treatment,
             treated: self.treated.clone(),
             has_gateway: self.has_gateway,
+            kill_switch: self.config.kill_switch,
             own_mark: self.config.mark,
             translations: self.translations.active(),
             services: self.learning.services().clone(),

@@ -1,0 +1,132 @@
+//! Programs whose connections are carried by the kernel's MPTCP.
+
+use std::io::Read;
+use std::net::{SocketAddr, TcpListener};
+use std::process::{Command, ExitCode};
+use std::time::{Duration, Instant};
+
+use anabranch::control::{BlockingClient, ExplainRequest, Hold, PinRequest, open_socket};
+use linux::mptcp::supervised::Supervised;
+use linux::mptcp::{PathManager, why_not};
+use linux::netlink::Netlink;
+use linux::privileges::{self, User};
+use linux::signals::EndSignals;
+use policy::Treatment;
+use socket2::{Domain, Protocol, Socket, Type};
+
+use crate::bed::{Bed, SERVER_V4, eventually};
+use crate::direct::{bed, listing, started};
+
+fn hold() -> Hold {
+    Hold { networks: Vec::new(), treatment: Some(Treatment::Mptcp) }
+}
+
+/// This program as another user's: has a shell run `script` as `anabranch run --treat mptcp` does.
+pub fn supervised(script: &str) -> ExitCode {
+    privileges::drop_to(&User::by_name("daemon").unwrap()).unwrap();
+    let client = BlockingClient::new(open_socket("any0")).unwrap();
+    client.run(&hold()).unwrap();
+    let program = Supervised::start(Command::new("bash").args(["-c", script])).unwrap();
+    let signals = EndSignals::catch().unwrap();
+    let source = |to: SocketAddr| {
+        let request = ExplainRequest { destination: to.ip(), domain: None, port: to.port(), udp: false };
+        let explained = client.explain(&request).unwrap();
+        Netlink::open().unwrap().address_on(explained.preferred()?, to.is_ipv6()).unwrap()
+    };
+    let status = program.serve(&signals, source).unwrap();
+    if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn listener(bed: &Bed, address: SocketAddr) -> TcpListener {
+    let open = || {
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::MPTCP)).unwrap();
+        socket.bind(&address.into()).unwrap();
+        socket.listen(8).unwrap();
+        socket.into()
+    };
+    bed.server.run(open).unwrap()
+}
+
+/// A counter of the server's kernel.
+fn counted(bed: &Bed, name: &str) -> u64 {
+    let read = || std::fs::read_to_string("/proc/thread-self/net/netstat").unwrap();
+    let text = bed.server.run(read).unwrap();
+    let mut lines = text.lines().filter_map(|line| line.strip_prefix("MPTcpExt: "));
+    let (names, values) = (lines.next().unwrap(), lines.next().unwrap());
+    let at = names.split(' ').position(|known| known == name).unwrap();
+    values.split(' ').nth(at).unwrap().parse().unwrap()
+}
+
+pub fn a_program_is_carried_by_mptcp() {
+    if let Some(why) = why_not() {
+        println!("skipped: {why}");
+        return;
+    }
+    let bed = bed();
+    let daemon = started(&bed);
+    let endpoints = || bed.device.run(|| PathManager::open().unwrap().unwrap().endpoints().unwrap()).unwrap();
+    let client = bed.client("device");
+    assert_eq!(endpoints(), [], "nobody has asked yet");
+    for (hold, said) in [
+        (Hold { networks: vec!["wan0".to_owned()], ..hold() }, "leave the network out"),
+        (Hold { treatment: Some(Treatment::Bonded), ..hold() }, "need a gateway"),
+    ] {
+        let refused = client.run(&hold).unwrap_err().to_string();
+        assert!(refused.contains(said), "{refused}");
+    }
+    let pin = PinRequest { destination: Some("192.0.2.0/24".parse().unwrap()), domain: None, hold: hold() };
+    let refused = client.pin(&pin).unwrap_err();
+    assert!(refused.to_string().contains("anabranch run --treat mptcp"), "{refused}");
+
+    let address = SocketAddr::new(SERVER_V4.parse().unwrap(), 8_095);
+    let server = listener(&bed, address);
+    let script = format!(
+        "exec 3<>/dev/tcp/{}/{}; for turn in {{1..80}}; do head -c 10000 /dev/zero >&3; sleep 0.05; done",
+        address.ip(),
+        address.port()
+    );
+    let mut command: Command = bed.device.command(std::env::current_exe().unwrap()).unwrap();
+    let mut program = command.args(["SUPERVISED", &script]).spawn().unwrap();
+    let (mut stream, peer) = server.accept().unwrap();
+    let first = match peer.ip().to_string().as_str() {
+        "10.1.0.2" => 0,
+        "10.1.1.2" => 1,
+        other => panic!("a connection from {other}, not from a network's address"),
+    };
+    eventually("the other network has joined", || counted(&bed, "MPJoinAckRx") >= 1);
+    assert_eq!(endpoints().len(), 2, "{:?}", endpoints());
+    assert!(listing(&bed.device).contains("from 10.1.1.2 lookup"), "{}", listing(&bed.device));
+
+    // The network by which it began dies in the middle.
+    let (reading, total) = (
+        std::thread::spawn(move || {
+            let mut total = 0;
+            let mut buffer = [0; 4_096];
+            stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+            loop {
+                match stream.read(&mut buffer).unwrap() {
+                    0 => return total,
+                    length => total += length,
+                }
+            }
+        }),
+        80 * 10_000,
+    );
+    std::thread::sleep(Duration::from_millis(500));
+    let cut = Instant::now();
+    bed.gateway.set_up(&format!("lan{first}"), false).unwrap();
+    eventually("its endpoint is gone", || endpoints().len() == 1);
+    assert_eq!(reading.join().unwrap(), total, "every byte has come");
+    assert!(program.wait().unwrap().success());
+    println!("the transfer ended {:?} after the cut", cut.elapsed());
+    bed.gateway.set_up(&format!("lan{first}"), true).unwrap();
+    eventually("its endpoint is back", || endpoints().len() == 2);
+
+    // Whoever kills the daemon leaves nothing for good.
+    daemon.kill();
+    let daemon = started(&bed);
+    client.down().unwrap();
+    daemon.wait();
+    assert_eq!(endpoints(), []);
+    assert!(!listing(&bed.device).contains("from 10.1."), "{}", listing(&bed.device));
+}

@@ -12,6 +12,7 @@ use linux::netlink::Netlink;
 use linux::privileges::{self, User};
 use linux::signals::EndSignals;
 use policy::Treatment;
+use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::bed::{Bed, SERVER_V4, eventually};
@@ -24,6 +25,8 @@ fn hold() -> Hold {
 /// This program as another user's: has a shell run `script` as `anabranch run --treat mptcp` does.
 pub fn supervised(script: &str) -> ExitCode {
     privileges::drop_to(&User::by_name("daemon").unwrap()).unwrap();
+    // As a program that this user has started.
+    set_dumpable_behavior(DumpableBehavior::Dumpable).unwrap();
     let client = BlockingClient::new(open_socket("any0")).unwrap();
     client.run(&hold()).unwrap();
     let program = Supervised::start(Command::new("bash").args(["-c", script])).unwrap();

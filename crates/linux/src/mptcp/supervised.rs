@@ -40,8 +40,10 @@ impl Supervised {
             word[..4].copy_from_slice(&std::process::id().to_ne_bytes());
             word[4..].copy_from_slice(&listener.to_ne_bytes());
             tell.write_all(&word)?;
-            // It closes at exec, so until the parent has it.
-            go.read_exact(&mut [0])
+            // It closes at exec, so not before the parent has it.
+            let mut answer = [0];
+            go.read_exact(&mut answer)?;
+            if answer == [TAKEN] { Ok(()) } else { Err(io::ErrorKind::PermissionDenied.into()) }
         };
         // SAFETY: only makes system calls: no allocation, no locks.
         unsafe { command.pre_exec(set_filter) };
@@ -139,10 +141,14 @@ fn take_listener(mut told: PipeReader, mut going: PipeWriter) -> io::Result<List
     told.read_exact(&mut word)?;
     let [a, b, c, d, e, f, g, h] = word;
     let process = u32::from_ne_bytes([a, b, c, d]);
-    let listener = notifications::descriptor_of(process, i32::from_ne_bytes([e, f, g, h]))?;
-    going.write_all(&[0])?;
-    Ok(Listener::new(listener))
+    let listener = notifications::descriptor_of(process, i32::from_ne_bytes([e, f, g, h]));
+    // The child waits for either.
+    going.write_all(&[if listener.is_ok() { TAKEN } else { REFUSED }])?;
+    listener.map(Listener::new)
 }
+
+const TAKEN: u8 = 1;
+const REFUSED: u8 = 0;
 
 #[derive(PartialEq, Eq)]
 enum Side {

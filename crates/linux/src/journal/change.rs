@@ -220,10 +220,12 @@ impl Change {
             Self::Route { route, .. } => Ok(super::open_netlink()?.add_route(route)?),
             // Its routes are set as the network comes and goes; undoing is prepared before the first.
             Self::RoutingTable { .. } => Ok(()),
-            Self::Mptcp { .. } => Ok(match paths::widen()? {
-                Some(_) => paths::set_limits(None)?,
-                None => {}
-            }),
+            Self::Mptcp { .. } => {
+                if paths::widen()?.is_some() {
+                    paths::set_limits(None)?;
+                }
+                Ok(())
+            }
             Self::Setting { path, value } => fs::write(path, value).map_err(ChangeError::file("write", path)),
             Self::NftTable { name, script } => Ok(nft::load(&(nft::removal(name) + script))?),
             Self::Resolved { interface, servers, asked_for } => {

@@ -380,7 +380,8 @@ mod tests {
     #[test]
     fn one_access_point_fills_the_air_and_a_poor_second_one_takes_it() {
         let alone = arrives(points(&[1_000]), Algorithm::Olia, Way::Plain);
-        assert!((800.0..1_001.0).contains(&alone), "{alone}");
+        // What carries a packet of `INNER` bytes is 0.97 as long as a full one.
+        assert!((800.0..1_030.0).contains(&alone), "{alone}");
         let both = arrives(points(&[1_000, 6_000]), Algorithm::Olia, Way::Plain);
         assert!(both < 0.6 * alone, "packet for packet: {both} of {alone}");
         let preferred = arrives(points(&[1_000, 6_000]), Algorithm::Model, Way::Preference);

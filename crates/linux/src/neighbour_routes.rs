@@ -7,7 +7,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use crate::journal::Change;
-use crate::netlink::{Netlink, NetlinkError, Route, RouteKind, Rule};
+use crate::netlink::{Netlink, NetlinkError, Route, RouteKind, Rule, unless_missing};
 use crate::prefix::IpPrefix;
 
 /// What is set up once.
@@ -98,10 +98,7 @@ impl NeighbourRoute {
     /// # Errors
     /// If the kernel refuses.
     pub fn remove(&self, netlink: &mut Netlink, table: u32) -> Result<(), NetlinkError> {
-        match netlink.delete_route(&self.as_route(table)) {
-            Err(error) if !error.is_missing() => Err(error),
-            _ => Ok(()),
-        }
+        unless_missing(netlink.delete_route(&self.as_route(table)))
     }
 }
 

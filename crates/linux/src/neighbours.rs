@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::netlink::message::{self, Message, Request};
 use crate::netlink::socket::NetlinkSocket;
-use crate::netlink::{ACK, CREATE_OR_REPLACE, DUMP, Netlink, NetlinkError};
+use crate::netlink::{ACK, CREATE_OR_REPLACE, DUMP, Netlink, NetlinkError, unless_missing};
 
 /// What the kernel believes of a neighbour (`NUD_*` of `linux/neighbour.h`, RFC 4861 section 7.3.2).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -108,10 +108,7 @@ impl Netlink {
     fn forget_neighbour(&mut self, interface: u32, address: IpAddr) -> Result<(), NetlinkError> {
         let mut request = Request::new(libc::RTM_DELNEIGH, ACK, &body(interface, address));
         request.address(DESTINATION, address);
-        match self.change(&format!("give up looking for {address} on link {interface}"), request) {
-            Err(error) if !error.is_missing() => Err(error),
-            _ => Ok(()),
-        }
+        unless_missing(self.change(&format!("give up looking for {address} on link {interface}"), request))
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::{Direct, DirectError, Exit, NextHop};
-use crate::netlink::{Netlink, Route, RouteKind};
+use crate::netlink::{Netlink, Route, RouteKind, unless_missing};
 use crate::prefix::IpPrefix;
 
 /// Brings the networks' tables to what `direct` says: missing routes are added, all others in them removed.
@@ -28,10 +28,7 @@ pub fn sync_routes(direct: &Direct) -> Result<(), DirectError> {
     }
     for route in &present {
         if !wanted.iter().any(|new| is_same(route, new)) {
-            match netlink.delete_route(route) {
-                Err(error) if error.is_missing() => {}
-                other => other?,
-            }
+            unless_missing(netlink.delete_route(route))?;
         }
     }
     Ok(())

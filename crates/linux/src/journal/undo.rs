@@ -12,7 +12,7 @@ use crate::cgroup::{CgroupPath, Hierarchy};
 use crate::desktop;
 use crate::dns::{self, Original};
 use crate::mptcp::paths;
-use crate::netlink::{NetlinkError, Route, Rule};
+use crate::netlink::{Route, Rule, unless_missing};
 use crate::nft;
 use crate::radio::Radios;
 use crate::wireless::{Wireless, WirelessError, WirelessMode};
@@ -102,8 +102,8 @@ impl Undo {
     /// Takes the change back. What is gone already is no failure.
     pub(super) fn carry_out(&self) -> Result<(), ChangeError> {
         match self {
-            Self::Rule(rule) => unless_missing(super::open_netlink()?.delete_rule(rule)),
-            Self::Route { route, .. } => unless_missing(super::open_netlink()?.delete_route(route)),
+            Self::Rule(rule) => Ok(unless_missing(super::open_netlink()?.delete_rule(rule))?),
+            Self::Route { route, .. } => Ok(unless_missing(super::open_netlink()?.delete_route(route))?),
             Self::RoutingTable { number } => empty_table(*number),
             Self::Mptcp { table, subflows } => Ok(paths::end(*table, *subflows)?),
             Self::Setting { path, before, ours } => match fs::read_to_string(path) {
@@ -135,7 +135,7 @@ fn empty_table(number: u32) -> Result<(), ChangeError> {
     routes
         .iter()
         .filter(|route| route.table == number)
-        .try_for_each(|route| unless_missing(netlink.delete_route(route)))
+        .try_for_each(|route| Ok(unless_missing(netlink.delete_route(route))?))
 }
 
 /// Removes a wireless interface if it is there and is used so.
@@ -146,14 +146,7 @@ fn remove_wireless(interface: &str, mode: WirelessMode) -> Result<(), ChangeErro
         other => other?.interfaces()?,
     };
     let own = known.iter().find(|one| one.name == interface && one.mode == mode);
-    own.map_or(Ok(()), |own| unless_missing(Radios::open()?.remove_interface(own.index)))
-}
-
-fn unless_missing(result: Result<(), NetlinkError>) -> Result<(), ChangeError> {
-    match result {
-        Err(error) if !error.is_missing() => Err(error.into()),
-        _ => Ok(()),
-    }
+    own.map_or(Ok(()), |own| Ok(unless_missing(Radios::open()?.remove_interface(own.index))?))
 }
 
 impl fmt::Display for Undo {

@@ -11,7 +11,7 @@ use thiserror::Error;
 
 use super::path_manager::{Endpoint, Limits, PathManager};
 use crate::journal::Change;
-use crate::netlink::{Netlink, NetlinkError, Rule};
+use crate::netlink::{Netlink, NetlinkError, Rule, unless_missing};
 
 /// The networks of MPTCP connections, as they should be in the kernel.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -165,13 +165,6 @@ pub(crate) fn end(table: u32, subflows: Option<u32>) -> Result<(), PathsError> {
     }
     match subflows {
         Some(before) if manager.limits()?.subflows == SUBFLOWS => set_limits(Some(before)),
-        _ => Ok(()),
-    }
-}
-
-fn unless_missing(outcome: Result<(), NetlinkError>) -> Result<(), NetlinkError> {
-    match outcome {
-        Err(error) if !error.is_missing() => Err(error),
         _ => Ok(()),
     }
 }

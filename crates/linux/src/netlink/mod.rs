@@ -23,6 +23,7 @@ pub use link::Link;
 pub use route::{Route, RouteKind};
 pub use rule::Rule;
 pub use socket::NetlinkError;
+pub(crate) use socket::unless_missing;
 
 use crate::ipv6;
 use message::{Message, Request};

@@ -53,6 +53,14 @@ impl NetlinkError {
     }
 }
 
+/// For what was to be removed: that it is gone already is no failure.
+pub(crate) fn unless_missing(outcome: Result<(), NetlinkError>) -> Result<(), NetlinkError> {
+    match outcome {
+        Err(error) if !error.is_missing() => Err(error),
+        _ => Ok(()),
+    }
+}
+
 /// An open socket to one netlink family of the current network namespace.
 pub(crate) struct NetlinkSocket {
     socket: OwnedFd,

@@ -17,7 +17,6 @@ const COUNTS: [u32; 5] = [1, 2, 4, 7, 10];
 const MOST: u32 = 10;
 const SETTLING: Duration = Duration::from_secs(20);
 const MEASURED: Duration = Duration::from_secs(60);
-const SEED_STEP: Duration = Duration::from_millis(173);
 
 const WAYS: [(&str, Algorithm, Way); 2] = [
     ("marks_exact", Algorithm::Olia, Way::Marks(MarkingForm::Exact)),
@@ -62,8 +61,8 @@ fn run(seed: u64) -> anyhow::Result<Report> {
     let mut metrics = Metrics::new();
     let mut series = Vec::new();
     let run = |points, algorithm, way| {
-        let settling = SETTLING + SEED_STEP * (seed % 16) as u32;
-        SharedAir { points, round_trip: ROUND_TRIP, algorithm, way, settling, measured: MEASURED, seed }.run()
+        let (round_trip, settling, measured) = (ROUND_TRIP, SETTLING, MEASURED);
+        SharedAir { points, round_trip, algorithm, way, settling, measured, seed }.run()
     };
     let alone = run(points("poor", 1), Algorithm::Model, Way::Plain)?;
     for (name, algorithm, way) in WAYS {

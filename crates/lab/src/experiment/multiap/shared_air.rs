@@ -51,12 +51,14 @@ pub(super) struct SharedAir {
     pub round_trip: Duration,
     pub algorithm: Algorithm,
     pub way: Way,
-    /// Until what arrives counts, and until the end.
+    /// Until what arrives counts, a little later with each seed, and until the end.
     pub settling: Duration,
     pub measured: Duration,
     pub seed: u64,
 }
 
+/// With each seed the beginning is another.
+const SEED_STEP: Duration = Duration::from_millis(173);
 /// Packets that an access point holds, and an uplink before it.
 const QUEUE: usize = 200;
 const UPLINK_QUEUE: usize = 100;
@@ -108,7 +110,7 @@ impl SharedAir {
     pub fn run(&self) -> anyhow::Result<f64> {
         let mut world = World::new(self.clone())?;
         world.connect()?;
-        let begin = world.now + self.settling;
+        let begin = world.now + self.settling + SEED_STEP * (self.seed % 16) as u32;
         world.advance(begin)?;
         let before = world.received;
         world.advance(begin + self.measured)?;

@@ -20,7 +20,6 @@ const NO_LIMIT: f64 = 1e6;
 const OTHERS: [u32; 6] = [0, 1, 2, 4, 8, 16];
 const SETTLING: Duration = Duration::from_secs(6);
 const MEASURED: Duration = Duration::from_secs(34);
-const SEED_STEP: Duration = Duration::from_millis(173);
 
 const WAYS: [(&str, Algorithm, Way); 4] = [
     ("plain_olia", Algorithm::Olia, Way::Plain),
@@ -59,8 +58,8 @@ fn run(seed: u64) -> anyhow::Result<Report> {
     let mut metrics = Metrics::new();
     let mut series = Vec::new();
     let run = |points, algorithm, way| {
-        let settling = SETTLING + SEED_STEP * (seed % 16) as u32;
-        SharedAir { points, round_trip: ROUND_TRIP, algorithm, way, settling, measured: MEASURED, seed }.run()
+        let (round_trip, settling, measured) = (ROUND_TRIP, SETTLING, MEASURED);
+        SharedAir { points, round_trip, algorithm, way, settling, measured, seed }.run()
     };
     let point = |packet_time, uplink| Point { packet_time, weight: 1.0, uplink };
     // What the bond makes of the air alone, its own overhead included.

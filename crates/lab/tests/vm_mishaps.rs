@@ -18,7 +18,7 @@ passphrase = "correct horse"
 const SCRIPT: &str = r#"
 state() { own list --json | tr -d ' \n'; }
 both_up() { for _ in $(seq 100); do state | grep -q '"state":"up".*"state":"up"' && return; sleep 0.2; done; echo "not both up: $1"; own list; }
-memory() { for process in $(pidof anabranch); do [ $process = $radio ] || sed -n 's/^VmRSS:[^0-9]*\([0-9]*\) kB/\1/p' /proc/$process/status; done; }
+memory() { for process in $(pidof anabranch); do [ $process = $radio ] || sed -n 's/^RssAnon:[^0-9]*\([0-9]*\) kB/\1/p' /proc/$process/status; done; }
 forge() { what=$1; point=$2; frequency=$3; shift 3; in_namespace stranger anabranch-lab mishap $what mon0 --point 02:00:00:00:0$point:00 --receiver 02:00:00:00:02:00 --frequency $frequency "$@" || echo "forging $what failed"; }
 flip() { at_home sh -c "for switch in /sys/class/rfkill/rfkill*; do grep -q phy2 \$switch/name && echo $1 >\$switch/soft; done; grep -s . /sys/class/rfkill/rfkill*/soft"; }
 radio_up; both_up start

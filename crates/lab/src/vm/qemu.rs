@@ -157,8 +157,9 @@ fn last_characters(text: &str, count: usize) -> String {
     text.chars().skip(skip).collect()
 }
 
-/// No address randomisation, so that runs repeat.
-const KERNEL_ARGUMENTS: &str = "console=ttyS0 quiet nokaslr norandmaps mitigations=off";
+/// No address randomisation, so that runs repeat; no huge pages, which the kernel gives a process when it likes, so that memory repeats.
+const KERNEL_ARGUMENTS: &str =
+    "console=ttyS0 quiet nokaslr norandmaps mitigations=off transparent_hugepage=never";
 
 /// Nor a clock watchdog.
 const VIRTUAL_TIME_ARGUMENTS: &str = " tsc=reliable clocksource=tsc";

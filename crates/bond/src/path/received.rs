@@ -9,6 +9,8 @@ use units::Timestamp;
 use wire::frame::{Ack, MAX_ACK_RANGES, Ranges};
 use wire::inner::Ecn;
 
+use crate::path::mtu::BASE_MTU;
+
 /// Packets this far below the highest are refused as replays.
 pub const REPLAY_WINDOW: u64 = 8192;
 /// Packets that arrive before an acknowledgement is due at the latest.
@@ -16,6 +18,9 @@ const ACK_EVERY: u32 = 64;
 /// Bounds of the time after which an acknowledgement is due.
 const MIN_ACK_DELAY: Duration = Duration::from_millis(1);
 const MAX_ACK_DELAY: Duration = Duration::from_millis(10);
+/// What arrived is acknowledged as late as allowed while it is fewer bytes than this, one full packet: else the answers to a bulk transfer's
+/// own acknowledgements would take a share of a slow network that is felt.
+const WORTH_AN_ACK: usize = BASE_MTU as usize;
 /// The greatest lateness seen fades over this time.
 const LATENESS_MEMORY: Duration = Duration::from_secs(10);
 /// Added to the lateness: timer and interrupt jitter.
@@ -40,6 +45,7 @@ pub(crate) struct Received {
     /// Marks due for the packets since the last one, below one.
     marks_due: f64,
     unacknowledged: u32,
+    unacknowledged_bytes: usize,
     ack_due: Option<Timestamp>,
     holes: VecDeque<(RangeInclusive<u64>, Timestamp)>,
     lateness: Duration,
@@ -117,8 +123,11 @@ impl Received {
             return;
         }
         self.unacknowledged += 1;
+        self.unacknowledged_bytes += size;
         let delay = if hasten || self.unacknowledged >= ACK_EVERY {
             Duration::ZERO
+        } else if self.unacknowledged_bytes < WORTH_AN_ACK {
+            MAX_ACK_DELAY
         } else {
             delay.clamp(MIN_ACK_DELAY, MAX_ACK_DELAY)
         };
@@ -140,6 +149,7 @@ impl Received {
         }
         self.ack_due = None;
         self.unacknowledged = 0;
+        self.unacknowledged_bytes = 0;
         Some(Ack {
             ranges,
             delay_micros: now.since(self.largest_at).as_micros() as u64,
@@ -274,10 +284,22 @@ mod tests {
     }
 
     #[test]
+    fn little_is_acknowledged_late_and_a_full_packet_sooner() {
+        let mut received = Received::default();
+        receive(&mut received, 0, 0);
+        assert_eq!(received.ack_due(), Some(Timestamp::ZERO + MAX_ACK_DELAY));
+        let full = usize::from(BASE_MTU);
+        received.record(Timestamp::from_millis(2), 1, full, Ecn::Ect0, true, Duration::from_millis(3));
+        assert_eq!(received.ack_due(), Some(Timestamp::from_millis(5)));
+        received.take_ack(Timestamp::from_millis(5), MAX_ACK_RANGES).unwrap();
+        received.record(Timestamp::from_millis(6), 2, 100, Ecn::Ect0, true, Duration::from_millis(3));
+        assert_eq!(received.ack_due(), Some(Timestamp::from_millis(16)));
+    }
+
+    #[test]
     fn a_hole_is_acknowledged_at_once_and_lateness_is_learned() {
         let mut received = Received::default();
         receive(&mut received, 0, 0);
-        assert_eq!(received.ack_due(), Some(Timestamp::from_millis(5)));
         receive(&mut received, 1, 2);
         assert_eq!(received.ack_due(), Some(Timestamp::from_millis(1)));
         receive(&mut received, 21, 1);

@@ -150,7 +150,7 @@ def _frame(kind, reader):
         return {"type": "challenge" if kind == 3 else "response", "nonce": reader.take(8)}
     if kind == 0x05:
         frame = {"type": "path status", "path": reader.number(1), "sequence": reader.varint()}
-        frame.update(status=reader.number(1), priority=reader.number(1))
+        frame.update(status=reader.number(1), priority=reader.number(1), limit=reader.varint())
         check(frame["status"] <= 3, "status")
         return frame
     if kind == 0x06:

@@ -9,7 +9,7 @@ use bond::{Algorithm, EndpointEvent, PathState, REKEY_AFTER, Scheduler, SessionC
 use policy::steering::MarkShare;
 use policy::{PathStatus, Treatment};
 use std::time::Duration;
-use units::NetworkId;
+use units::{BitRate, NetworkId};
 
 #[test]
 fn connects_and_carries_packets_both_ways() {
@@ -192,6 +192,27 @@ fn a_backup_carries_nothing_until_it_is_needed() {
     let before = sent_on_backup(&bench);
     bench.saturate_down(Duration::from_secs(1));
     assert!(sent_on_backup(&bench) - before < 20_000, "{}", bench.report());
+}
+
+#[test]
+fn no_more_goes_over_a_path_than_the_device_allows() {
+    let mut bench = Bench::new(&[LinkSpec::new(20.0, 10), LinkSpec::new(20.0, 10)]);
+    bench.connect();
+    bench.run(Duration::from_millis(500));
+    let limit = |bench: &mut Bench, limit| {
+        bench.device.set_path_limit(bench.device_session, NetworkId(2), limit);
+        bench.run(Duration::from_millis(100));
+    };
+    limit(&mut bench, Some(BitRate(1_000_000)));
+    let rate = bench.saturate_down(Duration::from_secs(3));
+    assert!((0.85 * 20.0..21.5).contains(&rate), "{rate}\n{}", bench.report());
+    limit(&mut bench, Some(BitRate(4_000_000)));
+    let rate = bench.saturate_down(Duration::from_secs(3));
+    assert!((0.9 * 24.0..24.5).contains(&rate), "{rate}\n{}", bench.report());
+    limit(&mut bench, None);
+    bench.saturate_down(Duration::from_secs(2));
+    let rate = bench.saturate_down(Duration::from_secs(2));
+    assert!(rate > 0.85 * 40.0, "{rate}\n{}", bench.report());
 }
 
 #[test]

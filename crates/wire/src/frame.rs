@@ -7,7 +7,7 @@
 //!                    | range count v | first range v | (gap v | range v)*
 //! 0x03 challenge     (8)
 //! 0x04 response      (8)
-//! 0x05 path status   path (1) | sequence v | status (1) | priority (1)
+//! 0x05 path status   path (1) | sequence v | status (1) | priority (1) | limit, bytes/s v
 //! 0x06 path abandon  path (1)
 //! 0x07 gave up       flow (2) | first sequence (4) | count v
 //! 0x08 hold          sequence v | hold us v
@@ -149,6 +149,8 @@ pub struct PathStatus {
     pub status: u8,
     /// 0 is used first.
     pub priority: u8,
+    /// Bytes a second that may be sent over it to the sender of this frame; 0 for as many as it takes.
+    pub limit: u64,
 }
 
 /// A run of a flow's packets that will never come.
@@ -260,6 +262,7 @@ impl Frame<'_> {
                 buffer.extend_from_slice(&[PATH_STATUS, status.path.0]);
                 put_varint(buffer, status.sequence);
                 buffer.extend_from_slice(&[status.status, status.priority]);
+                put_varint(buffer, status.limit);
             }
             Self::PathAbandon(path) => buffer.extend_from_slice(&[PATH_ABANDON, path.0]),
             Self::GaveUp(gave_up) => {
@@ -420,6 +423,7 @@ impl<'a> Frames<'a> {
                 sequence: reader.varint()?,
                 status: at_most(reader.u8()?, STATUS_GONE, "status")?,
                 priority: reader.u8()?,
+                limit: reader.varint()?,
             }),
             PATH_ABANDON => Frame::PathAbandon(PathId(reader.u8()?)),
             GAVE_UP => {
@@ -552,7 +556,7 @@ mod tests {
         assert!(bytes.len() <= Arrived::max_len(3));
         let part = Some(Part { offset: 1_200, more: true });
         let data = Data { flow: 300, sequence: 70_000, long: true, ordered: true, part, payload: b"inner" };
-        let status = PathStatus { path: PathId(2), sequence: 5, status: 1, priority: 3 };
+        let status = PathStatus { path: PathId(2), sequence: 5, status: 1, priority: 3, limit: 90_000 };
         for frame in [
             Frame::Ping,
             Frame::Ack(ack),

@@ -137,7 +137,7 @@ fn frames() -> Vec<Vec<u8>> {
         Frame::Ack(ack),
         Frame::Challenge([1; 8]),
         Frame::Response([2; 8]),
-        Frame::PathStatus(PathStatus { path, sequence: 5, status: 1, priority: 3 }),
+        Frame::PathStatus(PathStatus { path, sequence: 5, status: 1, priority: 3, limit: 7 }),
         Frame::PathAbandon(path),
         Frame::GaveUp(GaveUp { flow: 7, first: u32::MAX, count: 2 }),
         Frame::Hold { sequence: 1, micros: 250_000 },

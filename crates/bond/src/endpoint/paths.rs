@@ -5,7 +5,7 @@ use super::{Endpoint, PathConfig, SessionId};
 use crate::session::Session;
 use policy::PathStatus;
 use policy::steering::MarkShare;
-use units::{NetworkId, Timestamp};
+use units::{BitRate, NetworkId, Timestamp};
 
 impl Endpoint {
     /// Keeps a path open from now on. One with the same network replaces it.
@@ -69,6 +69,14 @@ impl Endpoint {
         if let Some(session) = self.slots.get_mut(&session).and_then(|slot| slot.session.as_mut()) {
             session.set_path_marks(network, marks);
         }
+    }
+
+    /// No more than this is to go over a path, either way; `None`: as much as it takes. The peer is told. A path that is made anew begins without.
+    pub fn set_path_limit(&mut self, session: SessionId, network: NetworkId, limit: Option<BitRate>) {
+        if let Some(open) = self.slots.get_mut(&session).and_then(|slot| slot.session.as_mut()) {
+            open.set_path_limit(network, limit);
+        }
+        self.touch(session);
     }
 
     /// The kernel says that a network is gone: what was in flight there goes elsewhere at once.

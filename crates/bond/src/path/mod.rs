@@ -22,7 +22,7 @@ use received::Received;
 use sent::{AckOutcome, Delivered, Losses, Sent};
 use std::time::Duration;
 use units::{BitRate, Bytes, PathId, Timestamp};
-use wire::frame::{Ack, Ranges};
+use wire::frame::{Ack, PathStatus as PathStatusFrame, Ranges};
 
 /// Added to the probe timeout: the longest that the peer may wait with an acknowledgement.
 const PEER_ACK_DELAY: Duration = Duration::from_millis(10);
@@ -115,6 +115,10 @@ pub(crate) struct Path {
     pub(crate) peer_status: PathStatus,
     pub(crate) peer_status_sequence: Option<u64>,
     pub(crate) priority: u8,
+    /// What this end allows, both ways.
+    pub(crate) own_limit: Option<BitRate>,
+    /// What the peer allows.
+    pub(crate) peer_limit: Option<BitRate>,
     pub(crate) sent: Sent,
     pub(crate) received: Received,
     pub(crate) rtt: RttEstimator,
@@ -173,6 +177,8 @@ impl Path {
             peer_status: PathStatus::Active,
             peer_status_sequence: None,
             priority: 0,
+            own_limit: None,
+            peer_limit: None,
             sent: Sent::default(),
             received: Received::default(),
             rtt: RttEstimator::default(),
@@ -216,6 +222,24 @@ impl Path {
             (PathStatus::Backup, _) | (_, PathStatus::Backup) => PathStatus::Backup,
             _ => PathStatus::Active,
         }
+    }
+
+    /// The next word to the peer of how the path is to be used.
+    pub(crate) fn next_status(&mut self, status: u8) -> PathStatusFrame {
+        self.own_status_sequence += 1;
+        PathStatusFrame {
+            path: self.id,
+            sequence: self.own_status_sequence,
+            status,
+            priority: self.priority,
+            // Less than a byte a second would say that there is no limit.
+            limit: self.own_limit.map_or(0, |limit| (limit.0 / 8).max(1)),
+        }
+    }
+
+    /// What both ends together allow.
+    fn limit(&self) -> Option<BitRate> {
+        self.own_limit.into_iter().chain(self.peer_limit).min()
     }
 
     /// The peer is known to receive at the address.
@@ -312,6 +336,9 @@ impl Path {
 
     /// Whether a packet sent now gives only a lower bound of the rate.
     pub(crate) fn application_limited(&self) -> bool {
+        if self.limit().is_some() {
+            return true;
+        }
         let acked = self.sent.largest_acked();
         self.application_limited_until.is_some_and(|until| acked.is_none_or(|acked| acked < until))
     }
@@ -551,8 +578,9 @@ impl Path {
 
     /// The pace of sending now.
     fn pace(&self) -> Option<BitRate> {
-        let rate = self.controller.pacing_rate()?;
-        Some(if self.hastened { BitRate((rate.0 as f64 * HASTE) as u64) } else { rate })
+        let haste = |rate: BitRate| BitRate((rate.0 as f64 * HASTE) as u64);
+        let rate = self.controller.pacing_rate().map(|rate| if self.hastened { haste(rate) } else { rate });
+        rate.into_iter().chain(self.limit()).min()
     }
 
     /// Whether what comes after a time of little to send may go faster than the estimate, which says nothing then: an inner sender
@@ -578,7 +606,8 @@ impl Path {
         let estimate = self.controller.rate_estimate().unwrap_or_default();
         // Even the least window lets this much through: an estimate below it would never be put to the test.
         let tried = if self.controller.settled() { LEAST_WINDOW } else { self.controller.window() };
-        estimate.max(BitRate::from_bytes_over(Bytes(tried), self.rtt.smoothed()))
+        let rate = estimate.max(BitRate::from_bytes_over(Bytes(tried), self.rtt.smoothed()));
+        self.limit().map_or(rate, |limit| rate.min(limit))
     }
 
     /// One-way delay in microseconds with the clocks' unknown difference, which cancels between paths of a bond.

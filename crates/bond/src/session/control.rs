@@ -144,7 +144,7 @@ mod tests {
     use super::*;
 
     fn status(path: u8, sequence: u64) -> Control {
-        Control::PathStatus(PathStatus { path: PathId(path), sequence, status: 1, priority: 0 })
+        Control::PathStatus(PathStatus { path: PathId(path), sequence, status: 1, priority: 0, limit: 0 })
     }
 
     fn gave_up(first: u32) -> Control {

@@ -133,6 +133,7 @@ impl Scene {
                 sequence: other,
                 status: one as u8 % 3,
                 priority: other as u8,
+                limit: one >> 8,
             }),
             5 if self.random.random_bool(0.1) => Frame::PathAbandon(PathId(one as u8 % 8)),
             6 => Frame::GaveUp(GaveUp { flow, first: one as u32, count: (other as u32).clamp(1, 65_535) }),

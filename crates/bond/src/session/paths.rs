@@ -7,8 +7,8 @@ use crate::unit::Control;
 use policy::PathStatus;
 use policy::steering::MarkShare;
 use rand::RngCore;
-use units::{NetworkId, PathId, Timestamp};
-use wire::frame::{Arrived, PathStatus as PathStatusFrame, STATUS_GONE};
+use units::{BitRate, NetworkId, PathId, Timestamp};
+use wire::frame::{Arrived, STATUS_GONE};
 
 impl Session {
     /// Adds a path under the next free number. `None` if there are too many or the numbers are used up.
@@ -80,13 +80,18 @@ impl Session {
         }
         path.own_status = status;
         path.priority = priority;
-        path.own_status_sequence += 1;
-        let frame = PathStatusFrame {
-            path: path.id,
-            sequence: path.own_status_sequence,
-            status: status_code(status),
-            priority,
-        };
+        let frame = path.next_status(status_code(status));
+        self.control.push(Control::PathStatus(frame));
+    }
+
+    /// No more than this is to go over the path, either way.
+    pub(crate) fn set_path_limit(&mut self, network: NetworkId, limit: Option<BitRate>) {
+        let Some(path) = self.path_of(network) else { return };
+        if path.own_limit == limit {
+            return;
+        }
+        path.own_limit = limit;
+        let frame = path.next_status(status_code(path.own_status));
         self.control.push(Control::PathStatus(frame));
     }
 
@@ -104,13 +109,7 @@ impl Session {
         }
         let in_flight = path.sent.in_flight();
         let losses = path.go_down();
-        path.own_status_sequence += 1;
-        let gone = PathStatusFrame {
-            path: path.id,
-            sequence: path.own_status_sequence,
-            status: STATUS_GONE,
-            priority: path.priority,
-        };
+        let gone = path.next_status(STATUS_GONE);
         let arrived = Arrived { path: path.id, ranges: path.received.ranges() };
         // Acknowledgements of the last half round trip have vanished too: without this the peer would first repeat what is here.
         if !arrived.ranges.is_empty() {

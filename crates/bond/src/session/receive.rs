@@ -9,7 +9,7 @@ use policy::PathStatus;
 use rand::RngCore;
 use std::collections::VecDeque;
 use std::time::Duration;
-use units::{PathId, Timestamp};
+use units::{BitRate, PathId, Timestamp};
 use wire::datagram::{DataHeader, expand_packet_number};
 use wire::frame::{
     Ack, Arrived, Data, Frame, Frames, GaveUp, PathStatus as PathStatusFrame, Rekey, Repair, STATUS_GONE,
@@ -200,6 +200,7 @@ impl Session {
             return;
         }
         path.priority = frame.priority;
+        path.peer_limit = (frame.limit > 0).then(|| BitRate(frame.limit.saturating_mul(8)));
         path.peer_status = match frame.status {
             0 => PathStatus::Active,
             1 => PathStatus::Backup,

@@ -164,8 +164,14 @@ fn frames() -> Value {
         ("response", "0102030405060708", framed(Frame::Response([1, 2, 3, 4, 5, 6, 7, 8]))),
         (
             "path status",
-            "path 2, sequence 300, backup, priority 3",
-            framed(Frame::PathStatus(PathStatus { path: PathId(2), sequence: 300, status: 1, priority: 3 })),
+            "path 2, sequence 300, backup, priority 3, 90000 bytes/s",
+            framed(Frame::PathStatus(PathStatus {
+                path: PathId(2),
+                sequence: 300,
+                status: 1,
+                priority: 3,
+                limit: 90_000,
+            })),
         ),
         (
             "path status, gone",
@@ -175,6 +181,7 @@ fn frames() -> Value {
                 sequence: 301,
                 status: STATUS_GONE,
                 priority: 0,
+                limit: 0,
             })),
         ),
         ("path abandon", "path 3", framed(Frame::PathAbandon(PathId(3)))),

@@ -1,5 +1,6 @@
 //! What packets are made of, in the form that is kept until it is acknowledged.
 
+use crate::streams::{Notice, Span};
 use policy::FlowClass;
 use units::{PathId, Timestamp};
 use wire::frame::{Arrived, Frame, GaveUp, Part, PathStatus, Rekey};
@@ -9,6 +10,17 @@ use wire::frame::{Arrived, Frame, GaveUp, Part, PathStatus, Rekey};
 pub(crate) enum Item {
     Data(DataUnit),
     Control(Control),
+    /// Bytes of a stream, which the stream keeps.
+    Stream(Span),
+    /// Something said of streams.
+    Notice(Notice),
+}
+
+impl Item {
+    /// Whether somebody wants to know that it has arrived.
+    pub(crate) fn is_awaited(&self) -> bool {
+        matches!(self, Self::Stream(_) | Self::Notice(_))
+    }
 }
 
 /// An inner packet or a part of one, with its place in its flow.

@@ -16,7 +16,7 @@
 //! 0x0b repair        flow (2) | first sequence, low half (2) | count (1) | length xor (2) | payload xor to the packet's end
 //! 0x0c message       length v | bytes for the owner of the session
 //! 0x0d arrived       path (1) | largest v | range count v | first range v | (gap v | range v)*
-//! 0x10-0x1f          kept for streams
+//! 0x10-0x1f          streams and datagrams: see `stream`
 //! 0x20-0x2f data     flow (2) | sequence (2 or 4) | [part (2)] | [length (2)] | bytes
 //! ```
 //!
@@ -24,6 +24,7 @@
 //! the packet), 8 is a part of a packet (part: bit 15 "more follow", low bits the offset).
 
 use crate::cursor::{Malformed, Reader, put_varint};
+use crate::stream::StreamFrame;
 use arrayvec::ArrayVec;
 use std::ops::RangeInclusive;
 use units::PathId;
@@ -51,6 +52,8 @@ const CLOSE: u8 = 0x0a;
 const REPAIR: u8 = 0x0b;
 const MESSAGE: u8 = 0x0c;
 const ARRIVED: u8 = 0x0d;
+const STREAMS: u8 = 0x10;
+const STREAMS_LAST: u8 = 0x1f;
 const DATA: u8 = 0x20;
 const DATA_LAST: u8 = 0x2f;
 const DATA_ORDERED: u8 = 0x01;
@@ -96,6 +99,8 @@ pub enum Frame<'a> {
     Message(&'a [u8]),
     /// What arrived on a path that can carry no acknowledgement any more.
     Arrived(Arrived),
+    /// What has to do with streams and datagrams.
+    Stream(StreamFrame<'a>),
     /// An inner packet or a part of one.
     Data(Data<'a>),
 }
@@ -108,6 +113,8 @@ pub const CLOSE_GOODBYE: u8 = 0;
 pub const CLOSE_REVOKED: u8 = 1;
 /// The same identity opened a newer session.
 pub const CLOSE_REPLACED: u8 = 2;
+/// The peer broke the rules of streams.
+pub const CLOSE_BROKEN: u8 = 3;
 
 /// Received packet numbers, highest range first, neither overlapping nor touching.
 pub type Ranges = ArrayVec<RangeInclusive<u64>, MAX_ACK_RANGES>;
@@ -251,7 +258,7 @@ impl Data<'_> {
 }
 
 impl Frame<'_> {
-    /// Appends the frame. A [`Frame::Data`] gets a length, so others may follow it.
+    /// Appends the frame. Data, of packets and of streams, gets a length, so others may follow it.
     pub fn put(&self, buffer: &mut Vec<u8>) {
         match self {
             Self::Ping => buffer.push(PING),
@@ -287,6 +294,7 @@ impl Frame<'_> {
                 put_blob(bytes, buffer);
             }
             Self::Arrived(arrived) => arrived.put(buffer),
+            Self::Stream(frame) => frame.put(buffer),
             Self::Data(data) => data.put(true, buffer),
         }
     }
@@ -445,6 +453,7 @@ impl<'a> Frames<'a> {
             REPAIR => Frame::Repair(parse_repair(reader)?),
             MESSAGE => Frame::Message(blob(reader)?),
             ARRIVED => Frame::Arrived(Arrived::parse(reader)?),
+            kind @ STREAMS..=STREAMS_LAST => Frame::Stream(StreamFrame::parse(kind, reader)?),
             kind @ DATA..=DATA_LAST => Frame::Data(parse_data(kind, reader)?),
             other => return Err(Malformed::UnknownType(other)),
         };

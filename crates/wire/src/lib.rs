@@ -11,6 +11,7 @@ pub mod inner;
 pub mod join_link;
 pub mod neighbour;
 pub mod request;
+pub mod stream;
 pub mod translation;
 
 pub use cursor::Malformed;

@@ -12,6 +12,7 @@ use wire::inner::FlowKey;
 use wire::join_link::{Host, HostName, HostPort, InvitationKind, InvitationSecret, JoinLink, UnixSeconds};
 use wire::neighbour::{self, Message, Number};
 use wire::request::Request;
+use wire::stream::{StreamData, StreamFrame, StreamId};
 
 #[path = "../../../fuzz/properties/wire.rs"]
 mod properties;
@@ -132,6 +133,7 @@ fn frames() -> Vec<Vec<u8>> {
     let data = Data { flow: 300, sequence: 70_000, long: true, ordered: true, part, payload: b"some bytes" };
     let repair = Repair { flow: 3, first: 9, count: 8, length_xor: 2, payload_xor: b"xor" };
     let path = units::PathId(2);
+    let bytes = StreamData { stream: StreamId(4), offset: 70_000, fin: true, bytes: b"of a stream" };
     let frames = [
         Frame::Ping,
         Frame::Ack(ack),
@@ -145,6 +147,13 @@ fn frames() -> Vec<Vec<u8>> {
         Frame::Close { reason: 0 },
         Frame::Message(b"hello"),
         Frame::Arrived(Arrived { path, ranges: [80..=90, 3..=70].into_iter().collect() }),
+        Frame::Stream(StreamFrame::Data(bytes)),
+        Frame::Stream(StreamFrame::Reset { stream: StreamId(5), code: 1, final_size: 70_000 }),
+        Frame::Stream(StreamFrame::Stop { stream: StreamId(4), code: 0 }),
+        Frame::Stream(StreamFrame::StreamLimit { stream: StreamId(4), offset: 1 << 24 }),
+        Frame::Stream(StreamFrame::SessionLimit(1 << 26)),
+        Frame::Stream(StreamFrame::StreamCount(300)),
+        Frame::Stream(StreamFrame::Datagram(b"once")),
         Frame::Data(data),
         Frame::Repair(repair),
     ];

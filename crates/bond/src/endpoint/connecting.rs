@@ -245,6 +245,11 @@ impl Endpoint {
                 session.handle_packet(now, &headers, packet);
             }
         }
+        // Those of a session that is begun again; the owner knows whether the peer still does.
+        let begun_again = slot.session.as_mut().and_then(Session::take_streams);
+        if let Some(streams) = begun_again {
+            session.put_streams(streams, true);
+        }
         slot.session = Some(session);
         slot.reset_token = Some(token);
         slot.announced = true;
@@ -253,6 +258,7 @@ impl Endpoint {
         }
         let peer = slot.peer;
         let payload = payload.to_vec();
+        self.inherit(id);
         self.events.push_back(EndpointEvent::Connected { session: id, peer, payload });
         self.after_input(now, id);
     }

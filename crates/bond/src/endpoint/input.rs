@@ -1,11 +1,12 @@
 //! What comes in: datagrams, packets of any0, and time.
 
+use super::slot::Succession;
 use super::{Endpoint, EndpointEvent, SessionId};
 use crate::address::Address;
 use crate::session::SessionEvent;
 use std::cmp::Reverse;
 use units::Timestamp;
-use wire::datagram::Datagram;
+use wire::datagram::{DataHeader, Datagram};
 use wire::frame::CLOSE_REPLACED;
 use wire::inner::{Ecn, Headers};
 
@@ -14,22 +15,7 @@ impl Endpoint {
     pub fn handle_datagram(&mut self, now: Timestamp, from: Address, ecn: Ecn, datagram: &mut [u8]) {
         match Datagram::parse(datagram) {
             Ok(Datagram::Data(header)) => {
-                let Some(&id) = self.by_index.get(&header.receiver_index) else {
-                    self.on_unknown_session(now, from, header.receiver_index, datagram.len());
-                    return;
-                };
-                let Some(slot) = self.slots.get_mut(&id) else { return };
-                let Some(session) =
-                    slot.session.as_mut().filter(|_| slot.own_index == Some(header.receiver_index))
-                else {
-                    return;
-                };
-                let outcome = session.handle_data(now, from, ecn, &header, datagram, &self.config.key);
-                if outcome.is_err() {
-                    session.count_rejected();
-                    self.counters.rejected += 1;
-                }
-                self.after_input(now, id);
+                self.lend_streams(&header, |endpoint| endpoint.on_data(now, from, ecn, &header, datagram));
             }
             Ok(Datagram::Initiation(initiation)) => {
                 let covered = datagram.len() - wire::datagram::MAC_LEN;
@@ -41,6 +27,24 @@ impl Endpoint {
             Ok(Datagram::Reset(reset)) => self.on_reset(now, &reset),
             Err(_) => self.counters.malformed += 1,
         }
+    }
+
+    fn on_data(&mut self, now: Timestamp, from: Address, ecn: Ecn, header: &DataHeader, datagram: &mut [u8]) {
+        let Some(&id) = self.by_index.get(&header.receiver_index) else {
+            self.on_unknown_session(now, from, header.receiver_index, datagram.len());
+            return;
+        };
+        let Some(slot) = self.slots.get_mut(&id) else { return };
+        let Some(session) = slot.session.as_mut().filter(|_| slot.own_index == Some(header.receiver_index))
+        else {
+            return;
+        };
+        let outcome = session.handle_data(now, from, ecn, header, datagram, &self.config.key);
+        if outcome.is_err() {
+            session.count_rejected();
+            self.counters.rejected += 1;
+        }
+        self.after_input(now, id);
     }
 
     /// Takes in one inner packet from any0. Returns false if it was dropped: no such session, not an IP packet, or a full queue.
@@ -124,7 +128,18 @@ impl Endpoint {
 
     /// Responder: the peer has used the keys. An older session with it is over.
     fn on_confirmed(&mut self, id: SessionId) {
-        let Some(peer) = self.slots.get(&id).map(|slot| slot.peer) else { return };
+        let Some(slot) = self.slots.get(&id) else { return };
+        let (peer, succession) = (slot.peer, slot.succession);
+        match succession {
+            Succession::Sole => {}
+            Succession::Beside | Succession::Of(_) => {
+                if let Succession::Of(older) = succession {
+                    self.succeed(id, older, peer);
+                }
+                self.events.push_back(EndpointEvent::Connected { session: id, peer, payload: Vec::new() });
+                return;
+            }
+        }
         if let Some(older) = self.by_peer.insert(peer, id).filter(|&older| older != id) {
             self.events.push_back(EndpointEvent::Closed { session: older, peer, reason: CLOSE_REPLACED });
             self.close(older, CLOSE_REPLACED);

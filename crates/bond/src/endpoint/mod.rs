@@ -10,6 +10,7 @@ mod output;
 mod paths;
 mod reset;
 mod slot;
+mod streams;
 
 pub use config::{ConnectError, EndpointConfig, PathConfig};
 pub use event::{Counters, EndpointEvent, IncomingId, SessionId};

@@ -96,10 +96,17 @@ impl Endpoint {
     pub fn network_up(&mut self, now: Timestamp, network: NetworkId) {
         for id in self.sorted_sessions() {
             let Some(slot) = self.slots.get_mut(&id) else { continue };
-            let wanted = slot.paths.iter_mut().filter(|path| path.config.address.network == network);
-            wanted.for_each(|path| path.down = false);
+            let wanted = slot.paths.iter_mut().find(|path| path.config.address.network == network);
+            let config = wanted.map(|path| {
+                path.down = false;
+                path.config
+            });
             if let Some(session) = &mut slot.session {
-                session.network_up(now, network);
+                match config {
+                    // It was down when the session began.
+                    Some(config) if session.path_of(network).is_none() => open_path(now, session, &config),
+                    _ => session.network_up(now, network),
+                }
             }
             if let Some(connecting) = &mut slot.connecting {
                 connecting.hurry(now);

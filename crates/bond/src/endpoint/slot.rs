@@ -1,12 +1,24 @@
 //! What an endpoint keeps of each session.
 
-use super::PathConfig;
 use super::connecting::Connecting;
 use super::incoming::Answer;
+use super::{PathConfig, SessionId};
 use crate::keys::PublicKey;
 use crate::session::Session;
 use units::Timestamp;
 use wire::datagram::RESET_TOKEN_LEN;
+
+/// What becomes of other sessions with the same peer once this one is established.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) enum Succession {
+    /// The responder ends an older one: the peer has forgotten it.
+    #[default]
+    Sole,
+    /// They stay.
+    Beside,
+    /// This one ends, and its streams go on here; the others stay.
+    Of(SessionId),
+}
 
 /// A session with its peer, established or not.
 pub(super) struct Slot {
@@ -18,6 +30,7 @@ pub(super) struct Slot {
     pub(super) renewal: Option<Renewal>,
     pub(super) paths: Vec<WantedPath>,
     pub(super) answer: Option<Answer>,
+    pub(super) succession: Succession,
     pub(super) announced: bool,
     pub(super) timer: Option<Timestamp>,
     pub(super) ready: bool,
@@ -50,6 +63,7 @@ impl Slot {
             renewal: None,
             paths: Vec::new(),
             answer: None,
+            succession: Succession::default(),
             announced: false,
             timer: None,
             ready: false,

@@ -15,6 +15,7 @@ pub(crate) mod sent;
 
 use crate::address::Address;
 use crate::congestion::{AckSample, Algorithm, AnyController, Controller, LossSample, Sibling};
+use crate::unit::Item;
 use mtu::MtuSearch;
 use pacer::Pacer;
 use policy::{BaseRtt, PathStatus, RttEstimator};
@@ -79,6 +80,8 @@ pub(crate) struct Challenge {
 #[derive(Debug, Default)]
 pub(crate) struct Progress {
     pub(crate) losses: Losses,
+    /// Contents that have arrived and of which somebody wants to know.
+    pub(crate) arrived: Vec<Item>,
     /// The path has answered after it was suspect.
     pub(crate) recovered: bool,
     /// One-way delay of the last packet, microseconds plus the clocks' difference.
@@ -350,8 +353,8 @@ impl Path {
     /// Takes in an acknowledgement that came on this path.
     pub(crate) fn on_ack(&mut self, now: Timestamp, ack: &Ack, siblings: &[Sibling]) -> Progress {
         let prior_in_flight = self.sent.in_flight();
-        let outcome = self.sent.on_ack(&ack.ranges);
-        let mut progress = Progress::default();
+        let mut outcome = self.sent.on_ack(&ack.ranges);
+        let mut progress = Progress { arrived: std::mem::take(&mut outcome.arrived), ..Progress::default() };
         if outcome.acked_bytes == 0 {
             return progress;
         }
@@ -504,7 +507,7 @@ impl Path {
     }
 
     /// The peer says on another path what has arrived on this one: an acknowledgement that measures nothing and is no sign of life.
-    pub(crate) fn on_arrived(&mut self, now: Timestamp, ranges: &Ranges) {
+    pub(crate) fn on_arrived(&mut self, now: Timestamp, ranges: &Ranges) -> Vec<Item> {
         let outcome = self.sent.on_ack(ranges);
         if let Some(size) = outcome.acked_probe {
             self.mtu.on_probe_acked(size);
@@ -513,6 +516,7 @@ impl Path {
             // The probe has arrived, its acknowledgement has not: nothing else would ask again.
             self.probe_at.get_or_insert(now + self.probe_interval());
         }
+        outcome.arrived
     }
 
     /// The peer says that its network there has vanished: as silence, without the wait for it.

@@ -47,6 +47,14 @@ impl Items {
         }
     }
 
+    /// Moves those whose arrival somebody wants to know of, and forgets the others.
+    fn settle(&mut self, arrived: &mut Vec<Item>) {
+        arrived.extend(self.first.take().filter(Item::is_awaited));
+        if !self.others.is_empty() {
+            arrived.extend(std::mem::take(&mut self.others).into_iter().filter(Item::is_awaited));
+        }
+    }
+
     pub(crate) fn drain_into(&mut self, into: &mut Vec<Item>) {
         into.extend(self.first.take());
         into.append(&mut self.others);
@@ -75,6 +83,8 @@ pub(crate) struct AckOutcome {
     pub(crate) sent_at_sum: u128,
     /// Sizes of acknowledged packet size probes.
     pub(crate) acked_probe: Option<u16>,
+    /// Contents whose arrival somebody wants to know of.
+    pub(crate) arrived: Vec<Item>,
 }
 
 /// What loss detection found.
@@ -136,7 +146,7 @@ impl Sent {
                 if size == 0 {
                     continue;
                 }
-                packet.items = Items::default();
+                packet.items.settle(&mut outcome.arrived);
                 outcome.acked_bytes += u64::from(size);
                 outcome.acked_packets += 1;
                 outcome.sent_at_sum += u128::from(packet.sent_at.as_nanos());

@@ -8,6 +8,7 @@ use std::net::SocketAddr;
 use wire::datagram::{DataHeader, Datagram, TAG_LEN};
 use wire::frame::{Ack, Arrived, Data, Frame, GaveUp, Part, PathStatus as PathStatusFrame, Rekey, Repair};
 use wire::inner::Ecn;
+use wire::stream::{StreamData, StreamFrame, StreamId};
 use zeroize::Zeroizing;
 
 const PEER: PublicKey = PublicKey([7; 32]);
@@ -38,7 +39,7 @@ impl Scene {
     fn new(role: Role, seed: u64) -> Self {
         let now = Timestamp::from_millis(1_000);
         let random = ChaCha20Rng::seed_from_u64(seed);
-        let config = SessionConfig::default();
+        let config = SessionConfig { streams: Some(StreamLimits::default()), ..SessionConfig::default() };
         let mut victim =
             Session::new(now, role, PEER, 9, Cipher::ChaCha20Poly1305, &raw(2, 1), config, random).unwrap();
         if role == Role::Initiator {
@@ -164,6 +165,31 @@ impl Scene {
         out
     }
 
+    fn stream_frame(&mut self) -> Vec<u8> {
+        let bytes = vec![3; self.random.random_range(0..400)];
+        let stream = StreamId(self.random.random_range(0..9));
+        let number = match self.random.random_range(0..3) {
+            0 => self.number(),
+            _ => self.random.random_range(0..60_000),
+        };
+        let frame = match self.random.random_range(0..40) {
+            0 => StreamFrame::Reset { stream, code: number, final_size: number },
+            1 => StreamFrame::Stop { stream, code: number },
+            2 => StreamFrame::StreamLimit { stream, offset: number },
+            3 => StreamFrame::SessionLimit(number),
+            4 => StreamFrame::StreamCount(number),
+            5 => StreamFrame::Datagram(&bytes),
+            6 => return self.frame(),
+            _ => {
+                let fin = self.random.random_bool(0.02);
+                StreamFrame::Data(StreamData { stream, offset: number.min(1 << 61), fin, bytes: &bytes })
+            }
+        };
+        let mut out = Vec::new();
+        frame.put(&mut out);
+        out
+    }
+
     fn acknowledge(&mut self) -> Frame<'static> {
         let largest = self.number();
         let mut ranges = arrayvec::ArrayVec::new();
@@ -204,6 +230,46 @@ fn nonsense_from_an_authentic_peer_is_survived() {
             scene.say(&frames);
             scene.pass_time();
         }
+    }
+}
+
+#[test]
+fn nonsense_about_streams_is_survived() {
+    for seed in 0..20 {
+        let role = if seed % 2 == 0 { Role::Initiator } else { Role::Responder };
+        let mut scene = Scene::new(role, seed);
+        let mut buffer = [0; 5_000];
+        for at in 0..600u64 {
+            let number = scene.random.random_range(0..9);
+            let id = StreamId(number);
+            if let Some(streams) = scene.victim.streams_mut() {
+                // Whatever the peer has made of them.
+                let _ = match at % 9 {
+                    0 => streams.open().map(drop),
+                    1 => streams.finish(id),
+                    2 => streams.read(id, &mut buffer).map(drop),
+                    3 => {
+                        streams.reset(id, at);
+                        Ok(())
+                    }
+                    4 => {
+                        streams.stop(id, at);
+                        Ok(())
+                    }
+                    5 => {
+                        streams.moved(false);
+                        Ok(())
+                    }
+                    _ => streams.write(id, &buffer).map(drop),
+                };
+            }
+            let frames: Vec<u8> = (0..3).flat_map(|_| scene.stream_frame()).take(1_400).collect();
+            if !frames.is_empty() {
+                scene.say(&frames);
+            }
+            scene.pass_time();
+        }
+        assert!(scene.victim.stream_count() <= 2 * 256);
     }
 }
 

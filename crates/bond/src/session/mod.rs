@@ -8,6 +8,8 @@ mod paths;
 mod receive;
 mod repeats;
 mod report;
+mod stream_output;
+mod streaming;
 pub(crate) mod transmit;
 
 pub use report::{PathReport, SessionCounters};
@@ -24,6 +26,7 @@ use crate::keys::{Cipher, PrivateKey, PublicKey, RawKeys, SessionKeys};
 use crate::path::{Path, PathState, Progress};
 use crate::resequencer::{Load, Resequencer, Tally};
 use crate::scheduler::Scheduler;
+use crate::streams::{StreamEvent, StreamLimits, Streams};
 use crate::unit::{Control, DataUnit};
 use policy::{PathStatus, Treatment};
 use rand::RngCore;
@@ -73,6 +76,8 @@ pub struct SessionConfig {
     pub treatment: Treatment,
     /// A path on which nothing arrived for this time is asked for a sign of life, which also keeps its NAT binding. The initiator does.
     pub keep_alive: Duration,
+    /// Bounds of streams and datagrams; `None` refuses them.
+    pub streams: Option<StreamLimits>,
 }
 
 impl Default for SessionConfig {
@@ -82,6 +87,7 @@ impl Default for SessionConfig {
             congestion: Algorithm::default(),
             treatment: Treatment::default(),
             keep_alive: Duration::from_secs(20),
+            streams: None,
         }
     }
 }
@@ -107,6 +113,8 @@ pub enum SessionEvent {
     Rekeyed,
     /// Bytes from the peer's owner.
     Message(Vec<u8>),
+    /// Something happened to a stream.
+    Stream(StreamEvent),
     /// The peer ended the session; one of `wire::frame::CLOSE_*`.
     ClosedByPeer(u8),
 }
@@ -148,6 +156,10 @@ pub(crate) struct Session {
     holding: Vec<u16>,
     repeats: VecDeque<(DataUnit, Option<PathId>)>,
     control: ControlQueue,
+    /// Boxed: a tunnel has none.
+    streams: Option<Box<Streams>>,
+    /// Bytes of streams less those of inner packets that were sent while both waited.
+    balance: i64,
     usual_backlog: u64,
     stranded: Option<Stranded>,
     delivered: Delivered,
@@ -200,6 +212,8 @@ impl Session {
             holding: Vec::new(),
             repeats: VecDeque::new(),
             control: ControlQueue::default(),
+            streams: config.streams.map(|limits| Box::new(Streams::new(limits, role == Role::Initiator))),
+            balance: 0,
             usual_backlog: 0,
             stranded: None,
             delivered: Delivered::default(),
@@ -324,7 +338,7 @@ impl Session {
             let release = self.receivers.get(id).and_then(|receiver| receiver.release_at(self.hold));
             next = next.min(release.unwrap_or(Timestamp::FAR_FUTURE));
         }
-        if self.flows.queued_packets() > 0 || !self.repeats.is_empty() {
+        if self.flows.queued_packets() > 0 || !self.repeats.is_empty() || self.has_stream_data() {
             let ready = self.data_paths().filter_map(Path::ready_at).map(|ready| ready.max(now));
             // A path that is ready and was not chosen waits for the queue to grow, not for time.
             next = next.min(ready.filter(|&at| at > now).min().unwrap_or(Timestamp::FAR_FUTURE));
@@ -357,6 +371,7 @@ impl Session {
             }
             self.bottlenecks.on_loss(now, id, progress.losses.packets);
         }
+        self.settle(&progress.arrived);
         self.requeue(now, progress.losses.items, Some(id).filter(|_| state == PathState::Suspect));
         if progress.recovered {
             self.events.push_back(SessionEvent::PathUp(network));

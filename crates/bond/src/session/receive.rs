@@ -156,6 +156,7 @@ impl Session {
             Frame::Repair(repair) => self.handle_repair(now, &repair),
             Frame::Message(bytes) => self.events.push_back(SessionEvent::Message(bytes.to_vec())),
             Frame::Arrived(arrived) => self.handle_arrived(now, &arrived),
+            Frame::Stream(frame) => self.handle_stream(now, &frame),
             Frame::Data(data) => self.handle_inner(now, &data),
         }
     }
@@ -213,7 +214,8 @@ impl Session {
         let Some(path) = self.paths.iter_mut().find(|path| path.id == arrived.path) else { return };
         let in_flight = path.sent.in_flight();
         let was_usable = path.state == super::PathState::Usable;
-        path.on_arrived(now, &arrived.ranges);
+        let items = path.on_arrived(now, &arrived.ranges);
+        self.settle(&items);
         if was_usable {
             self.strand(now, in_flight);
         }

@@ -23,6 +23,8 @@ impl Session {
             match item {
                 Item::Control(control) => self.requeue_control(control),
                 Item::Data(unit) => self.requeue_data(now, unit, not_on),
+                Item::Stream(span) => self.lose_span(&span),
+                Item::Notice(notice) => self.lose_notice(notice),
             }
         }
     }

@@ -25,7 +25,7 @@ const LONG_NUMBER_BYTES: u64 = 8_000_000;
 /// Bytes in one batch: the kernel takes no more than an IP packet's worth.
 const MAX_BATCH: usize = 65_000;
 /// Ranges in an acknowledgement that rides along.
-const PIGGYBACK_RANGES: usize = 4;
+pub(super) const PIGGYBACK_RANGES: usize = 4;
 /// A challenge this often unanswered is tried without ECN: some networks drop what is marked ECN-capable.
 const CHALLENGES_WITH_ECN: u32 = 3;
 
@@ -43,26 +43,27 @@ pub struct Transmit {
 }
 
 /// A packet under construction.
-struct Draft {
-    header_from: usize,
-    plain_from: usize,
-    number: u64,
-    items: Items,
-    eliciting: bool,
-    mtu_probe: bool,
-    paced: bool,
+pub(super) struct Draft {
+    pub(super) header_from: usize,
+    pub(super) plain_from: usize,
+    pub(super) number: u64,
+    pub(super) items: Items,
+    pub(super) eliciting: bool,
+    pub(super) mtu_probe: bool,
+    pub(super) paced: bool,
 }
 
 /// A packet to send and the path for it.
-struct Pick {
-    path: usize,
-    source: Source,
+pub(super) struct Pick {
+    pub(super) path: usize,
+    pub(super) source: Source,
 }
 
-enum Source {
+pub(super) enum Source {
     Repeat(usize),
     Urgent,
     Bulk { depth: Bytes },
+    Stream { depth: Bytes },
 }
 
 impl Session {
@@ -78,6 +79,9 @@ impl Session {
             return Some(transmit);
         }
         if let Some(transmit) = self.poll_control(now, buffer) {
+            return Some(transmit);
+        }
+        if let Some(transmit) = self.poll_notices(now, buffer) {
             return Some(transmit);
         }
         self.poll_data(now, buffer, max_segments)
@@ -183,14 +187,14 @@ impl Session {
     }
 
     /// The working path with the least round-trip time, whatever its status.
-    fn best_path(&self) -> Option<usize> {
+    pub(super) fn best_path(&self) -> Option<usize> {
         let proved = |path: &Path| path.state == PathState::Usable && path.is_validated();
         let usable = self.paths.iter().enumerate().filter(|(_, path)| proved(path));
         usable.min_by_key(|(_, path)| path.rtt.smoothed()).map(|(index, _)| index)
     }
 
     fn poll_data(&mut self, now: Timestamp, buffer: &mut Vec<u8>, max_segments: usize) -> Option<Transmit> {
-        if self.repeats.is_empty() && self.flows.queued_packets() == 0 {
+        if self.repeats.is_empty() && self.flows.queued_packets() == 0 && !self.has_stream_data() {
             self.note_idle_paths(now);
             return None;
         }
@@ -259,7 +263,7 @@ impl Session {
     }
 
     /// The next packet and its path: repeats first, then sparse flows, then bulk.
-    fn pick(&self, views: &[(usize, PathView)]) -> Option<Pick> {
+    fn pick(&mut self, views: &[(usize, PathView)]) -> Option<Pick> {
         if views.iter().all(|(_, view)| !view.sendable) {
             return None;
         }
@@ -274,7 +278,13 @@ impl Session {
                 return Some(Pick { path: views.get(path)?.0, source: Source::Urgent });
             }
         }
-        let size = Bytes((self.flows.bulk_len()? + DATA_OVERHEAD) as u64);
+        if self.is_turn_of_streams()
+            && let Some(pick) = self.pick_stream(views, &all)
+        {
+            return Some(pick);
+        }
+        let Some(len) = self.flows.bulk_len() else { return self.pick_stream(views, &all) };
+        let size = Bytes((len + DATA_OVERHEAD) as u64);
         let demand = Demand::Bulk { size, queued: Bytes(self.flows.bulk_bytes()) };
         let Choice { path, depth } = scheduler.choose(&all, demand)?;
         Some(Pick { path: views.get(path)?.0, source: Source::Bulk { depth } })
@@ -299,7 +309,11 @@ impl Session {
 
     /// Bytes of the datagram that a pick would make if it holds one whole bulk packet and nothing else; `None` for others.
     fn predicted_size(&mut self, pick: &Pick) -> Option<usize> {
-        let Source::Bulk { depth } = pick.source else { return None };
+        let depth = match pick.source {
+            Source::Bulk { depth } => depth,
+            Source::Stream { depth } => return self.predicted_stream_size(pick.path, depth),
+            Source::Repeat(_) | Source::Urgent => return None,
+        };
         let (flow, sequence, len) = self.flows.peek_bulk(depth.0)?;
         let path = self.paths.get(pick.path)?;
         let long = self.wants_long_number(path, flow, sequence);
@@ -315,11 +329,16 @@ impl Session {
 
     fn send_pick(&mut self, now: Timestamp, pick: &Pick, may_acknowledge: bool, buffer: &mut Vec<u8>) {
         let (unit, repeat) = match pick.source {
+            Source::Stream { depth } => {
+                self.send_stream(now, pick.path, depth, may_acknowledge, buffer);
+                return;
+            }
             Source::Repeat(at) => (self.repeats.remove(at).map(|(unit, _)| unit), true),
             Source::Urgent => (self.flows.take_urgent(), false),
             Source::Bulk { depth } => (self.flows.take_bulk(depth.0), false),
         };
         let Some(unit) = unit else { return };
+        self.count_packet(unit.len());
         let Some(path) = self.paths.get(pick.path) else { return };
         let room = usize::from(mtu_of(path));
         let long = repeat || self.wants_long_number(path, unit.flow, unit.sequence);
@@ -378,7 +397,7 @@ impl Session {
         }
     }
 
-    fn finish_single(
+    pub(super) fn finish_single(
         &mut self,
         now: Timestamp,
         index: usize,
@@ -396,7 +415,7 @@ impl Session {
     }
 
     /// Seals the packet and remembers it.
-    fn finish(&mut self, now: Timestamp, index: usize, draft: Draft, buffer: &mut Vec<u8>) {
+    pub(super) fn finish(&mut self, now: Timestamp, index: usize, draft: Draft, buffer: &mut Vec<u8>) {
         let Some(path) = self.paths.get_mut(index) else { return };
         self.keys.seal(path.id, draft.number, draft.header_from, draft.plain_from, buffer);
         let size = buffer.len() - draft.header_from;
@@ -431,11 +450,11 @@ fn view_of(now: Timestamp, path: &Path) -> PathView {
     }
 }
 
-fn mtu_of(path: &Path) -> u16 {
+pub(super) fn mtu_of(path: &Path) -> u16 {
     path.mtu.current()
 }
 
-fn number_len(path: &Path) -> u8 {
+pub(super) fn number_len(path: &Path) -> u8 {
     packet_number_len(path.sent.next_number(), path.sent.largest_acked())
 }
 
@@ -449,7 +468,7 @@ fn ecn_of(path: &Path) -> Ecn {
     }
 }
 
-fn start(path: &Path, receiver_index: u32, epoch: u8, buffer: &mut Vec<u8>) -> Draft {
+pub(super) fn start(path: &Path, receiver_index: u32, epoch: u8, buffer: &mut Vec<u8>) -> Draft {
     let header_from = buffer.len();
     let number = path.sent.next_number();
     let number_len = number_len(path);
@@ -467,7 +486,7 @@ fn start(path: &Path, receiver_index: u32, epoch: u8, buffer: &mut Vec<u8>) -> D
     }
 }
 
-fn put_ack(path: &mut Path, now: Timestamp, max_ranges: usize, buffer: &mut Vec<u8>) {
+pub(super) fn put_ack(path: &mut Path, now: Timestamp, max_ranges: usize, buffer: &mut Vec<u8>) {
     if let Some(ack) = path.received.take_ack(now, max_ranges.min(path.received.range_count())) {
         ack.put(buffer);
     }

@@ -298,6 +298,10 @@ impl Bench {
         let mut buffer = Vec::new();
         while let Some(event) = self.gateway.poll_event() {
             match event {
+                EndpointEvent::Incoming { id, .. } if self.config.streams.is_some() => {
+                    let continues = self.gateway_session;
+                    self.gateway.accept_beside(self.now, id, b"welcome", continues);
+                }
                 EndpointEvent::Incoming { id, .. } => {
                     self.gateway.accept(self.now, id, b"welcome");
                 }
@@ -307,9 +311,10 @@ impl Bench {
             self.gateway_events.push(event);
         }
         while let Some(event) = self.device.poll_event() {
-            if let EndpointEvent::Connected { payload, .. } = &event {
+            if let EndpointEvent::Connected { session, payload, .. } = &event {
                 assert_eq!(payload, b"welcome");
                 self.connected_events += 1;
+                self.device.continue_streams(self.now, *session, true);
             }
             self.device_events.push(event);
         }

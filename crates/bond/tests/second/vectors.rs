@@ -13,6 +13,7 @@ use wire::datagram::{Reset, VERSION, expand_packet_number};
 use wire::frame::{Ack, Arrived, Data, Frame, GaveUp, Part, PathStatus, Rekey, Repair, STATUS_GONE};
 use wire::hello::{DefaultTreatment, Features, Hello, Name, Prefixed, Refusal, Reply, Welcome};
 use wire::join_link::{HostPort, InvitationKind, InvitationSecret, JoinLink, UnixSeconds};
+use wire::stream::{StreamData, StreamFrame, StreamId};
 
 /// Fixed ends of all vectors.
 pub const DEVICE_PRIVATE: [u8; 32] = [0x11; 32];
@@ -129,6 +130,7 @@ fn frames() -> Value {
     };
     let part = |offset, more| Some(Part { offset, more });
     let data = Data { flow: 1, sequence: 2, long: false, ordered: true, part: None, payload: b"inner" };
+    let stream_data = StreamData { stream: StreamId(4), offset: 70_000, fin: false, bytes: b"abc" };
     let length_xor = 4 ^ 2 ^ 5;
     let repair =
         Repair { flow: 300, first: 5, count: 3, length_xor, payload_xor: &xor(&[b"abcd", b"ef", b"ghijk"]) };
@@ -211,6 +213,34 @@ fn frames() -> Value {
                 ranges: [90..=100, 80..=80, 3..=70].into_iter().collect(),
             })),
         ),
+        (
+            "stream",
+            "stream 4, offset 70000, the last bytes: abc",
+            framed(Frame::Stream(StreamFrame::Data(StreamData { fin: true, ..stream_data }))),
+        ),
+        ("stream, ends the packet", "stream 4, offset 70000: abc", {
+            let mut bytes = Vec::new();
+            stream_data.put(false, &mut bytes);
+            bytes
+        }),
+        (
+            "stream reset",
+            "stream 5, code 1, final size 70000",
+            framed(Frame::Stream(StreamFrame::Reset { stream: StreamId(5), code: 1, final_size: 70_000 })),
+        ),
+        (
+            "stream stop",
+            "stream 4, code 2",
+            framed(Frame::Stream(StreamFrame::Stop { stream: StreamId(4), code: 2 })),
+        ),
+        (
+            "stream limit",
+            "stream 4, up to offset 16777216",
+            framed(Frame::Stream(StreamFrame::StreamLimit { stream: StreamId(4), offset: 1 << 24 })),
+        ),
+        ("session limit", "67108864 bytes", framed(Frame::Stream(StreamFrame::SessionLimit(1 << 26)))),
+        ("stream count", "300 streams", framed(Frame::Stream(StreamFrame::StreamCount(300)))),
+        ("datagram", "once", framed(Frame::Stream(StreamFrame::Datagram(b"once")))),
         ("data, ends the packet", "flow 1, sequence 2, ordered", ends(data)),
         ("data, unordered", "flow 1, sequence 2", ends(Data { ordered: false, ..data })),
         ("data with length", "flow 1, sequence 2, ordered", framed(Frame::Data(data))),
@@ -251,9 +281,10 @@ fn xor(packets: &[&[u8]]) -> Vec<u8> {
 }
 
 fn refused_frames() -> Value {
-    let rows: [(&str, &[u8]); 10] = [
+    let rows: [(&str, &[u8]); 11] = [
         ("unknown type", &[0x0d]),
-        ("kept for streams", &[0x10, 0, 0]),
+        ("kept for streams", &[0x19, 0, 0]),
+        ("stream beyond 2^62", &[0x10, 0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1]),
         ("challenge cut short", &[0x03, 1, 2, 3]),
         ("ack with a range below zero", &[0x02, 5, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 6]),
         ("ack with 33 ranges", &[0x02, 5, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 32, 0]),

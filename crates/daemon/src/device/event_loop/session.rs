@@ -194,6 +194,7 @@ impl DeviceLoop {
             SessionEvent::PathMoved(_)
             | SessionEvent::Rekeyed
             | SessionEvent::Message(_)
+            | SessionEvent::Stream(_)
             | SessionEvent::ClosedByPeer(_) => {}
         }
     }

@@ -29,7 +29,7 @@ fn connected(specs: &[LinkSpec]) -> Bench {
 
 /// The byte at a place of a stream: no two streams are alike, nor any two parts of one.
 fn byte(stream: u64, offset: u64) -> u8 {
-    let mixed = (offset / 7 ^ stream << 40).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let mixed = ((offset / 7) ^ (stream << 40)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     (mixed >> 32) as u8 ^ offset as u8
 }
 

@@ -397,6 +397,7 @@ fn session(config: &DeviceConfig) -> SessionConfig {
             KeepAlive::Off => NEVER,
             KeepAlive::Every(interval) => interval,
         },
+        streams: None,
     }
 }
 

@@ -8,19 +8,23 @@
 mod bench;
 
 use bench::{Bench, LinkSpec};
-use bond::{SessionConfig, StreamError, StreamEvent, StreamId, StreamLimits};
+use bond::{StreamError, StreamEvent, StreamId, StreamLimits};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::Duration;
 use units::NetworkId;
 
-fn with_streams() -> SessionConfig {
-    SessionConfig { streams: Some(StreamLimits::default()), ..SessionConfig::default() }
+fn with_streams(specs: &[LinkSpec]) -> Bench {
+    let mut bench = Bench::new(specs);
+    bench.streams = true;
+    bench.device.carry_streams(StreamLimits::default());
+    bench.gateway.carry_streams(StreamLimits::default());
+    bench
 }
 
 fn connected(specs: &[LinkSpec]) -> Bench {
-    let mut bench = Bench::with(specs, with_streams());
+    let mut bench = with_streams(specs);
     bench.connect();
     bench.run(Duration::from_millis(500));
     assert!(bench.gateway_session.is_some());
@@ -341,7 +345,7 @@ fn random(seed: u64) {
             link.loss(if random.random_bool(0.5) { random.random_range(0.0..0.2) } else { 0.0 })
         })
         .collect();
-    let mut bench = Bench::with(&specs, with_streams());
+    let mut bench = with_streams(&specs);
     bench.connect();
     while bench.gateway_session.is_none() {
         bench.run(Duration::from_millis(100));

@@ -397,7 +397,6 @@ fn session(config: &DeviceConfig) -> SessionConfig {
             KeepAlive::Off => NEVER,
             KeepAlive::Every(interval) => interval,
         },
-        streams: None,
     }
 }
 

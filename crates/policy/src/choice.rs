@@ -23,6 +23,7 @@ use crate::network::{CapEffect, NetworkInput, Percent, PowerSupply, Reach};
 use crate::table::{Entry, Table};
 use crate::{PathStatus, Reason, Share};
 
+mod connection;
 mod power;
 mod split;
 mod steady;
@@ -30,6 +31,7 @@ mod steady;
 #[cfg(test)]
 mod tests;
 
+pub use connection::{ConnectionPolicy, ConnectionWish};
 use power::Saving;
 pub use split::Split;
 use steady::Steady;

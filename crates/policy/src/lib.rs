@@ -33,7 +33,7 @@ mod treatment;
 
 pub use assign::{Assignment, NewFlow, NoNetwork, Why, Wish, assign};
 pub use capacity::CapacityEstimator;
-pub use choice::{ChoiceSettings, NetworkPolicy, Split};
+pub use choice::{ChoiceSettings, ConnectionPolicy, ConnectionWish, NetworkPolicy, Split};
 pub use classify::FlowMeter;
 pub use data_cap::{CapSettings, DataCap};
 pub use network::NetworkInput;

@@ -10,6 +10,7 @@ pub mod hello;
 pub mod inner;
 pub mod join_link;
 pub mod neighbour;
+pub mod peer;
 pub mod request;
 pub mod stream;
 pub mod translation;

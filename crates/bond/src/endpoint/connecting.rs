@@ -228,6 +228,7 @@ impl Endpoint {
             random,
         );
         let Some(mut session) = session else { return };
+        self.streams.into_iter().for_each(|limits| session.carry_streams(limits));
         if let Some(connecting) = slot.connecting.take() {
             slot.renewal = Some(Renewal {
                 payload: connecting.payload.clone(),

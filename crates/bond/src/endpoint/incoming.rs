@@ -192,6 +192,7 @@ impl Endpoint {
             self.config.session,
             random,
         )?;
+        self.streams.into_iter().for_each(|limits| session.carry_streams(limits));
         let mut message = Vec::with_capacity(256);
         Response { version: VERSION, receiver_index: waiting.peer_index, sender_index: index, noise: &noise }
             .put(&mut message);

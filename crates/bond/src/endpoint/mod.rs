@@ -19,6 +19,7 @@ use crate::address::Address;
 use crate::handshake::{TokenKey, public_key};
 use crate::keys::PublicKey;
 use crate::session::{PathReport, SendMessageError, Session, SessionCounters};
+use crate::streams::StreamLimits;
 use connecting::Connecting;
 use incoming::Incoming;
 use policy::Treatment;
@@ -42,6 +43,8 @@ pub struct Endpoint {
     config: EndpointConfig,
     public: PublicKey,
     tokens: TokenKey,
+    /// Bounds of streams; `None` if sessions carry none.
+    streams: Option<StreamLimits>,
     random: ChaCha20Rng,
     slots: FxHashMap<SessionId, Slot>,
     by_index: FxHashMap<u32, SessionId>,
@@ -68,6 +71,7 @@ impl Endpoint {
         Ok(Self {
             tokens: TokenKey::new(&config.key),
             public,
+            streams: None,
             random: ChaCha20Rng::from_seed(seed),
             slots: FxHashMap::default(),
             by_index: FxHashMap::default(),

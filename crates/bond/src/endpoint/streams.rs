@@ -4,13 +4,18 @@ use super::slot::Succession;
 use super::{ConnectError, Endpoint, EndpointEvent, IncomingId, SessionId};
 use crate::keys::PublicKey;
 use crate::session::Session;
-use crate::streams::{StreamError, Streams};
+use crate::streams::{StreamError, StreamLimits, Streams};
 use units::Timestamp;
 use wire::datagram::DataHeader;
 use wire::frame::CLOSE_REPLACED;
 use wire::stream::StreamId;
 
 impl Endpoint {
+    /// Sessions that begin from now on carry streams and datagrams; without this they refuse them.
+    pub fn carry_streams(&mut self, limits: StreamLimits) {
+        self.streams = Some(limits);
+    }
+
     /// Opens a stream. The peer hears of it at once.
     ///
     /// # Errors

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::address::Carrier;
+use crate::streams::StreamLimits;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use std::net::SocketAddr;
@@ -39,9 +40,10 @@ impl Scene {
     fn new(role: Role, seed: u64) -> Self {
         let now = Timestamp::from_millis(1_000);
         let random = ChaCha20Rng::seed_from_u64(seed);
-        let config = SessionConfig { streams: Some(StreamLimits::default()), ..SessionConfig::default() };
+        let config = SessionConfig::default();
         let mut victim =
             Session::new(now, role, PEER, 9, Cipher::ChaCha20Poly1305, &raw(2, 1), config, random).unwrap();
+        victim.carry_streams(StreamLimits::default());
         if role == Role::Initiator {
             for port in 0..3 {
                 victim.add_path(now, address(port), 1_472);

@@ -26,7 +26,7 @@ use crate::keys::{Cipher, PrivateKey, PublicKey, RawKeys, SessionKeys};
 use crate::path::{Path, PathState, Progress};
 use crate::resequencer::{Load, Resequencer, Tally};
 use crate::scheduler::Scheduler;
-use crate::streams::{StreamEvent, StreamLimits, Streams};
+use crate::streams::{StreamEvent, Streams};
 use crate::unit::{Control, DataUnit};
 use policy::{PathStatus, Treatment};
 use rand::RngCore;
@@ -76,8 +76,6 @@ pub struct SessionConfig {
     pub treatment: Treatment,
     /// A path on which nothing arrived for this time is asked for a sign of life, which also keeps its NAT binding. The initiator does.
     pub keep_alive: Duration,
-    /// Bounds of streams and datagrams; `None` refuses them.
-    pub streams: Option<StreamLimits>,
 }
 
 impl Default for SessionConfig {
@@ -87,7 +85,6 @@ impl Default for SessionConfig {
             congestion: Algorithm::default(),
             treatment: Treatment::default(),
             keep_alive: Duration::from_secs(20),
-            streams: None,
         }
     }
 }
@@ -212,7 +209,7 @@ impl Session {
             holding: Vec::new(),
             repeats: VecDeque::new(),
             control: ControlQueue::default(),
-            streams: config.streams.map(|limits| Box::new(Streams::new(limits, role == Role::Initiator))),
+            streams: None,
             balance: 0,
             usual_backlog: 0,
             stranded: None,

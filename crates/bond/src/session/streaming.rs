@@ -1,13 +1,18 @@
 //! Streams of a session: what comes in, what has arrived, what was lost.
 
 use super::{Role, Session, SessionEvent};
-use crate::streams::{Notice, Span, Streams};
+use crate::streams::{Notice, Span, StreamLimits, Streams};
 use crate::unit::Item;
 use units::Timestamp;
 use wire::frame::CLOSE_BROKEN;
 use wire::stream::StreamFrame;
 
 impl Session {
+    /// From now on the session carries streams.
+    pub(crate) fn carry_streams(&mut self, limits: StreamLimits) {
+        self.streams = Some(Box::new(Streams::new(limits, self.role == Role::Initiator)));
+    }
+
     /// What the owner does with streams; `None` if the session carries none.
     pub(crate) fn streams_mut(&mut self) -> Option<&mut Streams> {
         self.streams.as_deref_mut()
@@ -46,12 +51,12 @@ impl Session {
 
     /// The owner has found out whether the peer still knows the streams.
     pub(crate) fn continue_streams(&mut self, known: bool) {
-        match (&mut self.streams, known) {
-            (Some(streams), true) => streams.go_on(),
-            (streams, _) => {
-                let even = self.role == Role::Initiator;
-                *streams = self.config.streams.map(|limits| Box::new(Streams::new(limits, even)));
-            }
+        let Some(streams) = &mut self.streams else { return };
+        if known {
+            streams.go_on();
+        } else {
+            let limits = streams.limits();
+            self.carry_streams(limits);
         }
     }
 

@@ -103,6 +103,10 @@ impl Streams {
         streams
     }
 
+    pub(crate) fn limits(&self) -> StreamLimits {
+        self.limits
+    }
+
     // ---- what the owner does ----
 
     pub(crate) fn open(&mut self) -> Result<StreamId, StreamError> {

@@ -73,6 +73,8 @@ pub struct Bench {
     pub gateway_events: Vec<EndpointEvent>,
     pub digest: u64,
     config: SessionConfig,
+    /// Sessions carry streams, and a new one goes on with those of the last.
+    pub streams: bool,
     pub device_events: Vec<EndpointEvent>,
 }
 
@@ -135,6 +137,7 @@ impl Bench {
             gateway_events: Vec::new(),
             digest: 0,
             config,
+            streams: false,
             device_events: Vec::new(),
         }
     }
@@ -298,7 +301,7 @@ impl Bench {
         let mut buffer = Vec::new();
         while let Some(event) = self.gateway.poll_event() {
             match event {
-                EndpointEvent::Incoming { id, .. } if self.config.streams.is_some() => {
+                EndpointEvent::Incoming { id, .. } if self.streams => {
                     let continues = self.gateway_session;
                     self.gateway.accept_beside(self.now, id, b"welcome", continues);
                 }

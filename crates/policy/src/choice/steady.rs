@@ -54,7 +54,8 @@ impl Steady {
         self.get()
     }
 
-    fn get(self) -> Option<NetworkId> {
+    /// The network to use now.
+    pub(super) fn get(self) -> Option<NetworkId> {
         match self {
             Self::Empty => None,
             Self::Held(held) | Self::Contested { held, .. } => Some(held),

@@ -6,7 +6,7 @@ use crate::arguments::RadioAps;
 use crate::output;
 use crate::radio_live::no_radio;
 use crate::session::Session;
-use crate::table::Table;
+use crate::table::{Table, rate};
 
 /// Shows what the running radio knows.
 pub fn run(session: &Session, arguments: &RadioAps) -> anyhow::Result<()> {
@@ -37,7 +37,11 @@ fn table(points: &[AccessPointReport]) -> String {
     for point in points {
         let quality = point.quality.as_ref();
         let packet_time = quality.and_then(|quality| quality.packet_time).or(point.held_packet_time);
-        let used = if point.used { "yes" } else { "ready" };
+        let used = match (point.used, point.limit) {
+            (false, _) => "ready".to_owned(),
+            (true, Some(limit)) => format!("to {}", rate(limit)),
+            (true, None) => "yes".to_owned(),
+        };
         table.row(vec![
             point.bssid.clone(),
             point.ssid.clone().unwrap_or_else(|| "(hidden)".to_owned()),
@@ -47,7 +51,7 @@ fn table(points: &[AccessPointReport]) -> String {
             packet_time.map_or_else(dash, |time| format!("{:.2} ms", time.as_millis_f64())),
             quality.map_or_else(dash, |quality| format!("{:.2}", quality.confidence.0)),
             format!("{:.0} %", point.share.0 * 100.0),
-            if point.interface.is_some() { used.to_owned() } else { dash() },
+            if point.interface.is_some() { used } else { dash() },
         ]);
         if let Some(interface) = &point.interface {
             remarks.push(format!("{interface}: {}", point.reason));
@@ -64,6 +68,7 @@ fn table(points: &[AccessPointReport]) -> String {
 #[cfg(test)]
 mod tests {
     use anabranch::control::{Fraction, Micros, QualityReport, QualitySource};
+    use units::BitRate;
 
     use super::*;
 
@@ -88,14 +93,20 @@ mod tests {
             reason: "takes the least time for a packet".into(),
             ..AccessPointReport::default()
         };
+        let limited = AccessPointReport {
+            interface: Some("wl-far".into()),
+            limit: Some(BitRate(1_250_000)),
+            ..used.clone()
+        };
         let stranger = AccessPointReport { megahertz: 2_437, ..AccessPointReport::default() };
-        let text = table(&[used, stranger]);
+        let text = table(&[used, limited, stranger]);
         for part in [
             "87 %",
             "1.23 ms",
             "0.94",
             "50 %",
             "yes",
+            "to 1.2 Mbit/s",
             "2437 MHz",
             "(hidden)",
             "wl-home: takes the least time",

@@ -258,6 +258,7 @@ fn work(
             treatment: dataplane::on_the_wire(config.device.default_treatment),
             treatments: treatments_wanted.clone(),
             openings: config.device.auto_direct,
+            steering: config.device.steering,
             networks: networks::Networks::new(config),
             reports: reports.clone(),
             standing: standing_lease(&config.device),

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use units::BitRate;
+
 use super::{BlockingClient, Client, ClientError, Fraction, Micros};
 
 /// Whose frames an estimate is made from.
@@ -65,6 +67,9 @@ pub struct AccessPointReport {
     pub share: Fraction,
     /// Whether it is to carry data, or is only kept ready; false without an association.
     pub used: bool,
+    /// No more than this is to go over it, since better ones need the air; `None`: as much as it takes.
+    #[serde(rename = "limit_bps", skip_serializing_if = "Option::is_none")]
+    pub limit: Option<BitRate>,
     /// The most of its packets that may be marked so that senders prefer others.
     pub marks: Fraction,
     /// Why.

@@ -12,7 +12,7 @@ use super::rules::Draft;
 use super::value::{self, Value};
 use super::{
     CarrierChoice, CongestionChoice, DaemonConfig, DeviceConfig, GatewayConfig, NetworkConfig,
-    SchedulerChoice,
+    SchedulerChoice, SteeringChoice,
 };
 use crate::device::may_be_v4;
 
@@ -47,6 +47,9 @@ const CONGESTION: &[(&str, CongestionChoice)] = &[
     ("olia", CongestionChoice::Olia),
     ("balia", CongestionChoice::Balia),
 ];
+
+const STEERING: &[(&str, SteeringChoice)] =
+    &[("limits", SteeringChoice::Limits), ("marks", SteeringChoice::Marks)];
 
 const TREATMENTS: &[(&str, Treatment)] = &[
     ("bonded", Treatment::Bonded),
@@ -154,6 +157,14 @@ pub(super) const DEVICE: &[Key<DeviceConfig>] = &[
         default: "\"model\"",
         otherwise: None,
         set: |config, value| value::one_of(value, CONGESTION).map(|choice| config.congestion = choice),
+    },
+    Key {
+        name: "steering",
+        meaning: "How the gateway learns which access points of a shared radio are slow: it is told how much to send by\neach, or packets of slow ones count as marked, which needs \"cubic\", \"lia\", \"olia\" or \"balia\" at its end.",
+        accepts: "\"limits\" or \"marks\"",
+        default: "\"limits\"",
+        otherwise: None,
+        set: |config, value| value::one_of(value, STEERING).map(|choice| config.steering = choice),
     },
     Key {
         name: "default_treatment",

@@ -92,6 +92,8 @@ pub struct DeviceConfig {
     pub scheduler: SchedulerChoice,
     /// Which controller each path has.
     pub congestion: CongestionChoice,
+    /// How senders learn which access points are slow.
+    pub steering: SteeringChoice,
     /// How flows are carried unless a rule says otherwise.
     pub default_treatment: Treatment,
     /// Let nothing out beside any0, also while the session is down.
@@ -198,6 +200,16 @@ pub enum CongestionChoice {
     Balia,
 }
 
+/// How senders learn which access points are slow.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum SteeringChoice {
+    /// The gateway is told what to use, and how much.
+    #[default]
+    Limits,
+    /// Packets of slow ones count as marked (`[MULTIAP] section 5.2`).
+    Marks,
+}
+
 /// What paths ride on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum CarrierChoice {
@@ -241,6 +253,7 @@ impl Default for DeviceConfig {
             split: Split::default(),
             scheduler: SchedulerChoice::default(),
             congestion: CongestionChoice::default(),
+            steering: SteeringChoice::default(),
             default_treatment: Treatment::default(),
             kill_switch: false,
             dns: true,

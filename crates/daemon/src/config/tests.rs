@@ -79,6 +79,7 @@ fn reads_every_sort_of_value() {
         mtu = 1_500
         scheduler = "inverse-rtt"
         congestion = "olia"
+        steering = "marks"
         default_treatment = "protected"
         kill_switch = true
         dns = false
@@ -104,6 +105,7 @@ fn reads_every_sort_of_value() {
     assert_eq!((config.device.interface.as_str(), config.device.mtu), ("tun7", Some(1_500)));
     assert_eq!(config.device.scheduler, SchedulerChoice::InverseRtt);
     assert_eq!(config.device.congestion, CongestionChoice::Olia);
+    assert_eq!(config.device.steering, SteeringChoice::Marks);
     assert_eq!(config.device.default_treatment, Treatment::Protected);
     assert!(config.device.kill_switch && !config.device.dns);
     assert_eq!(config.device.keep_alive, KeepAlive::Every(Duration::from_secs(25)));

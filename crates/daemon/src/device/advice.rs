@@ -59,6 +59,7 @@ fn advice(points: &[AccessPointReport]) -> Vec<PointAdvice> {
         .map(|(point, interface)| PointAdvice {
             interface,
             used: point.used,
+            limit: point.limit,
             marks: MarkShare::new(point.marks.0),
             packet_time: point.held_packet_time.map(|time| Duration::from_micros(time.0)),
         })

@@ -8,7 +8,7 @@ use anabranch::control::{NetworkChange, NetworkReport, Status};
 use linux::monitor::Interface;
 use linux::prefix::IpPrefix;
 use policy::steering::MarkShare;
-use units::NetworkId;
+use units::{BitRate, NetworkId};
 use wire::hello::Welcome;
 
 use wire::translation::Prefix;
@@ -39,6 +39,8 @@ pub struct PointAdvice {
     pub interface: String,
     /// Whether its access point is worth its air.
     pub used: bool,
+    /// No more than this is to go over it.
+    pub limit: Option<BitRate>,
     /// The most of its packets to mark.
     pub marks: MarkShare,
     /// Air time for a packet by its access point.

@@ -117,6 +117,7 @@ impl Points {
     pub fn complete(&self, network: NetworkId, report: &mut AccessPointReport) {
         let steered = self.of(network);
         report.used = steered.is_none_or(|steered| steered.used);
+        report.limit = steered.and_then(|steered| steered.limit);
         report.marks = Fraction(steered.map_or(0.0, |steered| steered.marks.part()));
         report.held_packet_time =
             steered.and_then(|steered| steered.packet_time).map(|packet_time| packet_time.into());

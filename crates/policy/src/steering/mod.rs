@@ -1,33 +1,33 @@
-//! Which access points carry data, and how many of their packets are marked so that senders prefer better ones (`[MULTIAP] section 5`).
+//! Which access points carry data, how much each, and how many of their packets are marked so that senders prefer better ones (`[MULTIAP] section 5`).
 //!
 //! Access points of one channel share its air: a packet over a slow one takes the time of several over a fast one, and the MAC often gives each the
-//! same number of packets. So the slow ones are *marked* ([`marking`]), and those that cost more than they bring are *not used* at all, since even the
-//! least window of a flow takes air (`[MULTIAP] fig 6c`). Channels do not disturb each other and are judged apart; how long the radio stays on each is a
-//! matter of slots.
+//! same number of packets. So the good ones carry what they can, and slower ones no more than the air that those leave ([`share`]). Channels do not
+//! disturb each other and are judged apart; how long the radio stays on each is a matter of slots.
 //!
 //! ```text
-//!              known, worth it                     known, not worth it
-//!   Trying ------------------------> Used <------------------------------+
-//!     ^  | known, not worth it        |  not worth it                    | worth it now
-//!     |  +-------------------> Ready <+----------------------------------+
+//!              known: good, or air is free                known: better ones leave no air
+//!   Trying ------------------------------> Used <------------------------------+
+//!     ^  | known, no air is free            |  no air is left to it            | air is free
+//!     |  +-------------------------> Ready <+----------------------------------+
 //!     +--- nothing known for long, one at a time --+
 //! ```
-//! The caller brings estimates every 100 ms or so ([`Steering::update`]). What is done with the outcome is one of three things: marks on our own bond's
-//! paths, marks on packets of TCP flows with several ways, or word to our own gateway, which needs no marks.
+//! The caller brings estimates every 100 ms or so ([`Steering::update`]). What is done with the outcome is one of three things: word to our own gateway of
+//! what to use and how much, which needs no marks; marks on our own bond's paths; or marks on packets of TCP flows with several ways ([`marking`]),
+//! where nobody can be told anything.
 
 pub mod marking;
 mod reason;
-mod worth;
+mod share;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use units::{Frequency, NetworkId, Timestamp};
+use units::{BitRate, Bytes, Frequency, NetworkId, Timestamp};
 
 pub use marking::{MOST_MARKS, MarkShare, MarkingForm, safe_marks};
 pub use reason::SteeringReason;
 use reason::longer;
-use worth::{Judged, Known, Worth, air, judge};
+use share::{MOST_USED, Rank, Slower, beginning, must_leave, ranks, share, spare};
 
 /// What is known of a network's access point when [`Steering::update`] is called.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -36,7 +36,7 @@ pub struct PointView {
     pub network: NetworkId,
     /// Its channel.
     pub channel: Frequency,
-    /// Air time for a packet; `None` if nothing was heard of it lately.
+    /// Air time for a packet of [`FULL_PACKET`]; `None` if nothing was heard of it lately.
     pub packet_time: Option<Duration>,
     /// How far to believe it, 0 to 1.
     pub confidence: f64,
@@ -44,7 +44,7 @@ pub struct PointView {
     pub round_trip: Option<Duration>,
     /// Flows over it have another way to go: only such are marked.
     pub other_way: bool,
-    /// Packets that it brought lately, in a second.
+    /// Full packets that it brought lately, in a second.
     pub carried: f64,
     /// Something answers from beyond it.
     pub reaches: bool,
@@ -57,7 +57,9 @@ pub struct Steered {
     pub network: NetworkId,
     /// Whether it is to carry data; else it is kept associated and ready.
     pub used: bool,
-    /// How many of its packets are marked.
+    /// No more than this is to go over it; `None`: as much as it takes.
+    pub limit: Option<BitRate>,
+    /// How many of its packets are to be marked where senders cannot be told.
     pub marks: MarkShare,
     /// The packet time that this rests on, which may be some seconds old.
     pub packet_time: Option<Duration>,
@@ -88,14 +90,14 @@ const REMEMBERED: Duration = Duration::from_secs(10);
 const LEAST_CONFIDENCE: f64 = 0.25;
 /// No network changes between used and ready more often, but for the best one.
 const DWELL: Duration = Duration::from_secs(1);
-/// How long one that nothing is known of is tried.
+/// How long one that nothing is known of is tried ...
 const TRIAL: Duration = Duration::from_secs(1);
-/// Less of a channel's air than this is little ...
-const LITTLE: f64 = 0.5;
-/// ... and after so long with little it was quiet.
-const QUIET: Duration = Duration::from_secs(2);
-/// For so long it is believed how much of the air was free without one that is in use.
-const FREE_BELIEVED: Duration = Duration::from_secs(30);
+/// ... with so many packets a second: few, as they may be slow ones.
+const TRIAL_PACKETS: f64 = 10.0;
+/// What is carried is smoothed: each update counts for this part.
+const NEWS: f64 = 0.3;
+/// What a packet time is the time of.
+pub const FULL_PACKET: Bytes = Bytes(1_500);
 /// Until one that was not worth it is tried again; doubles each time ...
 const FIRST_PAUSE: Duration = Duration::from_secs(10);
 /// ... up to this.
@@ -106,31 +108,6 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(160);
 pub struct Steering {
     settings: SteeringSettings,
     points: BTreeMap<NetworkId, Point>,
-    channels: BTreeMap<Frequency, Channel>,
-}
-
-/// Since when a channel is wanted. What was free of an idle one says nothing of what is free once somebody downloads.
-#[derive(Clone, Copy, Debug)]
-struct Channel {
-    /// Since when little is carried on it.
-    quiet_since: Option<Timestamp>,
-    /// When it was last asked for more after having been quiet for long.
-    wanted_from: Timestamp,
-}
-
-impl Channel {
-    /// One of which nothing was known counts as having been quiet.
-    fn new(now: Timestamp) -> Self {
-        Self { quiet_since: Some(now - QUIET), wanted_from: now }
-    }
-
-    fn take(&mut self, now: Timestamp, air: f64) {
-        if air < LITTLE {
-            self.quiet_since.get_or_insert(now);
-        } else if self.quiet_since.take().is_some_and(|since| now.since(since) >= QUIET) {
-            self.wanted_from = now;
-        }
-    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -138,12 +115,14 @@ struct Point {
     view: PointView,
     /// The last packet time, and when.
     time: Option<(Duration, Timestamp)>,
+    /// Smoothed, packets a second.
+    carried: f64,
     marked: bool,
     stage: Stage,
     since: Timestamp,
     pause: Duration,
-    /// The part of the air that was free while this one was not used, and when.
-    free_without: Option<(f64, Timestamp)>,
+    /// The part of the air that it may take while it is slower than the best and used.
+    allowed: f64,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -153,10 +132,17 @@ enum Stage {
     Ready,
 }
 
+/// What a point is found to be in an update.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Found {
+    Unknown,
+    Ranked(Rank),
+}
+
 impl Steering {
     /// Without any network yet.
     pub fn new(settings: SteeringSettings) -> Self {
-        Self { settings, points: BTreeMap::new(), channels: BTreeMap::new() }
+        Self { settings, points: BTreeMap::new() }
     }
 
     /// Takes what is known now; gives what is to be done with each network, in the order of their numbers.
@@ -168,7 +154,6 @@ impl Steering {
         let mut channels: Vec<Frequency> = views.iter().map(|view| view.channel).collect();
         channels.sort_unstable();
         channels.dedup();
-        self.channels.retain(|channel, _| channels.contains(channel));
         let mut steered: Vec<Steered> =
             channels.into_iter().flat_map(|channel| self.steer(now, channel)).collect();
         steered.sort_unstable_by_key(|steered| steered.network);
@@ -180,24 +165,48 @@ impl Steering {
         let settings = self.settings;
         let mut here: Vec<&mut Point> =
             self.points.values_mut().filter(|point| point.view.channel == channel).collect();
-        // The best one first.
-        here.sort_by_key(|point| (point.known(now).unwrap_or(Duration::MAX), point.view.network));
-        let state = self.channels.entry(channel).or_insert_with(|| Channel::new(now));
-        let contest = |state: &Channel| -> Vec<Known> {
-            here.iter().filter_map(|point| point.in_contest(now, state.wanted_from)).collect()
-        };
-        state.take(now, contest(state).iter().map(air).sum());
-        let known = contest(state);
-        let judged = judge(&known, settings.threshold);
-        let best = known.first().map(|known| known.time);
-        let is_single = here.len() == 1;
+        // Those in the contest first, the best one first among them.
+        here.sort_by_key(|point| (point.in_contest(now).unwrap_or(Duration::MAX), point.view.network));
+        let times: Vec<(Duration, bool)> = here
+            .iter()
+            .filter_map(|point| Some((point.in_contest(now)?, point.stage == Stage::Used)))
+            .collect();
+        let ranks = ranks(&times, settings.threshold);
+        let best = times.first().map(|(time, _)| *time);
+        let found = |at: usize| ranks.get(at).map_or(Found::Unknown, |rank| Found::Ranked(*rank));
+        let spare = spare(here.iter().filter_map(|point| point.air(now)).sum());
+        let places = MOST_USED - ranks.iter().filter(|rank| **rank != Rank::Slower).count().min(MOST_USED);
+        let slower =
+            |point: &Point, at: usize| found(at) == Found::Ranked(Rank::Slower) && point.stage == Stage::Used;
+        let mut in_use: Vec<Slower> = (here.iter_mut().enumerate())
+            .filter(|(at, point)| slower(point, *at))
+            .map(|(_, point)| Slower { takes: point.air(now).unwrap_or(0.0), allowed: &mut point.allowed })
+            .collect();
+        share(spare, &mut in_use);
+        let mut first = beginning(spare, &in_use).filter(|_| in_use.len() < places);
+        let mut used = in_use.len();
         let mut trying = here.iter().any(|point| point.stage == Stage::Trying);
+        let some_used = here.iter().any(|point| point.stage == Stage::Used);
+        for (at, point) in here.iter_mut().enumerate() {
+            let next = match (point.stage, found(at)) {
+                (_, Found::Ranked(Rank::Best)) => Stage::Used,
+                (stage, Found::Ranked(rank)) => point.ranked(now, stage, rank, used <= places, &mut first),
+                (stage, Found::Unknown) if best.is_some() => point.unknown(now, stage, &mut trying),
+                // Nothing is known of any: those that were used go on, or else all are.
+                (stage, Found::Unknown) if some_used => stage,
+                (_, Found::Unknown) => Stage::Used,
+            };
+            if slower(point, at) && next != Stage::Used {
+                used -= 1;
+            }
+            point.turn(now, next);
+        }
+        let is_single = here.len() == 1;
         here.into_iter()
-            .map(|point| {
-                let judged = judged.iter().find(|judged| judged.network == point.view.network).copied();
-                point.settle(now, judged, best.is_some(), &mut trying);
+            .enumerate()
+            .map(|(at, point)| {
                 point.mark(now, &settings, best);
-                point.steered(now, &settings, best, judged, is_single)
+                point.steered(now, &settings, best, found(at), is_single)
             })
             .collect()
     }
@@ -208,17 +217,20 @@ impl Point {
         Self {
             view,
             time: None,
+            carried: view.carried,
             marked: false,
             stage: Stage::Ready,
             since: now,
             // Tried as soon as no other is.
             pause: Duration::ZERO,
-            free_without: None,
+            allowed: 0.0,
         }
     }
 
     fn take(&mut self, now: Timestamp, view: PointView) {
         self.view = view;
+        let carried = view.carried.clamp(0.0, MOST_CARRIED);
+        self.carried += (carried - self.carried) * NEWS;
         if let Some(time) = view.packet_time.filter(|_| view.confidence >= LEAST_CONFIDENCE) {
             self.time = Some((time, now));
         }
@@ -230,45 +242,59 @@ impl Point {
         (now.since(at) <= REMEMBERED).then_some(time)
     }
 
-    /// By what it is judged; one behind which nothing answers is not.
-    fn in_contest(&self, now: Timestamp, wanted_from: Timestamp) -> Option<Known> {
-        let time = self.known(now).filter(|_| self.view.reaches)?;
-        let counts = |at: Timestamp| at > wanted_from && now.since(at) <= FREE_BELIEVED;
-        let free_without = self.free_without.filter(|(_, at)| counts(*at));
-        Some(Known {
-            network: self.view.network,
-            time,
-            carried: self.view.carried,
-            in_use: self.stage != Stage::Ready,
-            free_without: free_without.map(|(free, _)| free),
-        })
+    /// By what it is ranked; one behind which nothing answers is not.
+    fn in_contest(&self, now: Timestamp) -> Option<Duration> {
+        self.known(now).filter(|_| self.view.reaches)
     }
 
-    /// Moves on in the diagram of the module. `contest`: something is known of at least one on the channel.
-    fn settle(&mut self, now: Timestamp, judged: Option<Judged>, contest: bool, trying: &mut bool) {
-        let stayed = now.since(self.since);
-        let has_settled = stayed >= DWELL;
-        if let (Stage::Ready, true, Some(judged)) = (self.stage, has_settled, judged) {
-            self.free_without = Some((judged.free, now));
+    /// The part of the air that it takes, as far as known.
+    fn air(&self, now: Timestamp) -> Option<f64> {
+        Some(self.carried * self.known(now)?.as_secs_f64())
+    }
+
+    /// What becomes of one that is known and not the best.
+    fn ranked(
+        &mut self,
+        now: Timestamp,
+        stage: Stage,
+        rank: Rank,
+        has_place: bool,
+        first: &mut Option<f64>,
+    ) -> Stage {
+        let has_settled = now.since(self.since) >= DWELL || stage == Stage::Trying;
+        match (stage, rank) {
+            (Stage::Used, Rank::Slower) if !has_settled => stage,
+            (Stage::Used, Rank::Slower) if !has_place || must_leave(self.allowed) => Stage::Ready,
+            (Stage::Used, _) => stage,
+            (_, Rank::AsGood) if has_settled => Stage::Used,
+            (_, Rank::Slower) if has_settled && first.is_some() => {
+                self.allowed = first.take().unwrap_or_default();
+                Stage::Used
+            }
+            (Stage::Trying, _) => Stage::Ready,
+            _ => stage,
         }
-        let next = match (self.stage, judged.map(|judged| judged.worth)) {
-            (_, Some(Worth::Best)) => Stage::Used,
-            (Stage::Trying, Some(Worth::AsGood | Worth::FreeAir)) => Stage::Used,
-            (Stage::Ready, Some(Worth::AsGood | Worth::FreeAir)) if has_settled => Stage::Used,
-            (Stage::Used, Some(Worth::Not { .. })) if has_settled => Stage::Ready,
-            (Stage::Trying, Some(Worth::Not { .. })) => Stage::Ready,
-            (stage, Some(_)) => stage,
-            // There is nothing better.
-            (_, None) if !contest => Stage::Used,
-            (Stage::Ready, None) if self.view.reaches && !*trying && stayed >= self.pause => Stage::Trying,
-            (Stage::Trying, None) if self.view.reaches && stayed < TRIAL => Stage::Trying,
-            (_, None) => Stage::Ready,
-        };
+    }
+
+    /// What becomes of one that nothing is known of, while something is of another.
+    fn unknown(&self, now: Timestamp, stage: Stage, trying: &mut bool) -> Stage {
+        let stayed = now.since(self.since);
+        match stage {
+            Stage::Ready if self.view.reaches && !*trying && stayed >= self.pause => {
+                *trying = true;
+                Stage::Trying
+            }
+            Stage::Trying if self.view.reaches && stayed < TRIAL => Stage::Trying,
+            _ => Stage::Ready,
+        }
+    }
+
+    fn turn(&mut self, now: Timestamp, next: Stage) {
         if next == self.stage {
             return;
         }
         match next {
-            Stage::Trying => *trying = true,
+            Stage::Trying => {}
             Stage::Ready => self.pause = (self.pause * 2).clamp(FIRST_PAUSE, LONGEST_PAUSE),
             Stage::Used => self.pause = FIRST_PAUSE / 2,
         }
@@ -286,7 +312,7 @@ impl Point {
         now: Timestamp,
         settings: &SteeringSettings,
         best: Option<Duration>,
-        judged: Option<Judged>,
+        found: Found,
         is_single: bool,
     ) -> Steered {
         let PointView { network, round_trip, other_way, .. } = self.view;
@@ -295,23 +321,42 @@ impl Point {
             |time| round_trip.map_or(MOST_MARKS, |round_trip| safe_marks(settings.form, time, round_trip));
         let marks = time.filter(|_| self.marked && other_way).map_or(MarkShare::NONE, safe);
         let used = self.stage != Stage::Ready;
+        let is_new = best.is_none() && !is_single && now.since(self.since) < TRIAL;
+        let packets = match (self.stage, found) {
+            (Stage::Trying, _) => Some(TRIAL_PACKETS),
+            (Stage::Used, Found::Unknown) if is_new => Some(TRIAL_PACKETS),
+            (Stage::Used, Found::Ranked(Rank::Slower)) => {
+                time.map(|time| self.allowed / time.as_secs_f64().max(LEAST_TIME))
+            }
+            _ => None,
+        };
         let longer = time.zip(best).map(|(time, best)| longer(time, best)).unwrap_or_default();
-        let reason = match judged.map(|judged| judged.worth) {
+        let reason = match found {
             _ if !self.view.reaches => SteeringReason::Dead,
-            None if self.view.packet_time.is_some() => {
+            Found::Unknown if self.view.packet_time.is_some() => {
                 SteeringReason::Doubtful { confidence: self.view.confidence }
             }
-            None => SteeringReason::Unknown,
-            Some(_) if is_single => SteeringReason::OnlyOne,
-            Some(Worth::Best) => SteeringReason::Best,
-            Some(Worth::Not { gain, cost }) if !used => SteeringReason::NotWorthIt { gain, cost },
-            Some(_) if self.marked && !other_way => SteeringReason::NoOtherWay { longer },
-            Some(_) if self.marked => SteeringReason::Marked { longer, marks, capped: marks == MOST_MARKS },
-            Some(_) => SteeringReason::AsGood { longer },
+            Found::Unknown => SteeringReason::Unknown,
+            Found::Ranked(_) if is_single => SteeringReason::OnlyOne,
+            Found::Ranked(Rank::Best) => SteeringReason::Best,
+            Found::Ranked(Rank::AsGood) => SteeringReason::AsGood { longer },
+            Found::Ranked(Rank::Slower) if !other_way => SteeringReason::NoOtherWay { longer },
+            Found::Ranked(Rank::Slower) if used => SteeringReason::FreeAir { longer, allowed: self.allowed },
+            Found::Ranked(Rank::Slower) => SteeringReason::NoFreeAir { longer },
         };
-        Steered { network, used, marks, packet_time: time, reason }
+        let limit = packets
+            .filter(|_| other_way)
+            .map(|packets| BitRate((packets * FULL_PACKET.0 as f64 * 8.0).max(LEAST_LIMIT) as u64));
+        Steered { network, used, limit, marks, packet_time: time, reason }
     }
 }
+
+/// No access point carries more packets a second; what is beyond is a mistake.
+const MOST_CARRIED: f64 = 1e7;
+/// No packet takes less, seconds.
+const LEAST_TIME: f64 = 1e-6;
+/// Bits a second; less would hold a single packet up for too long.
+const LEAST_LIMIT: f64 = 12_000.0;
 
 #[cfg(test)]
 mod tests;

@@ -3,8 +3,6 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::marking::MarkShare;
-
 /// Why a network's packets are marked or not, and whether it is to carry data.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum SteeringReason {
@@ -17,21 +15,17 @@ pub enum SteeringReason {
         /// How much longer, as a part of the best one's time.
         longer: f64,
     },
-    /// It takes longer than the best; its packets are marked, so that senders prefer the others.
-    Marked {
+    /// It takes longer than the best, and carries what the better ones leave air for.
+    FreeAir {
         /// How much longer, as a part of the best one's time.
         longer: f64,
-        /// How many are marked.
-        marks: MarkShare,
-        /// It is the cap; else what is safe for the flow.
-        capped: bool,
+        /// The part of the air that it may take.
+        allowed: f64,
     },
-    /// What it would bring is less than the air that it would take from better ones.
-    NotWorthIt {
-        /// How much more would be carried with it, as a part of what the best one carries.
-        gain: f64,
-        /// How much less.
-        cost: f64,
+    /// It takes longer than the best, and the better ones leave no air free.
+    NoFreeAir {
+        /// How much longer, as a part of the best one's time.
+        longer: f64,
     },
     /// It takes longer than the best, but nothing is known of its flows' other ways, or there are none.
     NoOtherWay {
@@ -58,20 +52,16 @@ impl fmt::Display for SteeringReason {
             Self::AsGood { longer } => {
                 write!(formatter, "nearly as good as the best ({:.0} % longer)", percent(longer))
             }
-            Self::Marked { longer, marks, capped } => {
-                let limit = if *capped { "the most there is" } else { "what is safe" };
-                write!(
-                    formatter,
-                    "{:.0} % longer for a packet than the best; {:.2} % of its packets marked, {limit}",
-                    percent(longer),
-                    percent(&marks.part())
-                )
-            }
-            Self::NotWorthIt { gain, cost } => write!(
+            Self::FreeAir { longer, allowed } => write!(
                 formatter,
-                "kept ready only: it would bring {:.0} % and cost better ones {:.0} %",
-                percent(gain),
-                percent(cost)
+                "{:.0} % longer for a packet than the best; at most {:.0} % of the air, which better ones leave free",
+                percent(longer),
+                percent(allowed)
+            ),
+            Self::NoFreeAir { longer } => write!(
+                formatter,
+                "kept ready only: {:.0} % longer for a packet than the best, and better ones leave no air free",
+                percent(longer)
             ),
             Self::NoOtherWay { longer } => {
                 write!(

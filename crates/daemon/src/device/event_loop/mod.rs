@@ -31,6 +31,7 @@ use super::messages::{Command, Lease, PointAdvice, Task};
 use super::neighbours;
 use super::networks::Networks;
 use super::targets::{GatewayAddresses, Link};
+use crate::config::SteeringChoice;
 use crate::control::EventLog;
 use crate::dataplane::{Meter, Owner, Plane, Verdict};
 use crate::mailbox::Mailbox;
@@ -50,6 +51,8 @@ pub struct Wishes {
     pub treatments: Wanted,
     /// Whether what comes of connections is to be told.
     pub openings: bool,
+    /// How the gateway learns which access points are slow.
+    pub steering: SteeringChoice,
     /// Which interfaces are networks.
     pub networks: Networks,
     /// What direct mode says of them.
@@ -76,6 +79,8 @@ pub struct DeviceLoop {
     pub treatment: DefaultTreatment,
     treatments: Treatments,
     openings: Openings,
+    /// How the gateway learns which access points are slow.
+    pub steering: SteeringChoice,
     /// Which interfaces are networks.
     pub networks: Networks,
     /// What direct mode says of them.
@@ -170,7 +175,17 @@ impl DeviceLoop {
         direct: Mailbox<direct::Message>,
         events: Arc<EventLog>,
     ) -> Self {
-        let Wishes { mtu, treatment, treatments, openings, networks, reports, standing, neighbours } = wishes;
+        let Wishes {
+            mtu,
+            treatment,
+            treatments,
+            openings,
+            steering,
+            networks,
+            reports,
+            standing,
+            neighbours,
+        } = wishes;
         let openings = Openings::new(openings);
         let treatments = Treatments::new(treatments);
         let state = State {
@@ -209,6 +224,7 @@ impl DeviceLoop {
             treatment,
             treatments,
             openings,
+            steering,
             networks,
             reports,
             standing,
@@ -317,7 +333,7 @@ impl DeviceLoop {
                 self.direct.post(direct::Message::Opened(destination, outcome));
             }
             if !self.state.advice.is_empty() {
-                self.mark_paths();
+                self.steer_paths();
             }
             self.notice_sleep(now);
         }

@@ -40,7 +40,7 @@ pub(super) enum Way {
     Plain,
     /// The paper's: marks, and nothing else.
     Marks(MarkingForm),
-    /// Word to the gateway of which to use, and nothing else.
+    /// Word to the gateway of which to use and how much, and nothing else.
     Preference,
 }
 
@@ -340,6 +340,7 @@ impl World {
             } else {
                 let status = if steered.used { PathStatus::Active } else { PathStatus::Backup };
                 self.device.set_path_status(session, steered.network, status, 0);
+                self.device.set_path_limit(session, steered.network, steered.limit);
             }
         }
     }

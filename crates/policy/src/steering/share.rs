@@ -1,0 +1,134 @@
+//! How much of a channel's air each of its access points may take: the better ones as much as they want, slower ones what those leave free.
+//!
+//! Packet for packet an access point that needs six times as long for one takes six parts of seven of the air. So a slower one is never let loose: it
+//! begins with little, has more as long as air stays free, and less at once when it does not. Whether the better ones fill the air, or something
+//! behind them holds them back, need not be known (`[MULTIAP] fig 6b and 6c` are the same rule).
+
+use std::time::Duration;
+
+use super::reason::longer;
+
+/// Access points of one channel that carry data at once: with more, collisions eat what they bring (`[MULTIAP] fig 6c`: 3 or 4 at most).
+pub(super) const MOST_USED: usize = 4;
+/// One that is in use stays as good as the best up to this much beyond the threshold.
+const KEEP: f64 = 1.5;
+/// This part of the air is kept free: only there can it be seen that a better one wants more. It is also what a better one's control of its own rate
+/// leaves free now and then, which is no invitation.
+const KEPT_FREE: f64 = 0.08;
+/// A slower one is let in if so much more than that is free ...
+const ROOM_TO_BEGIN: f64 = 0.1;
+/// ... begins with this ...
+const FIRST: f64 = 0.05;
+/// ... and has to leave when it may have less than this.
+const LEAST: f64 = 0.02;
+/// This part of what is free is given away at each update ...
+const GIVEN: f64 = 0.15;
+/// ... to one that takes this part of what it has.
+const TAKEN: f64 = 0.7;
+/// At each update it has so much less when nothing at all is free.
+const CUT: f64 = 0.35;
+
+/// How one compares with the best of its channel.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Rank {
+    Best,
+    AsGood,
+    Slower,
+}
+
+/// Ranks packet times, given the least first; `in_use` ones are held to less. At most [`MOST_USED`] are not slower.
+pub(super) fn ranks(times: &[(Duration, bool)], threshold: f64) -> Vec<Rank> {
+    let Some((best, _)) = times.first() else { return Vec::new() };
+    let rank = |(at, (time, in_use)): (usize, &(Duration, bool))| {
+        let bound = if *in_use { threshold * KEEP } else { threshold };
+        match at {
+            0 => Rank::Best,
+            1..MOST_USED if longer(*time, *best) <= bound => Rank::AsGood,
+            _ => Rank::Slower,
+        }
+    };
+    times.iter().enumerate().map(rank).collect()
+}
+
+/// One that is slower than the best and in use.
+#[derive(Debug)]
+pub(super) struct Slower<'a> {
+    /// The part of the air that it takes.
+    pub takes: f64,
+    /// The part that it may take; below [`LEAST`] it has to leave.
+    pub allowed: &'a mut f64,
+}
+
+/// What is free beyond what is kept free, if `taken` is taken in all; negative if too much is.
+pub(super) fn spare(taken: f64) -> f64 {
+    1.0 - KEPT_FREE - taken.clamp(0.0, 1.0)
+}
+
+/// Whether another slower one may begin, beside those that are in use; and with what.
+pub(super) fn beginning(spare: f64, in_use: &[Slower]) -> Option<f64> {
+    let growing = in_use.iter().any(|one| one.has_use());
+    (spare > ROOM_TO_BEGIN && !growing).then_some(FIRST)
+}
+
+/// Whether it may have so little that it is not worth being in use.
+pub(super) fn must_leave(allowed: f64) -> bool {
+    allowed < LEAST
+}
+
+/// Shares what is free among those in use, given the best first: the best one that has use for it has more; if too much is taken, the worst one has
+/// less, and if nothing is free all have.
+pub(super) fn share(spare: f64, in_use: &mut [Slower]) {
+    if spare >= 0.0 {
+        if let Some(one) = in_use.iter_mut().find(|one| one.has_use()) {
+            *one.allowed = (*one.allowed + spare * GIVEN).min(1.0);
+        }
+        return;
+    }
+    let lack = (-spare / KEPT_FREE).min(1.0);
+    let all = if lack > 0.5 { in_use.len() } else { 1 };
+    for one in in_use.iter_mut().rev().take(all) {
+        *one.allowed = one.allowed.min(one.takes.max(LEAST)) * (1.0 - CUT * lack);
+    }
+}
+
+impl Slower<'_> {
+    fn has_use(&self) -> bool {
+        self.takes >= TAKEN * *self.allowed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn those_near_the_best_are_as_good_up_to_four_in_all() {
+        let micros = |list: &[(u64, bool)]| -> Vec<Rank> {
+            let times: Vec<_> = list.iter().map(|(us, used)| (Duration::from_micros(*us), *used)).collect();
+            ranks(&times, 0.2)
+        };
+        use Rank::{AsGood, Best, Slower};
+        assert_eq!(micros(&[(500, true), (590, false), (610, false)]), [Best, AsGood, Slower]);
+        assert_eq!(micros(&[(500, true), (640, true), (660, true)]), [Best, AsGood, Slower]);
+        assert_eq!(micros(&[(500, false); 6]), [Best, AsGood, AsGood, AsGood, Slower, Slower]);
+        assert_eq!(micros(&[]), []);
+    }
+
+    #[test]
+    fn free_air_goes_to_the_best_that_has_use_for_it_and_is_taken_from_the_worst() {
+        let mut allowed = [0.2, 0.1, 0.1];
+        let mut run = |spare, takes: [f64; 3]| {
+            let mut in_use: Vec<Slower> =
+                allowed.iter_mut().zip(takes).map(|(allowed, takes)| Slower { takes, allowed }).collect();
+            let beginning = beginning(spare, &in_use);
+            share(spare, &mut in_use);
+            (beginning, allowed)
+        };
+        assert_eq!(run(0.4, [0.1, 0.1, 0.1]), (None, [0.2, 0.16, 0.1]));
+        assert_eq!(run(0.4, [0.1, 0.1, 0.05]), (Some(0.05), [0.2, 0.16, 0.1]));
+        let (_, after) = run(-0.02, [0.2, 0.1, 0.1]);
+        assert!(after[..2] == [0.2, 0.16] && (0.09..0.1).contains(&after[2]), "{after:?}");
+        let (beginning, after) = run(-0.08, [0.2, 0.1, 0.1]);
+        assert!(beginning.is_none() && after[0] == 0.2 * 0.65 && after[1] == 0.1 * 0.65, "{after:?}");
+    }
+}

@@ -268,9 +268,7 @@ fn work(
         choices.clone(),
         events.clone(),
     );
-    if peer.is_some() {
-        advice::start(&state, commands.clone());
-    }
+    advice::start(&state, commands.clone());
     let ended = tasks.clone();
     let packets = PacketThread::start(
         move || device.run(&command_receiver, &command_waker),

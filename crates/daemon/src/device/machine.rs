@@ -56,6 +56,8 @@ pub struct DeviceMachine {
     without_fast_path: bool,
     /// What MPTCP needs is in the journal.
     over_mptcp: bool,
+    /// Some packets of MPTCP connections are marked.
+    marking: bool,
     groups: Groups,
 }
 
@@ -68,6 +70,7 @@ impl DeviceMachine {
             fast_path: None,
             without_fast_path: false,
             over_mptcp: false,
+            marking: false,
             groups: Groups::default(),
         }
     }
@@ -110,8 +113,13 @@ impl DeviceMachine {
             self.over_mptcp = false;
             return Answer::Failed { reason };
         }
-        match paths.sync() {
-            Ok(()) => Answer::Done,
+        let marking = self.marking != paths.has_marks() || paths.has_marks();
+        let done = paths.sync().and_then(|()| if marking { paths.mark() } else { Ok(()) });
+        match done {
+            Ok(()) => {
+                self.marking = paths.has_marks();
+                Answer::Done
+            }
             Err(error) => Answer::Failed { reason: error.to_string() },
         }
     }
@@ -197,7 +205,7 @@ impl Machine for DeviceMachine {
             }
             Request::Restore => {
                 self.fast_path = None;
-                self.over_mptcp = false;
+                (self.over_mptcp, self.marking) = (false, false);
                 supervision::restore(&mut self.journal)
             }
         }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anabranch::control::{NetworkChange, NetworkReport, Status};
 use linux::monitor::Interface;
 use linux::prefix::IpPrefix;
-use policy::steering::MarkShare;
+use policy::steering::{MarkShare, MarkingForm, safe_marks};
 use units::{BitRate, NetworkId};
 use wire::hello::Welcome;
 
@@ -45,6 +45,16 @@ pub struct PointAdvice {
     pub marks: MarkShare,
     /// Air time for a packet by its access point.
     pub packet_time: Option<Duration>,
+}
+
+impl PointAdvice {
+    /// Marks that are safe for flows with this round-trip time; none if it or the packet time is unknown.
+    pub fn safe_marks(&self, round_trip: Option<Duration>) -> MarkShare {
+        let known = self.packet_time.zip(round_trip);
+        known.map_or(MarkShare::NONE, |(time, round_trip)| {
+            safe_marks(MarkingForm::default(), time, round_trip).at_most(self.marks)
+        })
+    }
 }
 
 /// To the loop.

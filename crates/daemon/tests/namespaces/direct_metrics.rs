@@ -142,6 +142,7 @@ pub fn reweighting_is_quick() {
                     near: Vec::new(),
                     neighbourly: Vec::new(),
                     forwarding: false,
+                    ecn: false,
                     rules: Vec::new(),
                 };
                 let start = Instant::now();

@@ -58,6 +58,7 @@ impl Direct {
                     on_link,
                     source: source(all),
                     metric: Some(FIRST),
+                    ecn: self.ecn,
                     ..over
                 });
             }
@@ -100,6 +101,7 @@ fn is_same(present: &Route, wanted: &Route) -> bool {
         && present.gateway == wanted.gateway
         && present.source == wanted.source
         && (present.mtu == wanted.mtu || wanted.mtu.is_none())
+        && present.ecn == wanted.ecn
         && (kernels || metric(present) == metric(wanted))
 }
 

@@ -217,6 +217,8 @@ pub struct Direct {
     pub neighbourly: Vec<IpAddr>,
     /// Whether flows of others, which this machine forwards, are led out too; looking for them costs each packet that comes in a little.
     pub forwarding: bool,
+    /// Connections over a network ask for ECN, so that its packets can be marked.
+    pub ecn: bool,
     /// The networks.
     pub exits: Vec<Exit>,
     /// Ways to deal out flows; rules and `otherwise` point here.

@@ -104,6 +104,7 @@ fn direct(bed: &Bed) -> Direct {
         near: Vec::new(),
         neighbourly: Vec::new(),
         forwarding: true,
+        ecn: false,
         exits: vec![exit(0), exit(1)],
         choices: vec![Choice { v4: vec![1, 2], v6: vec![1, 2] }],
         rules: Vec::new(),
@@ -322,6 +323,7 @@ fn hostile_values_are_refused() {
         near: Vec::new(),
         neighbourly: Vec::new(),
         forwarding: false,
+        ecn: false,
         exits: vec![Exit {
             number: 1,
             interface: "eth0".to_owned(),
@@ -370,6 +372,7 @@ fn connections_that_no_rule_can_concern_need_no_look_at_rules() {
         near: vec![prefix("192.168.1.50/24")],
         neighbourly: Vec::new(),
         forwarding: false,
+        ecn: false,
         exits: Vec::new(),
         choices: vec![choice(1), choice(2)],
         rules: Vec::new(),

@@ -4,6 +4,7 @@
 //! Endpoints have numbers of their own, so that those of other programs (NetworkManager makes some) are left alone.
 
 use std::collections::BTreeSet;
+use std::fmt::Write;
 use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
@@ -12,6 +13,7 @@ use thiserror::Error;
 use super::path_manager::{Endpoint, Limits, PathManager};
 use crate::journal::Change;
 use crate::netlink::{Netlink, NetlinkError, Rule, unless_missing};
+use crate::nft::{self, NftError};
 
 /// The networks of MPTCP connections, as they should be in the kernel.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -33,6 +35,8 @@ pub struct PathNetwork {
     pub addresses: Vec<IpAddr>,
     /// To carry data only while no other can.
     pub backup: bool,
+    /// Of a million packets of MPTCP connections that come in by it, so many are marked as having met a queue, if they can be marked.
+    pub marks: u32,
 }
 
 /// Why they cannot be had.
@@ -47,6 +51,9 @@ pub enum PathsError {
     /// The kernel refused.
     #[error(transparent)]
     Netlink(#[from] NetlinkError),
+    /// nftables, which marks packets.
+    #[error("packets of slow access points are not marked: {0}")]
+    Marks(#[from] NftError),
 }
 
 impl Paths {
@@ -87,12 +94,49 @@ impl Paths {
         Ok(())
     }
 
+    /// Has nftables mark what comes in, so that senders prefer other networks (`[MULTIAP] section 5`). Only packets with the option of MPTCP are
+    /// marked: a connection without it has no other way to go.
+    ///
+    /// # Errors
+    /// [`PathsError::Marks`]; nothing is changed then.
+    pub fn mark(&self) -> Result<(), PathsError> {
+        Ok(nft::load(&self.marking())?)
+    }
+
+    /// Whether some packets are to be marked.
+    pub fn has_marks(&self) -> bool {
+        self.networks.iter().any(|network| network.marks > 0)
+    }
+
+    fn marking(&self) -> String {
+        let name = marking_table(self.table);
+        let mut script = nft::removal(&name);
+        if self.has_marks() {
+            let _ = writeln!(script, "table inet {name} {{ chain marks {{");
+            let _ = writeln!(script, "type filter hook prerouting priority mangle; policy accept;");
+            for PathNetwork { interface, marks, .. } in self.networks.iter().filter(|one| one.marks > 0) {
+                for ip in ["ip", "ip6"] {
+                    let _ = writeln!(
+                        script,
+                        "iif {interface} {ip} ecn {{ ect0, ect1 }} tcp option mptcp exists \
+                         numgen random mod {OF} < {marks} {ip} ecn set ce"
+                    );
+                }
+            }
+            script.push_str("}\n}\n");
+        }
+        script
+    }
+
     fn endpoints(&self) -> Result<Vec<(Endpoint, Rule)>, PathsError> {
         let mut wanted: Vec<(Endpoint, Rule)> = Vec::new();
         let mut numbers = BTreeSet::new();
-        for PathNetwork { number, interface, addresses, backup } in &self.networks {
+        for PathNetwork { number, interface, addresses, backup, marks } in &self.networks {
             if !(1..=crate::direct::MAXIMUM_EXITS).contains(number) || !numbers.insert(number) {
                 return Err(PathsError::Invalid("a network without a number of its own"));
+            }
+            if *marks > OF {
+                return Err(PathsError::Invalid("more marks than packets"));
             }
             for ipv6 in [false, true] {
                 let Some(address) = addresses.iter().copied().find(|address| address.is_ipv6() == ipv6)
@@ -159,6 +203,7 @@ pub(crate) fn set_limits(subflows: Option<u32>) -> Result<(), PathsError> {
 /// Removes our endpoints and rules, and sets the limit back unless somebody else has changed it since.
 pub(crate) fn end(table: u32, subflows: Option<u32>) -> Result<(), PathsError> {
     sync_rules(table, &[])?;
+    nft::load(&nft::removal(&marking_table(table)))?;
     let Some(mut manager) = PathManager::open()? else { return Ok(()) };
     for old in manager.endpoints()?.iter().filter(|old| OWN.contains(&old.id)) {
         unless_missing(manager.remove(old.id))?;
@@ -169,6 +214,12 @@ pub(crate) fn end(table: u32, subflows: Option<u32>) -> Result<(), PathsError> {
     }
 }
 
+fn marking_table(table: u32) -> String {
+    format!("anabranch_mptcp_{table}")
+}
+
+/// Marks are counted of so many packets.
+const OF: u32 = 1_000_000;
 const PRIORITY: u32 = 32_507;
 /// The kernel's `MPTCP_SUBFLOWS_MAX`.
 const SUBFLOWS: u32 = 8;
@@ -202,6 +253,7 @@ mod tests {
                 interface,
                 addresses: addresses.iter().map(|address| address.parse().unwrap()).collect(),
                 backup,
+                marks: 0,
             };
             let paths = |networks| Paths { table: 43_857, networks };
             let first = network(1, &["10.77.0.1", "fd77::1"], false);
@@ -231,5 +283,76 @@ mod tests {
             std::fs::remove_dir_all(&state).unwrap();
         })
         .unwrap();
+    }
+
+    /// What the far end's TCP has heard of marks.
+    fn marks_heard() -> u64 {
+        let text = std::fs::read_to_string("/proc/thread-self/net/netstat").unwrap();
+        let rows: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
+        let at = rows[0].iter().position(|name| *name == "TCPDeliveredCE").unwrap();
+        rows[1][at].parse().unwrap()
+    }
+
+    #[test]
+    fn packets_of_connections_with_several_ways_are_marked_and_plain_ones_never() {
+        use std::io::{Read, Write};
+
+        use crate::netlink::Route;
+        use crate::prefix::IpPrefix;
+        use socket2::{Domain, Protocol, Socket, Type};
+
+        if !may_test() || crate::mptcp::why_not().is_some() {
+            return;
+        }
+        let (left, right) = joined_pair();
+        let address = |port| std::net::SocketAddr::from(([10, 77, 0, 2], port));
+        let listen = |protocol, port| {
+            let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(protocol)).unwrap();
+            socket.bind(&address(port).into()).unwrap();
+            socket.listen(4).unwrap();
+            // Something that heeds marks, whatever is usual here.
+            let _ = socket.set_tcp_congestion(b"reno");
+            std::thread::spawn(move || {
+                let (mut to, _) = socket.accept().unwrap();
+                to.write_all(&[7; 3_000_000]).unwrap();
+            })
+        };
+        let download = |protocol, port| {
+            let sending = right.run(|| listen(protocol, port)).unwrap();
+            left.run(|| {
+                let mut socket = Socket::new(Domain::IPV4, Type::STREAM, Some(protocol)).unwrap();
+                socket.connect(&address(port).into()).unwrap();
+                assert_eq!(socket.read_to_end(&mut Vec::new()).unwrap(), 3_000_000);
+            })
+            .unwrap();
+            sending.join().unwrap();
+            right.run(marks_heard).unwrap()
+        };
+        let paths = left
+            .run(|| {
+                let interface = Netlink::open().unwrap().link("cable").unwrap().unwrap().index;
+                let subnet: IpPrefix = "10.77.0.0/24".parse().unwrap();
+                let asking = Route { ecn: true, ..Route::over(subnet, interface) };
+                Netlink::open().unwrap().add_route(&asking).unwrap();
+                assert!(Netlink::open().unwrap().routes().unwrap().iter().any(|route| route.ecn));
+                let network = |marks| PathNetwork {
+                    number: 1,
+                    interface,
+                    addresses: vec!["10.77.0.1".parse().unwrap()],
+                    backup: false,
+                    marks,
+                };
+                let paths = Paths { table: 43_900, networks: vec![network(50_000)] };
+                paths.mark().unwrap();
+                assert!(Paths { networks: vec![network(1_000_001)], ..paths.clone() }.sync().is_err());
+                paths
+            })
+            .unwrap();
+        assert_eq!(download(Protocol::TCP, 7_001), 0, "a plain connection has no other way");
+        let marked = download(Protocol::MPTCP, 7_002);
+        assert!(marked > 0);
+        let none = Paths { networks: Vec::new(), ..paths };
+        left.run(|| none.mark()).unwrap().unwrap();
+        assert_eq!(download(Protocol::MPTCP, 7_003), marked, "nothing is marked any more");
     }
 }

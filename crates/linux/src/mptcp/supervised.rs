@@ -107,12 +107,22 @@ impl Supervised {
             let [family, kind, ..] = call.arguments.map(|argument| argument as i32);
             let made = Socket::new_raw(Domain::from(family), Type::from(kind), Some(Protocol::MPTCP));
             if let Ok(socket) = made {
+                heed_marks(&socket);
                 return self.listener.answer_with(call, socket.as_fd(), kind & libc::SOCK_CLOEXEC != 0);
             }
         } else if let Err(error) = prepare(call, source) {
             tracing::debug!("a connection begins as the kernel likes: {error}");
         }
         self.listener.go_on(call)
+    }
+}
+
+/// Marks must count, or steering by them does nothing: a congestion control that ignores single ones (BBR) is replaced by the system's usual one.
+fn heed_marks(socket: &Socket) {
+    let ignores = |name: &[u8]| name.starts_with(b"bbr");
+    if socket.tcp_congestion().is_ok_and(|name| ignores(&name)) {
+        // Kernels before 5.15 cannot; then what we send is not steered.
+        drop(socket.set_tcp_congestion(b"cubic"));
     }
 }
 

@@ -45,6 +45,9 @@ pub struct Route {
     /// Longest packet that may take it, in bytes, if that is less than the interface carries.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mtu: Option<u32>,
+    /// TCP connections that take it ask for ECN.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub ecn: bool,
 }
 
 impl Route {
@@ -63,6 +66,7 @@ impl Route {
             source: None,
             on_link: false,
             mtu: None,
+            ecn: false,
         }
     }
 
@@ -166,12 +170,17 @@ fn request(kind: u16, flags: u16, route: &Route) -> Request {
     if let Some(source) = route.source {
         request.address(libc::RTA_PREFSRC, source);
     }
-    if let Some(mtu) = route.mtu {
-        // One attribute within another: `struct rtattr` and the number.
-        let mut metric = 8u16.to_ne_bytes().to_vec();
-        metric.extend(RTAX_MTU.to_ne_bytes());
-        metric.extend(mtu.to_ne_bytes());
-        request.attribute(libc::RTA_METRICS, &metric);
+    let metrics =
+        [route.mtu.map(|mtu| (RTAX_MTU, mtu)), route.ecn.then_some((RTAX_FEATURES, RTAX_FEATURE_ECN))];
+    // Attributes within an attribute: each a `struct rtattr` and a number.
+    let mut nested = Vec::new();
+    for (kind, value) in metrics.into_iter().flatten() {
+        nested.extend(8u16.to_ne_bytes());
+        nested.extend(kind.to_ne_bytes());
+        nested.extend(value.to_ne_bytes());
+    }
+    if !nested.is_empty() {
+        request.attribute(libc::RTA_METRICS, &nested);
     }
     request
 }
@@ -205,6 +214,7 @@ fn parse(message: Message<'_>) -> Option<Vec<Route>> {
         source: None,
         on_link: false,
         mtu: None,
+        ecn: false,
     };
     let mut hops = Vec::new();
     for (kind, value) in message::attributes(body.get(12..)?) {
@@ -213,9 +223,12 @@ fn parse(message: Message<'_>) -> Option<Vec<Route>> {
             libc::RTA_GATEWAY => route.gateway = message::address(value),
             libc::RTA_VIA => route.gateway = value.get(2..).and_then(message::address),
             libc::RTA_METRICS => {
-                let mut metrics = message::attributes(value);
-                let mtu = metrics.find(|(kind, _)| *kind == RTAX_MTU);
-                route.mtu = mtu.and_then(|(_, value)| message::number(value, 0));
+                let metric = |wanted| {
+                    let (_, value) = message::attributes(value).find(|(kind, _)| *kind == wanted)?;
+                    message::number(value, 0)
+                };
+                route.mtu = metric(RTAX_MTU);
+                route.ecn = metric(RTAX_FEATURES).is_some_and(|features| features & RTAX_FEATURE_ECN != 0);
             }
             libc::RTA_OIF => route.interface = message::number(value, 0),
             libc::RTA_TABLE => route.table = message::number(value, 0)?,
@@ -234,8 +247,10 @@ fn parse(message: Message<'_>) -> Option<Vec<Route>> {
 
 /// `RTNH_F_ONLINK`.
 const ON_LINK: u32 = 4;
-/// `linux/rtnetlink.h`; libc has it not.
+/// `linux/rtnetlink.h`; libc has these not.
 const RTAX_MTU: u16 = 2;
+const RTAX_FEATURES: u16 = 12;
+const RTAX_FEATURE_ECN: u32 = 1;
 
 /// The `struct rtnexthop`s of a multipath route: interface and gateway.
 fn next_hops(mut bytes: &[u8]) -> Vec<(u32, Option<IpAddr>)> {

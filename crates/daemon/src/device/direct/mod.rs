@@ -51,6 +51,7 @@ use units::{NetworkId, Timestamp};
 use wire::translation::Prefix;
 
 use super::event_loop::Wanted;
+use super::messages::PointAdvice;
 use super::networks::Network;
 use crate::config::{Config, DeviceConfig};
 use crate::control::EventLog;
@@ -82,6 +83,8 @@ pub enum Message {
     Near(Vec<IpPrefix>),
     /// Whether this machine sends packets of others on.
     Forwarding(bool),
+    /// What the radio advises about its networks.
+    Advice(Vec<PointAdvice>),
     /// A name was looked up; answered once the kernel knows.
     Learned(Lesson, SyncSender<()>),
     /// A server or a program was asked about networks.
@@ -128,6 +131,8 @@ pub struct DirectControl {
     /// Where a recorder finds what is known; `None` without one.
     stage: Option<Stage>,
     applied: Option<Direct>,
+    /// What the radio says of its access points.
+    advice: Vec<PointAdvice>,
     /// A program has asked for MPTCP since the start.
     over_mptcp: bool,
     /// What the kernel has for it, or has refused.
@@ -182,6 +187,7 @@ impl DirectControl {
             table: Table::default(),
             stage: None,
             applied: None,
+            advice: Vec::new(),
             over_mptcp: false,
             paths: None,
             retry_at: None,
@@ -299,6 +305,7 @@ impl DirectControl {
             Message::Nat64(network, prefix) => self.translations.learn(network, prefix),
             Message::Near(near) => self.near = near,
             Message::Forwarding(forwarding) => self.forwarding = forwarding,
+            Message::Advice(advice) => self.advice = advice,
             Message::Learned(lesson, done) => {
                 if self.names.learn(clock::now(), &lesson) {
                     self.judge(clock::now());
@@ -403,7 +410,9 @@ impl DirectControl {
         );
         let waits = self.retry_at.is_some_and(|at| now < at);
         self.over_mptcp |= mptcp::is_wanted(rules.iter().copied());
-        let paths = self.over_mptcp.then(|| mptcp::paths(self.config.table, &scene));
+        let marks = mptcp::marks(&self.advice, &self.judged);
+        let paths = self.over_mptcp.then(|| mptcp::paths(self.config.table, &scene, &marks));
+        let wanted = Direct { ecn: self.over_mptcp && self.advice.len() > 1, ..wanted };
         if self.applied.as_ref() != Some(&wanted) && !waits {
             self.apply(now, wanted);
         }

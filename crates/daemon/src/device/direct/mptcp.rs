@@ -1,11 +1,14 @@
 //! Which networks MPTCP connections are to use, once a program has asked to be carried so. Pure.
 
+use std::collections::BTreeMap;
+
 use linux::mptcp::{PathNetwork, Paths};
-use policy::Treatment;
 use policy::rules::Rule;
+use policy::{NetworkInput, Treatment};
 
 use super::plan::slots;
 use super::rules::Scene;
+use crate::device::messages::PointAdvice;
 use crate::device::networks::Network;
 
 /// Whether a rule asks for it.
@@ -13,8 +16,29 @@ pub fn is_wanted<'a>(mut rules: impl Iterator<Item = &'a Rule>) -> bool {
     rules.any(|rule| rule.treatment() == Some(Treatment::Mptcp))
 }
 
+/// How many in a million packets of each network's access point are to be marked, by interface; `judged` is what is known of the networks.
+pub fn marks(advice: &[PointAdvice], judged: &[NetworkInput]) -> BTreeMap<String, u32> {
+    let of = |point: &PointAdvice| {
+        let network = judged.iter().find(|network| network.name == point.interface)?;
+        let round_trip = network.metrics.rtt.map(|rtt| rtt.smoothed);
+        Some((point.interface.clone(), in_a_million(point.safe_marks(round_trip).part())))
+    };
+    // One alone is no better than itself.
+    if advice.len() < 2 { BTreeMap::new() } else { advice.iter().filter_map(of).collect() }
+}
+
+/// To one digit, so that not each new estimate makes new rules.
+fn in_a_million(part: f64) -> u32 {
+    let exact = part * 1e6;
+    if exact < 1.0 {
+        return 0;
+    }
+    let unit = 10_f64.powf(exact.log10().floor());
+    ((exact / unit).round() * unit) as u32
+}
+
 /// Every network that may be used; those to which the policy gives no new flows are backups. `table` is before the first network's.
-pub fn paths(table: u32, scene: &Scene<'_>) -> Paths {
+pub fn paths(table: u32, scene: &Scene<'_>, marks: &BTreeMap<String, u32>) -> Paths {
     let dealt: Vec<u8> = [false, true].into_iter().flat_map(|ipv6| slots(scene, ipv6, |_| true)).collect();
     let usable = scene.networks.iter().filter(|network| network.connected && !network.preference.off);
     let path = |network: &Network| {
@@ -25,7 +49,43 @@ pub fn paths(table: u32, scene: &Scene<'_>) -> Paths {
             interface: network.interface.index,
             addresses: own.filter(|address| !address.is_loopback()).collect(),
             backup: !dealt.contains(&number),
+            marks: marks.get(&network.interface.name).copied().unwrap_or(0),
         })
     };
     Paths { table, networks: usable.filter_map(path).collect() }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use policy::network::{Metrics, RttSummary};
+    use policy::steering::MarkShare;
+
+    use super::*;
+
+    #[test]
+    fn what_is_slow_is_marked_as_much_as_its_round_trip_bears() {
+        let point = |interface: &str, marks| PointAdvice {
+            interface: interface.to_owned(),
+            used: true,
+            limit: None,
+            marks: MarkShare::new(marks),
+            packet_time: Some(Duration::from_millis(1)),
+        };
+        let network = |name: &str, millis| NetworkInput {
+            metrics: Metrics {
+                rtt: Some(RttSummary { smoothed: Duration::from_millis(millis), variation: Duration::ZERO }),
+                ..Metrics::default()
+            },
+            ..NetworkInput::new(units::NetworkId(1), name)
+        };
+        let judged = [network("wl-a", 20), network("wl-b", 20), network("wl-c", 400)];
+        let all = marks(&[point("wl-a", 0.0), point("wl-b", 0.05), point("wl-c", 0.05)], &judged);
+        assert_eq!((all["wl-a"], all["wl-b"]), (0, 50_000), "{all:?}");
+        // At 400 ms less is safe than the cap.
+        assert_eq!(all["wl-c"], 10, "{all:?}");
+        assert!(marks(&[point("wl-b", 0.05)], &judged).is_empty(), "there is no other way");
+        assert!(!marks(&[point("wl-a", 0.0), point("wl-x", 0.05)], &judged).contains_key("wl-x"));
+    }
 }

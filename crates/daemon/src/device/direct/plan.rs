@@ -75,7 +75,19 @@ pub fn direct(
     if !neighbourly.is_empty() {
         near.extend(neighbours::address::prefixes());
     }
-    Direct { interface, addresses, table, near, neighbourly, forwarding, exits, choices, rules, otherwise }
+    Direct {
+        interface,
+        addresses,
+        table,
+        near,
+        neighbourly,
+        forwarding,
+        ecn: false,
+        exits,
+        choices,
+        rules,
+        otherwise,
+    }
 }
 
 fn exit(network: &Network, number: u8, translation: Option<Translation>) -> Option<Exit> {

@@ -2,10 +2,10 @@
 //! the others, or packets of those that are worse than another count as marked, for congestion control that heeds it.
 
 use policy::PathStatus;
-use policy::steering::{MarkShare, MarkingForm, safe_marks};
+use policy::steering::MarkShare;
 use units::NetworkId;
 
-use super::DeviceLoop;
+use super::{DeviceLoop, direct};
 use crate::config::SteeringChoice;
 use crate::device::messages::PointAdvice;
 
@@ -14,6 +14,7 @@ impl DeviceLoop {
         let limits = self.steering == SteeringChoice::Limits;
         let spared = advice.iter().filter(|point| limits && !point.used).map(|point| point.interface.clone());
         let is_news = self.networks.spare(spared.collect());
+        self.direct.post(direct::Message::Advice(advice.clone()));
         self.state.advice = advice;
         if is_news {
             self.update_statuses();
@@ -37,13 +38,7 @@ impl DeviceLoop {
                 }
                 SteeringChoice::Marks => {
                     let round_trip = report.base_rtt.or(report.smoothed_rtt);
-                    let marks =
-                        match (advised.and_then(|point| Some((point, point.packet_time?))), round_trip) {
-                            (Some((point, time)), Some(round_trip)) => {
-                                safe_marks(MarkingForm::default(), time, round_trip).at_most(point.marks)
-                            }
-                            _ => MarkShare::NONE,
-                        };
+                    let marks = advised.map_or(MarkShare::NONE, |point| point.safe_marks(round_trip));
                     self.plane.endpoint.set_path_marks(session, report.network, marks);
                 }
             }

@@ -1,7 +1,19 @@
-//! I/O. What applications link: the control client and its types.
+//! I/O. What applications link: virtual sockets, and the control client and its types.
 //!
-//! [`control`] talks to a running daemon over its Unix socket: its status, networks and events, and on a gateway its
-//! clients. See `examples/watch.rs` for a program that follows what the daemon does.
+//! - [`Endpoint`] makes [`VirtualStream`]s: connections to a peer, known by its key, that outlive the network that they began on. They
+//!   implement tokio's [`AsyncRead`](tokio::io::AsyncRead) and [`AsyncWrite`](tokio::io::AsyncWrite); [`blocking`] has the form for threads. See
+//!   `examples/echo.rs`.
+//! - [`control`] talks to a running daemon over its Unix socket: its status, networks and events, and on a gateway its
+//!   clients. See `examples/watch.rs` for a program that follows what the daemon does.
 #![forbid(unsafe_code)]
 
+pub mod blocking;
 pub mod control;
+pub mod link;
+pub mod machine;
+mod sockets;
+
+pub use sockets::{
+    Adapter, AdapterState, Admission, BindError, ConnectError, ConnectOptions, Datagrams, Endpoint,
+    EndpointOptions, Event, EventKind, Events, Incoming, Peer, Standing, VirtualListener, VirtualStream,
+};

@@ -136,6 +136,13 @@ impl Poller {
     }
 }
 
+/// A set may be waited for in another set: it is readable while something in it is ready.
+impl AsFd for Poller {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.epoll.as_fd()
+    }
+}
+
 /// Wakes the thread that waits in a [`Poller`], from any thread.
 #[derive(Clone, Debug)]
 pub struct Waker(Arc<OwnedFd>);
@@ -147,6 +154,11 @@ impl Waker {
         let raw = check(unsafe { libc::eventfd(0, libc::EFD_NONBLOCK | libc::EFD_CLOEXEC) })?;
         // SAFETY: the descriptor was just opened and nobody else owns it.
         Ok(Self(Arc::new(unsafe { OwnedFd::from_raw_fd(raw) })))
+    }
+
+    /// Whether both wake the same thread.
+    pub fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
     }
 
     /// Wakes. Several calls before the thread looks count as one.

@@ -2,14 +2,14 @@
 //! their adapters in messages.
 //!
 //! ```text
-//! greeting   02 | instance (8) | flags (1) | name length (1) | name | [invitation secret (16)]
-//! answer     02 | verdict (1) | instance (8)
+//! greeting   02 | conversation (8) | flags (1) | name length (1) | name | [invitation secret (16)]
+//! answer     02 | verdict (1)
 //! adapters   01 | sequence v | battery (1) | count (1) | (kind (1) | port (2) | family (1) | address (4 or 16))*
 //! ```
 //!
-//! The **instance** is a random number of a process: the same key with another instance is another process, which knows nothing
-//! of the streams of before. A greeting's flags: 1 its sender goes on with the streams that it has with this instance's peer, 2 an invitation
-//! follows. Integers are big-endian.
+//! The **conversation** is a random number that the end chose that called first. Whoever calls again with it, after all
+//! networks were gone for a while, goes on with the streams of before; an end that does not know it any more answers that they begin
+//! anew. A greeting's flags: 1 an invitation follows. Integers are big-endian.
 
 use crate::cursor::{Malformed, Reader, put_varint};
 use crate::hello::Name;
@@ -19,41 +19,29 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 /// Of greeting and answer; a gateway's hello has another first byte.
 const VERSION: u8 = 2;
 const ADAPTERS: u8 = 1;
-const CONTINUES: u8 = 1;
-const INVITED: u8 = 2;
+const INVITED: u8 = 1;
 const MAINS: u8 = 255;
 /// Most adapters that one end tells of.
 pub const MAX_ADAPTERS: usize = 24;
 
-/// A process, among those that have the same key.
+/// A conversation, among those of the same two keys.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Instance(pub u64);
+pub struct Conversation(pub u64);
 
 /// The first payload: who calls.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Greeting {
-    /// The calling process.
-    pub instance: Instance,
-    /// It goes on with the streams that it has with the process it calls.
-    pub continues: bool,
+    /// What it is about.
+    pub conversation: Conversation,
     /// What it calls itself; for people, proves nothing.
     pub name: Option<Name>,
     /// Lets it in, once, if it is not known by its key.
     pub invitation: Option<InvitationSecret>,
 }
 
-/// The second payload: whether it is let in.
+/// The second payload: whether the caller is let in, or why not.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Answer {
-    /// Whether, and why not.
-    pub verdict: Verdict,
-    /// The process that was called.
-    pub instance: Instance,
-}
-
-/// Whether a caller is let in.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Verdict {
+pub enum Answer {
     /// It is; streams begin anew.
     Welcome,
     /// It is; the streams of before go on.
@@ -90,9 +78,9 @@ impl Greeting {
     /// The greeting's bytes.
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = vec![VERSION];
-        bytes.extend(self.instance.0.to_be_bytes());
+        bytes.extend(self.conversation.0.to_be_bytes());
         let invited = if self.invitation.is_some() { INVITED } else { 0 };
-        bytes.push(invited | if self.continues { CONTINUES } else { 0 });
+        bytes.push(invited);
         let name = self.name.as_ref().map_or("", Name::as_str);
         bytes.push(name.len() as u8);
         bytes.extend(name.as_bytes());
@@ -109,7 +97,7 @@ impl Greeting {
     pub fn parse(bytes: &[u8]) -> Result<Self, Malformed> {
         let mut reader = Reader::new(bytes);
         version(&mut reader)?;
-        let instance = Instance(u64::from_be_bytes(reader.array()?));
+        let conversation = Conversation(u64::from_be_bytes(reader.array()?));
         let flags = reader.u8()?;
         let length = usize::from(reader.u8()?);
         let name = match length {
@@ -123,23 +111,21 @@ impl Greeting {
         let invited = flags & INVITED != 0;
         let invitation = if invited { Some(InvitationSecret(reader.array()?)) } else { None };
         end(&reader)?;
-        Ok(Self { instance, continues: flags & CONTINUES != 0, name, invitation })
+        Ok(Self { conversation, name, invitation })
     }
 }
 
 impl Answer {
     /// The answer's bytes.
-    pub fn encode(&self) -> Vec<u8> {
-        let verdict = match self.verdict {
-            Verdict::Welcome => 0,
-            Verdict::Continued => 1,
-            Verdict::Unknown => 2,
-            Verdict::InvitationRefused => 3,
-            Verdict::NotListening => 4,
+    pub fn encode(self) -> Vec<u8> {
+        let verdict = match self {
+            Self::Welcome => 0,
+            Self::Continued => 1,
+            Self::Unknown => 2,
+            Self::InvitationRefused => 3,
+            Self::NotListening => 4,
         };
-        let mut bytes = vec![VERSION, verdict];
-        bytes.extend(self.instance.0.to_be_bytes());
-        bytes
+        vec![VERSION, verdict]
     }
 
     /// Reads an answer.
@@ -149,17 +135,16 @@ impl Answer {
     pub fn parse(bytes: &[u8]) -> Result<Self, Malformed> {
         let mut reader = Reader::new(bytes);
         version(&mut reader)?;
-        let verdict = match reader.u8()? {
-            0 => Verdict::Welcome,
-            1 => Verdict::Continued,
-            2 => Verdict::Unknown,
-            3 => Verdict::InvitationRefused,
-            4 => Verdict::NotListening,
+        let answer = match reader.u8()? {
+            0 => Self::Welcome,
+            1 => Self::Continued,
+            2 => Self::Unknown,
+            3 => Self::InvitationRefused,
+            4 => Self::NotListening,
             _ => return Err(Malformed::Field("verdict")),
         };
-        let instance = Instance(u64::from_be_bytes(reader.array()?));
         end(&reader)?;
-        Ok(Self { verdict, instance })
+        Ok(answer)
     }
 }
 
@@ -240,8 +225,7 @@ mod tests {
 
     fn greeting() -> Greeting {
         Greeting {
-            instance: Instance(0x0102_0304_0506_0708),
-            continues: true,
+            conversation: Conversation(0x0102_0304_0506_0708),
             name: Some(Name::new("Ada's laptop").unwrap()),
             invitation: Some(InvitationSecret([9; 16])),
         }
@@ -253,10 +237,10 @@ mod tests {
         let bytes = greeting.encode();
         assert_eq!(Greeting::parse(&bytes), Ok(greeting.clone()));
         assert!((0..bytes.len()).all(|cut| Greeting::parse(&bytes[..cut]).is_err()));
-        let bare = Greeting { continues: false, name: None, invitation: None, ..greeting };
+        let bare = Greeting { name: None, invitation: None, ..greeting };
         assert_eq!(Greeting::parse(&bare.encode()), Ok(bare));
 
-        let answer = Answer { verdict: Verdict::Continued, instance: Instance(7) };
+        let answer = Answer::Continued;
         let bytes = answer.encode();
         assert_eq!(Answer::parse(&bytes), Ok(answer));
         assert!((0..bytes.len()).all(|cut| Answer::parse(&bytes[..cut]).is_err()));

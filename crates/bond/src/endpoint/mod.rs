@@ -168,6 +168,11 @@ impl Endpoint {
         self.slots.get(&session)?.session.as_ref().map(Session::counters)
     }
 
+    /// Whether [`Endpoint::poll_transmit`] or [`Endpoint::poll_event`] may have something.
+    pub fn has_work(&self) -> bool {
+        !self.ready.is_empty() || !self.outbox.is_empty() || !self.events.is_empty()
+    }
+
     /// Whether a session is established.
     pub fn is_connected(&self, session: SessionId) -> bool {
         self.slots.get(&session).is_some_and(|slot| slot.session.is_some())

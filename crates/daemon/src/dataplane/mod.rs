@@ -23,6 +23,8 @@ pub use plane::{FIRST_SOCKET_TOKEN, Owner, Plane, Verdict};
 pub use thread::PacketThread;
 pub use traffic::Meter;
 
+pub use anabranch::machine::{has_aes, seed, stamp};
+
 /// A treatment as the other end is told of it: the others need none.
 pub fn on_the_wire(treatment: Treatment) -> DefaultTreatment {
     match treatment {
@@ -39,32 +41,4 @@ pub fn off_the_wire(treatment: DefaultTreatment) -> Treatment {
         DefaultTreatment::Duplicated => Treatment::Duplicated,
         DefaultTreatment::Protected => Treatment::Protected,
     }
-}
-
-/// A seed for the endpoint's generator, from the system.
-///
-/// # Errors
-/// If the system has no randomness.
-pub fn seed() -> Result<[u8; 32], rand::rand_core::OsError> {
-    use rand::TryRngCore;
-    let mut seed = [0; 32];
-    rand::rngs::OsRng.try_fill_bytes(&mut seed)?;
-    Ok(seed)
-}
-
-/// Wall-clock nanoseconds, the stamp of handshakes: it must grow over restarts.
-pub fn stamp() -> u64 {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
-}
-
-/// Whether this processor has instructions for AES-GCM.
-pub fn has_aes() -> bool {
-    #[cfg(target_arch = "x86_64")]
-    return std::arch::is_x86_feature_detected!("aes") && std::arch::is_x86_feature_detected!("pclmulqdq");
-    #[cfg(target_arch = "aarch64")]
-    return std::arch::is_aarch64_feature_detected!("aes")
-        && std::arch::is_aarch64_feature_detected!("pmull");
-    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-    false
 }

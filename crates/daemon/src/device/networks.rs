@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use anabranch::link::rides_on_others;
 use linux::monitor::Interface;
-use linux::tap::SHARED_RADIO;
 use policy::{NetworkPreference, PathStatus};
 use units::NetworkId;
 
@@ -176,9 +176,10 @@ impl Networks {
 
 /// Whether an interface is none of ours, which are called `own`, and rides on no other network, unless it is `wanted` all the same.
 pub fn leads_out(interface: &Interface, own: &str, wanted: bool) -> bool {
-    let shared_radio = interface.alias.as_deref() == Some(SHARED_RADIO);
-    let tunnel = !shared_radio && interface.kind.as_deref().is_some_and(|kind| TUNNELS.contains(&kind));
-    interface.name != own && !interface.loopback && !interface.enslaved && (!tunnel || wanted)
+    interface.name != own
+        && !interface.loopback
+        && !interface.enslaved
+        && (wanted || !rides_on_others(interface))
 }
 
 /// Whether packets of the family can reach the Internet by the interface.
@@ -210,23 +211,6 @@ fn is_elsewhere(before: &Interface, now: &Interface) -> bool {
 
 /// A session has at most this many paths.
 const MAXIMUM_NETWORKS: usize = bond::MAX_PATHS;
-/// Kinds of interfaces that ride on other networks or lead nowhere.
-const TUNNELS: &[&str] = &[
-    "tun",
-    "wireguard",
-    "ipip",
-    "gre",
-    "ip6gre",
-    "ip6tnl",
-    "sit",
-    "vti",
-    "vti6",
-    "xfrm",
-    "geneve",
-    "vxlan",
-    "dummy",
-    "ifb",
-];
 
 #[cfg(test)]
 mod tests {
@@ -311,7 +295,7 @@ mod tests {
         let port = Interface { enslaved: true, ..interface("eth1", 6) };
         let radio = Interface {
             kind: Some("tun".to_owned()),
-            alias: Some(SHARED_RADIO.to_owned()),
+            alias: Some(linux::tap::SHARED_RADIO.to_owned()),
             ..interface("wl-home", 7)
         };
         assert!(leads_out(&radio, "any0", false));

@@ -1,0 +1,146 @@
+//! Virtual sockets for threads: each call waits until it is done. No asynchronous runtime is needed.
+//!
+//! See `examples/copy.rs`.
+
+use std::future::Future;
+use std::io::{self, Read, Write};
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, Thread};
+
+use identity::PublicKey;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use crate::sockets::{BindError, ConnectError, ConnectOptions, EndpointOptions, Event, Peer, Standing};
+
+/// As [`crate::Endpoint`].
+#[derive(Clone)]
+pub struct Endpoint(crate::Endpoint);
+
+/// As [`crate::VirtualListener`].
+pub struct VirtualListener(crate::VirtualListener);
+
+/// As [`crate::VirtualStream`]; implements [`Read`] and [`Write`].
+pub struct VirtualStream(crate::VirtualStream);
+
+/// As [`crate::Events`].
+pub struct Events(crate::Events);
+
+impl Endpoint {
+    /// As [`crate::Endpoint::bind`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn bind(options: EndpointOptions) -> Result<Self, BindError> {
+        crate::Endpoint::bind(options).map(Self)
+    }
+
+    /// As [`crate::Endpoint::connect`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn connect(&self, peer: &Peer, options: &ConnectOptions) -> Result<VirtualStream, ConnectError> {
+        wait(self.0.connect(peer, options)).map(VirtualStream)
+    }
+
+    /// As [`crate::Endpoint::listen`].
+    pub fn listen(&self) -> VirtualListener {
+        VirtualListener(self.0.listen())
+    }
+
+    /// As [`crate::Endpoint::events`].
+    pub fn events(&self) -> Events {
+        Events(self.0.events())
+    }
+
+    /// As [`crate::Endpoint::close`].
+    pub fn close(self) {
+        wait(self.0.close());
+    }
+
+    /// The same endpoint for asynchronous calls.
+    pub fn asynchronous(&self) -> &crate::Endpoint {
+        &self.0
+    }
+}
+
+impl VirtualListener {
+    /// As [`crate::VirtualListener::accept`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn accept(&self) -> Result<VirtualStream, ConnectError> {
+        wait(self.0.accept()).map(|incoming| VirtualStream(incoming.stream))
+    }
+}
+
+impl VirtualStream {
+    /// Who is at the other end.
+    pub fn peer(&self) -> PublicKey {
+        self.0.peer()
+    }
+
+    /// What carries the connection now.
+    pub fn standing(&self) -> Standing {
+        self.0.standing()
+    }
+
+    /// As [`crate::VirtualStream::finish`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn finish(&mut self) -> io::Result<()> {
+        wait(self.0.finish())
+    }
+}
+
+impl Read for VirtualStream {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        wait(std::future::poll_fn(|context| {
+            let mut buffer = ReadBuf::new(into);
+            let read = Pin::new(&mut self.0).poll_read(context, &mut buffer);
+            read.map_ok(|()| buffer.filled().len())
+        }))
+    }
+}
+
+impl Write for VirtualStream {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        wait(std::future::poll_fn(|context| Pin::new(&mut self.0).poll_write(context, bytes)))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Iterator for Events {
+    type Item = Event;
+
+    fn next(&mut self) -> Option<Event> {
+        wait(self.0.next())
+    }
+}
+
+/// Wakes a thread that is parked.
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+/// Runs a future on this thread.
+fn wait<T>(future: impl Future<Output = T>) -> T {
+    let mut future = pin!(future);
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let mut context = Context::from_waker(&waker);
+    loop {
+        match future.as_mut().poll(&mut context) {
+            Poll::Ready(output) => return output,
+            Poll::Pending => thread::park(),
+        }
+    }
+}

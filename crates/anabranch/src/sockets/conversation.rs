@@ -1,0 +1,114 @@
+//! What an endpoint knows of one peer process that it talks to.
+//!
+//! ```text
+//!             answered                  all paths silent
+//! Connecting ----------> Up ----------------------------------> Suspended
+//!     |                  ^ <------------- a path answers -----------|
+//!     | deadline         |                                          | patience
+//!     +-----------------------------> Over <------------------------+  (also: refused, ended, forgotten by the peer)
+//! ```
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use bond::SessionId;
+use identity::PublicKey;
+use policy::{ChoiceSettings, ConnectionPolicy, ConnectionWish};
+use units::{NetworkId, Timestamp};
+use wire::peer::Conversation as ConversationKey;
+
+use super::error::ConnectError;
+use super::wakers::Wakers;
+
+/// A conversation of an endpoint.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) struct ConversationId(pub(super) u64);
+
+/// Where a conversation stands; see the module.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum State {
+    Connecting { until: Timestamp },
+    Up,
+    Suspended { since: Timestamp },
+    Over(ConnectError),
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Conversation {
+    pub(super) peer: PublicKey,
+    pub(super) key: ConversationKey,
+    pub(super) session: SessionId,
+    /// This end opened the session, so it opens paths and chooses among them.
+    pub(super) is_caller: bool,
+    /// The session that is to take this one's place, and since when.
+    pub(super) successor: Option<(SessionId, Timestamp)>,
+    pub(super) state: State,
+    /// It was up once: the peer knows its streams.
+    pub(super) established: bool,
+    /// Where the application says that the peer may be.
+    pub(super) hints: Vec<SocketAddr>,
+    /// Where the peer says that it is.
+    pub(super) told: Vec<SocketAddr>,
+    pub(super) told_sequence: u64,
+    pub(super) peer_battery: Option<u8>,
+    /// The paths that are open, and whether each could carry data.
+    pub(super) paths: BTreeMap<NetworkId, bool>,
+    pub(super) active: Option<NetworkId>,
+    pub(super) policy: ConnectionPolicy,
+    pub(super) wakers: Wakers,
+    /// Streams and the like that the application holds.
+    pub(super) handles: usize,
+    /// Nothing has used it since.
+    pub(super) idle_since: Option<Timestamp>,
+    pub(super) deadline: Duration,
+}
+
+impl Conversation {
+    pub(super) fn new(
+        peer: PublicKey,
+        key: ConversationKey,
+        session: SessionId,
+        is_caller: bool,
+        state: State,
+        settings: ChoiceSettings,
+        wish: ConnectionWish,
+    ) -> Self {
+        Self {
+            peer,
+            key,
+            session,
+            is_caller,
+            successor: None,
+            state,
+            established: false,
+            hints: Vec::new(),
+            told: Vec::new(),
+            told_sequence: 0,
+            peer_battery: None,
+            paths: BTreeMap::new(),
+            active: None,
+            policy: ConnectionPolicy::new(settings, wish),
+            wakers: Wakers::default(),
+            handles: 0,
+            idle_since: None,
+            deadline: Duration::ZERO,
+        }
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        matches!(self.state, State::Over(_))
+    }
+
+    /// Where the peer may be, what it says itself first.
+    pub(super) fn remotes(&self) -> Vec<SocketAddr> {
+        let mut remotes = self.told.clone();
+        remotes.extend(self.hints.iter().filter(|hint| !self.told.contains(hint)));
+        remotes
+    }
+
+    pub(super) fn usable_paths(&self) -> usize {
+        self.paths.values().filter(|usable| **usable).count()
+    }
+}

@@ -1,0 +1,223 @@
+//! Virtual sockets between network namespaces whose links come and go. Needs root, and is left out without.
+
+#![expect(clippy::unwrap_used, reason = "a failed step of a test may panic")]
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use anabranch::blocking::{Endpoint, VirtualStream};
+use anabranch::{Admission, ConnectOptions, EndpointOptions, EventKind, Peer};
+use identity::KeyPair;
+use linux::netns::Namespace;
+use std::io::{Read, Write};
+
+/// Two machines with as many cables between them as asked for.
+struct Bed {
+    near: Namespace,
+    far: Namespace,
+}
+
+/// A connection between them, and what happens to it as the near end sees it.
+struct Pair {
+    client: Endpoint,
+    server: Endpoint,
+    near: VirtualStream,
+    far: VirtualStream,
+    events: Arc<Mutex<Vec<EventKind>>>,
+}
+
+impl Bed {
+    /// `None` without the privileges for it.
+    fn new(cables: usize) -> Option<Self> {
+        if !rustix::process::geteuid().is_root() {
+            eprintln!("left out: not root");
+            return None;
+        }
+        let bed = Self { near: Namespace::anonymous().unwrap(), far: Namespace::anonymous().unwrap() };
+        for cable in 0..cables {
+            bed.plug(cable);
+        }
+        Some(bed)
+    }
+
+    fn plug(&self, cable: usize) {
+        let name = format!("cable{cable}");
+        self.near.join(&self.far, &name, &name).unwrap();
+        self.near.add_address(&name, format!("10.9.{cable}.1/24").parse().unwrap()).unwrap();
+        self.far.add_address(&name, format!("10.9.{cable}.2/24").parse().unwrap()).unwrap();
+    }
+
+    fn connect(&self) -> Pair {
+        let key = KeyPair::generate().unwrap();
+        let public = key.public();
+        let options = EndpointOptions::listening(key, 4700, Admission::Anybody);
+        let options = EndpointOptions { patience: Duration::from_secs(15), ..options };
+        let server = self.far.run(|| Endpoint::bind(options)).unwrap().unwrap();
+        let listener = server.listen();
+        let own = KeyPair::generate().unwrap();
+        let patience = Duration::from_secs(15);
+        let own = EndpointOptions { patience, ..EndpointOptions::new(own) };
+        let client = self.near.run(|| Endpoint::bind(own)).unwrap().unwrap();
+        let events = Arc::new(Mutex::new(Vec::new()));
+        let (log, heard) = (Arc::clone(&events), client.events());
+        std::thread::spawn(move || heard.for_each(|event| log.lock().unwrap().push(event.kind)));
+        let address: SocketAddr = "10.9.0.2:4700".parse().unwrap();
+        let peer = Peer { key: public, addresses: vec![address] };
+        let mut near = client.connect(&peer, &ConnectOptions::default()).unwrap();
+        near.write_all(&[1]).unwrap();
+        let mut far = listener.accept().unwrap();
+        far.read_exact(&mut [0]).unwrap();
+        std::mem::forget(listener);
+        Pair { client, server, near, far, events }
+    }
+}
+
+impl Pair {
+    /// The near end's events so far.
+    fn events(&self) -> Vec<EventKind> {
+        self.events.lock().unwrap().clone()
+    }
+
+    fn wait_for_paths(&self, count: usize) {
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while self.near.standing().paths < count {
+            assert!(Instant::now() < deadline, "{:?} {:?}", self.near.standing(), self.events());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+fn byte(at: u64) -> u8 {
+    ((at / 3).wrapping_mul(0x9e37_79b9) >> 16) as u8 ^ at as u8
+}
+
+/// Sends for as long as `go_on` says so, and checks every byte at the other end; the longest time without any.
+fn transfer(sender: VirtualStream, receiver: VirtualStream, go_on: impl FnOnce()) -> (Duration, u64) {
+    let (mut sender, mut receiver) = (sender, receiver);
+    let stop = Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let told = Arc::clone(&stop);
+    let writing = std::thread::spawn(move || {
+        let mut at = 0u64;
+        while !told.load(std::sync::atomic::Ordering::Relaxed) {
+            let bytes: Vec<u8> = (at..at + 4_000).map(byte).collect();
+            sender.write_all(&bytes).unwrap();
+            at += 4_000;
+            // Some Mbit/s: the gaps are to be those of the networks.
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        sender.finish().unwrap();
+        at
+    });
+    let reading = std::thread::spawn(move || {
+        let mut buffer = [0; 65_536];
+        let (mut at, mut longest, mut last) = (0u64, Duration::ZERO, Instant::now());
+        loop {
+            let count = receiver.read(&mut buffer).unwrap();
+            longest = longest.max(last.elapsed());
+            last = Instant::now();
+            if count == 0 {
+                return (at, longest);
+            }
+            for found in &buffer[..count] {
+                assert_eq!(*found, byte(at), "byte {at}");
+                at += 1;
+            }
+        }
+    });
+    go_on();
+    stop.store(true, std::sync::atomic::Ordering::Relaxed);
+    let sent = writing.join().unwrap();
+    let (received, longest) = reading.join().unwrap();
+    assert_eq!(sent, received);
+    (longest, received)
+}
+
+#[test]
+fn all_pairs_of_adapters_that_reach_each_other_become_paths() {
+    let Some(bed) = Bed::new(2) else { return };
+    let pair = bed.connect();
+    // The peer's second address is known from itself.
+    pair.wait_for_paths(2);
+}
+
+#[test]
+fn a_cable_that_is_pulled_out_costs_less_than_200_ms_and_no_byte() {
+    let Some(bed) = Bed::new(2) else { return };
+    let pair = bed.connect();
+    pair.wait_for_paths(2);
+    let Pair { client, server, near, far, events } = pair;
+    let carries = near.standing().adapter.unwrap();
+    let (longest, bytes) = transfer(near, far, || {
+        std::thread::sleep(Duration::from_millis(500));
+        bed.far.set_up(&carries, false).unwrap();
+        std::thread::sleep(Duration::from_millis(1_000));
+    });
+    println!("longest gap {longest:?}, {bytes} bytes");
+    assert!(longest < Duration::from_millis(200), "{longest:?}");
+    let events = events.lock().unwrap().clone();
+    assert!(
+        events.iter().any(|event| matches!(event, EventKind::Switch { from, .. } if *from == carries)),
+        "{events:?}"
+    );
+    drop((client, server));
+}
+
+#[test]
+fn a_connection_without_networks_waits_for_one() {
+    let Some(bed) = Bed::new(1) else { return };
+    let pair = bed.connect();
+    let Pair { client, server, near, far, events } = pair;
+    let (longest, _) = transfer(near, far, || {
+        std::thread::sleep(Duration::from_millis(300));
+        bed.near.set_up("cable0", false).unwrap();
+        std::thread::sleep(Duration::from_millis(4_000));
+        bed.near.set_up("cable0", true).unwrap();
+        std::thread::sleep(Duration::from_millis(2_500));
+    });
+    println!("longest gap {longest:?}");
+    assert!(longest > Duration::from_secs(3) && longest < Duration::from_secs(6), "{longest:?}");
+    let events = events.lock().unwrap().clone();
+    assert!(events.iter().any(|event| matches!(event, EventKind::Off { suspended: true, .. })), "{events:?}");
+    assert!(events.iter().any(|event| matches!(event, EventKind::On { .. })), "{events:?}");
+    drop((client, server));
+}
+
+#[test]
+fn a_machine_moves_to_another_network_with_other_addresses() {
+    let Some(bed) = Bed::new(1) else { return };
+    let pair = bed.connect();
+    let Pair { client, server, near, far, .. } = pair;
+    let (longest, _) = transfer(near, far, || {
+        std::thread::sleep(Duration::from_millis(300));
+        // Never both at once: what the peer knows of this end is wrong from then on.
+        bed.near.delete_link("cable0").unwrap();
+        std::thread::sleep(Duration::from_millis(500));
+        bed.plug(0);
+        bed.near.add_address("cable0", "10.9.0.77/24".parse().unwrap()).unwrap();
+        std::thread::sleep(Duration::from_millis(4_000));
+    });
+    println!("longest gap {longest:?}");
+    assert!(longest < Duration::from_secs(4), "{longest:?}");
+    drop((client, server));
+}
+
+#[test]
+fn the_end_that_was_called_may_come_back_on_a_new_network() {
+    let Some(bed) = Bed::new(1) else { return };
+    let pair = bed.connect();
+    let Pair { client, server, near, far, .. } = pair;
+    let (longest, _) = transfer(near, far, || {
+        std::thread::sleep(Duration::from_millis(300));
+        bed.near.delete_link("cable0").unwrap();
+        std::thread::sleep(Duration::from_millis(300));
+        // Another adapter and another address: the caller knows nothing that leads there, so the other end must call.
+        bed.near.join(&bed.far, "radio", "radio").unwrap();
+        bed.near.add_address("radio", "10.9.0.1/24".parse().unwrap()).unwrap();
+        bed.far.add_address("radio", "10.9.0.3/24".parse().unwrap()).unwrap();
+        std::thread::sleep(Duration::from_millis(6_000));
+    });
+    println!("longest gap {longest:?}");
+    assert!(longest < Duration::from_secs(6), "{longest:?}");
+    drop((client, server));
+}

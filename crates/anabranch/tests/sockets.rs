@@ -1,0 +1,145 @@
+//! Virtual sockets on this machine: two endpoints in one process, over the loopback adapter.
+
+#![expect(clippy::unwrap_used, reason = "a failed step of a test may panic")]
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use anabranch::{Admission, ConnectError, ConnectOptions, Endpoint, EndpointOptions, EventKind, Peer};
+use identity::KeyPair;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+fn listening(admission: Admission) -> (Endpoint, Peer) {
+    let key = KeyPair::generate().unwrap();
+    let public = key.public();
+    let endpoint = Endpoint::bind(EndpointOptions::listening(key, 0, admission)).unwrap();
+    let addresses: Vec<SocketAddr> =
+        endpoint.addresses().into_iter().filter(|address| address.ip().is_loopback()).collect();
+    assert!(!addresses.is_empty(), "no loopback adapter");
+    (endpoint, Peer { key: public, addresses })
+}
+
+fn calling() -> Endpoint {
+    Endpoint::bind(EndpointOptions::new(KeyPair::generate().unwrap())).unwrap()
+}
+
+#[tokio::test]
+async fn bytes_go_both_ways_and_the_end_is_seen() {
+    let (server, peer) = listening(Admission::Anybody);
+    let listener = server.listen();
+    let client = calling();
+    let caller = client.public_key();
+    let mut events = client.events();
+    let start = Instant::now();
+    let mut stream = client.connect(&peer, &ConnectOptions::default()).await.unwrap();
+    let took = start.elapsed();
+    assert!(took < Duration::from_millis(200), "{took:?}");
+    let incoming = listener.accept().await.unwrap();
+    assert_eq!(incoming.peer, caller);
+    let echo = tokio::spawn(async move {
+        let (mut reader, mut writer) = tokio::io::split(incoming.stream);
+        tokio::io::copy(&mut reader, &mut writer).await.unwrap();
+        writer.shutdown().await.unwrap();
+    });
+    let sent: Vec<u8> = (0..3_000_000u32).map(|at| (at / 7) as u8).collect();
+    let (mut reader, mut writer) = tokio::io::split(&mut stream);
+    let (mut received, all) = (Vec::new(), sent.clone());
+    let write = async {
+        writer.write_all(&all).await.unwrap();
+        writer.shutdown().await.unwrap();
+    };
+    let ((), read) = tokio::join!(write, reader.read_to_end(&mut received));
+    read.unwrap();
+    assert!(received == sent, "{} bytes of {}", received.len(), sent.len());
+    echo.await.unwrap();
+    assert!(matches!(events.next().await.unwrap().kind, EventKind::New { .. }));
+    assert!(stream.standing().adapter.is_some());
+}
+
+#[tokio::test]
+async fn strangers_are_told_why_they_are_not_let_in() {
+    let (server, peer) = listening(Admission::Keys(Vec::new()));
+    let client = calling();
+    let options = ConnectOptions::default();
+    let refused = client.connect(&peer, &options).await.err().unwrap();
+    assert_eq!(refused, ConnectError::NotListening(peer.key));
+    let _listener = server.listen();
+    let refused = client.connect(&peer, &options).await.err().unwrap();
+    assert_eq!(refused, ConnectError::NotKnown(peer.key));
+    let other = Peer { key: KeyPair::generate().unwrap().public(), addresses: peer.addresses.clone() };
+    let options = ConnectOptions { deadline: Duration::from_secs(1), ..options };
+    let silent = client.connect(&other, &options).await.err().unwrap();
+    assert!(matches!(silent, ConnectError::NoAnswer { .. }), "who has another key does not answer: {silent}");
+    let nowhere = Peer { addresses: Vec::new(), ..other };
+    assert!(matches!(client.connect(&nowhere, &options).await, Err(ConnectError::NoAddress(_))));
+}
+
+#[tokio::test]
+async fn a_peer_that_goes_away_ends_the_connection() {
+    let (server, peer) = listening(Admission::Anybody);
+    let listener = server.listen();
+    let client = calling();
+    let mut stream = client.connect(&peer, &ConnectOptions::default()).await.unwrap();
+    stream.write_all(b"hello").await.unwrap();
+    let mut accepted = listener.accept().await.unwrap().stream;
+    let mut buffer = [0; 5];
+    accepted.read_exact(&mut buffer).await.unwrap();
+    assert_eq!(&buffer, b"hello");
+    drop((accepted, listener));
+    server.close().await;
+    let mut rest = Vec::new();
+    // Either the end of the stream or the end of the conversation comes first; then writing fails.
+    let _ = stream.read_to_end(&mut rest).await;
+    let failed = async {
+        while stream.write_all(b"more").await.is_ok() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(5), failed).await.unwrap();
+}
+
+#[tokio::test]
+async fn datagrams_are_exchanged() {
+    let (server, peer) = listening(Admission::Anybody);
+    let listener = server.listen();
+    let client = calling();
+    let there = client.datagrams(&peer, &ConnectOptions::default()).await.unwrap();
+    let mut stream = client.connect(&peer, &ConnectOptions::default()).await.unwrap();
+    stream.write_all(b"x").await.unwrap();
+    let accepted = listener.accept().await.unwrap();
+    let here = server.datagrams_of(&accepted.stream);
+    there.send(b"ping", Duration::from_secs(1)).unwrap();
+    assert_eq!(here.receive().await.unwrap(), b"ping");
+    here.send(b"pong", Duration::from_secs(1)).unwrap();
+    assert_eq!(there.receive().await.unwrap(), b"pong");
+    assert!(there.send(&[0; 2_000], Duration::ZERO).is_err());
+}
+
+#[test]
+fn threads_may_block() {
+    use anabranch::blocking;
+    use std::io::{Read, Write};
+    let key = KeyPair::generate().unwrap();
+    let public = key.public();
+    let server = blocking::Endpoint::bind(EndpointOptions::listening(key, 0, Admission::Anybody)).unwrap();
+    let addresses = server.asynchronous().addresses();
+    let addresses = addresses.into_iter().filter(|address| address.ip().is_loopback()).collect();
+    let listener = server.listen();
+    let thread = std::thread::spawn(move || {
+        let mut stream = listener.accept().unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).unwrap();
+        stream.write_all(text.to_uppercase().as_bytes()).unwrap();
+        stream.finish().unwrap();
+    });
+    let client = blocking::Endpoint::bind(EndpointOptions::new(KeyPair::generate().unwrap())).unwrap();
+    let peer = Peer { key: public, addresses };
+    let mut stream = client.connect(&peer, &ConnectOptions::default()).unwrap();
+    stream.write_all(b"hello").unwrap();
+    stream.finish().unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    assert_eq!(text, "HELLO");
+    thread.join().unwrap();
+    client.close();
+}

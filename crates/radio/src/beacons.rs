@@ -88,17 +88,19 @@ impl BeaconClock {
         self.number_at(arrived, Duration::from_nanos(1))
     }
 
-    /// Whether so many were missed that it counts as gone.
-    pub fn is_gone(&self, now: Timestamp) -> bool {
-        self.missed(now) >= MOST_MISSED
+    /// Whether so many were missed that it counts as gone. `sign` is when the last frame of it was heard or one of ours acknowledged: where beacons are
+    /// lost to others that are sent at the same time, that shows that it is there.
+    pub fn is_gone(&self, now: Timestamp, sign: Timestamp) -> bool {
+        self.missed(now) >= MOST_MISSED && now >= sign + self.interval * MOST_MISSED
     }
 
-    /// When it counts as gone, if nothing is heard and we stay.
-    pub fn gone_at(&self) -> Option<Timestamp> {
+    /// When it counts as gone, if nothing is heard after `sign` and we stay.
+    pub fn gone_at(&self, sign: Timestamp) -> Option<Timestamp> {
         let arrived = self.arrived?;
         let left = MOST_MISSED.saturating_sub(self.unheard);
         let number = self.number_before(arrived).saturating_add(left);
-        Some((self.last + self.interval.saturating_mul(number) + LATENESS).max(arrived))
+        let missed = self.last + self.interval.saturating_mul(number) + LATENESS;
+        Some(missed.max(arrived).max(sign + self.interval * MOST_MISSED))
     }
 
     /// When the next DTIM is due after `now`.
@@ -156,8 +158,10 @@ mod tests {
         assert_eq!(clock.missed(at(200)), 3);
         clock.arrive(at(200));
         // Those of 200 to 203 complete the seven.
-        assert_eq!(clock.gone_at(), Some(at(203) + LATENESS));
-        assert!(!clock.is_gone(at(203)) && clock.is_gone(at(203) + LATENESS));
+        assert_eq!(clock.gone_at(at(0)), Some(at(203) + LATENESS));
+        assert!(!clock.is_gone(at(203), at(0)) && clock.is_gone(at(203) + LATENESS, at(0)));
+        assert_eq!(clock.gone_at(at(202)), Some(at(209)), "it has acknowledged something");
+        assert!(!clock.is_gone(at(208), at(202)) && clock.is_gone(at(209), at(202)));
         clock.heard(at(203), INTERVAL, 0, 1);
         assert_eq!(clock.missed(at(203)), 0);
     }

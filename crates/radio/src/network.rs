@@ -179,6 +179,8 @@ pub(crate) struct Linked {
 pub(crate) struct Life {
     /// The last frame heard or acknowledged, or our arrival after it.
     pub sign: Timestamp,
+    /// The last frame heard or acknowledged.
+    pub seen: Timestamp,
     /// Frames in a row that were not acknowledged.
     pub unanswered: u32,
     /// When it was last asked for one.
@@ -187,11 +189,11 @@ pub(crate) struct Life {
 
 impl Life {
     pub fn begun(now: Timestamp) -> Self {
-        Self { sign: now, unanswered: 0, asked: now }
+        Self { sign: now, seen: now, unanswered: 0, asked: now }
     }
 
     pub fn seen(&mut self, now: Timestamp) {
-        (self.sign, self.unanswered) = (now, 0);
+        (self.sign, self.seen, self.unanswered) = (now, now, 0);
     }
 }
 

@@ -188,7 +188,7 @@ mod tests {
         assert_eq!(points.timeout(1), None);
         let mut report = AccessPointReport::default();
         points.complete(NetworkId(2), &mut report);
-        assert!(!report.used && report.reason.starts_with("kept ready only"), "{report:?}");
+        assert!(!report.used && report.reason.ends_with("no air free"), "{report:?}");
         points.complete(NetworkId(1), &mut report);
         assert!(report.used && report.marks == Fraction(0.0), "{report:?}");
         let told = events.since(anabranch::control::EventSequence(0));

@@ -63,8 +63,9 @@ fn run(seed: u64) -> anyhow::Result<Report> {
             let network = |name| NetworkSpec::symmetric(name, NETWORK.0, NETWORK.1);
             let outcome = Fairness {
                 networks: ["shared", "own"].into_iter().take(count).map(network).collect(),
-                shared: 0,
+                shared: vec![0],
                 algorithm,
+                paths: bond::Algorithm::default(),
                 plain_start: PLAIN_START + seed_step(seed, SEED_STEP),
                 measured_from: MEASURED_FROM,
                 end: END,

@@ -2,6 +2,7 @@
 
 mod bond_family;
 mod bond_trials;
+mod coupled;
 mod direct_laboratory;
 mod failover;
 mod fairness;

@@ -1,6 +1,6 @@
 //! All experiments, family by family.
 
-use super::{Experiment, ExperimentId, bond_family, failover, fairness, juggler, multiap, vif};
+use super::{Experiment, ExperimentId, bond_family, coupled, failover, fairness, juggler, multiap, vif};
 use std::collections::BTreeSet;
 
 /// Every experiment of the lab, in the order in which it lists and runs them.
@@ -8,6 +8,7 @@ pub fn registry() -> Vec<Experiment> {
     let mut all = bond_family::experiments();
     all.push(failover::experiment());
     all.push(fairness::experiment());
+    all.push(coupled::experiment());
     all.extend(vif::experiments());
     all.extend(juggler::experiments());
     all.extend(multiap::experiments());

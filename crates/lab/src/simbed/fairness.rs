@@ -15,10 +15,12 @@ use units::Timestamp;
 pub struct Fairness {
     /// The networks.
     pub networks: Vec<NetworkSpec>,
-    /// Which of them the other host uses too.
-    pub shared: usize,
-    /// Congestion control of both downloads. That of the bond's paths is the default one.
+    /// Which of them lead over one link, that of the first of these, which the other host uses too; one at least.
+    pub shared: Vec<usize>,
+    /// Congestion control of both downloads.
     pub algorithm: Algorithm,
+    /// That of the bond's paths.
+    pub paths: bond::Algorithm,
     /// When the plain download begins; the bonded one does after a second.
     pub plain_start: Timestamp,
     /// What comes before is left out.
@@ -61,7 +63,7 @@ impl Fairness {
     /// # Errors
     /// If the simulation cannot go on, or the shared network is not in the list.
     pub fn run(&self) -> anyhow::Result<FairnessOutcome> {
-        let Built { mut world, device, device_end, gateway_end, .. } = self.trial().build()?;
+        let Built { mut world, device, device_end, gateway_end, .. } = self.trial().build_with(self.paths)?;
         let ends = device_end.zip(gateway_end).context("the bond lacks an end")?;
         let (client, down) = self.share(&mut world, ends)?;
         let sums = |world: &SimulatedWorld| {
@@ -88,10 +90,11 @@ impl Fairness {
         }
     }
 
-    /// Puts a junction at both ends of the shared network and a host behind each. Returns the host that downloads and
-    /// the network's downlink.
+    /// Puts a junction at both ends of the shared link and a host behind each. Returns the host that downloads and
+    /// the link's downward half.
     fn share(&self, world: &mut SimulatedWorld, ends: (NodeId, NodeId)) -> anyhow::Result<(NodeId, LinkId)> {
-        let network = self.networks.get(self.shared).context("the shared network is not in the list")?;
+        let network = self.shared.first().and_then(|first| self.networks.get(*first));
+        let network = network.context("the shared network is not in the list")?;
         let (near, client) = self.add_junction(world, ends.0);
         let (far, server) = self.add_junction(world, ends.1);
         let seed = |way| SeededRandom::derive(self.seed, &format!("shared network {way}")).next_u64();
@@ -110,13 +113,16 @@ impl Fairness {
         Ok((client, down))
     }
 
-    /// A junction between an end of the bond and the shared network, and the host behind it.
+    /// A junction between an end of the bond and the shared link, and the host behind it.
     fn add_junction(&self, world: &mut SimulatedWorld, end: NodeId) -> (NodeId, NodeId) {
         let junction = world.add_node(SimulatedNode::Junction(Junction::default()));
         let host = world.add_node(SimulatedNode::Host(Host::new(LINK_MTU)));
-        for (port, node) in
-            [(Junction::BOND, (end, network_port(self.shared))), (Junction::PLAIN, (host, Port(0)))]
-        {
+        let bond = self
+            .shared
+            .iter()
+            .map(|index| network_port(*index))
+            .map(|port| (Junction::of_network(port), (end, port)));
+        for (port, node) in bond.chain([(Junction::PLAIN, (host, Port(0)))]) {
             let ideal = LinkSpec::ideal(Duration::ZERO);
             world.add_link((junction, port), node, ideal.clone(), 0);
             world.add_link(node, (junction, port), ideal, 0);

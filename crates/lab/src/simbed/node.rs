@@ -17,23 +17,26 @@ pub enum SimulatedNode {
     Junction(Junction),
 }
 
-/// Joins an end of the bond and a host to one network: datagrams are the bond's, all else is the host's.
+/// Joins ways of an end of the bond and a host to one link: datagrams are the bond's, all else is the host's.
 #[derive(Debug, Default)]
 pub struct Junction {
     passing: VecDeque<(Port, Packet)>,
 }
 
 impl Junction {
-    /// The port of the network.
+    /// The port of the link.
     pub const SHARED: Port = Port(0);
-    /// The port of the bond's end.
-    pub const BOND: Port = Port(1);
     /// The port of the host.
-    pub const PLAIN: Port = Port(2);
+    pub const PLAIN: Port = Port(1);
+
+    /// The port of the bond's network that has this port at the bond's end.
+    pub const fn of_network(port: Port) -> Port {
+        Port(port.0 + 1)
+    }
 
     fn handle_packet(&mut self, port: Port, packet: Packet) {
         let to = match (port, &packet) {
-            (Self::SHARED, Packet::Datagram { .. }) => Self::BOND,
+            (Self::SHARED, Packet::Datagram { network, .. }) => Self::of_network(*network),
             (Self::SHARED, Packet::Inner(_)) => Self::PLAIN,
             _ => Self::SHARED,
         };

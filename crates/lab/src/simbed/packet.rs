@@ -1,6 +1,6 @@
 //! What travels in the simulated world: inner IP packets and the bond's datagrams.
 
-use sim::LinkPacket;
+use sim::{LinkPacket, Port};
 use units::Bytes;
 use wire::inner::{self, Ecn};
 
@@ -15,6 +15,8 @@ pub enum Packet {
         payload: Vec<u8>,
         /// ECN field of its IP header.
         ecn: Ecn,
+        /// The port of its network at both ends of the bond, which is what its addresses say.
+        network: Port,
     },
 }
 

@@ -155,9 +155,14 @@ impl Trial {
 
     /// Nodes, links and flows at time zero.
     pub(super) fn build(&self) -> anyhow::Result<Built> {
+        self.build_with(bond::Algorithm::default())
+    }
+
+    /// The same with this congestion control of the bond's paths.
+    pub(super) fn build_with(&self, congestion: bond::Algorithm) -> anyhow::Result<Built> {
         let (mut built, server) = match &self.way {
             Way::Plain(index) => self.build_plain(*index)?,
-            Way::Bonded(indices) => self.build_bonded(indices)?,
+            Way::Bonded(indices) => self.build_bonded(indices, congestion)?,
         };
         self.add_flows(&mut built.world, built.device, server)?;
         Ok(built)
@@ -181,10 +186,14 @@ impl Trial {
     }
 
     /// host -- device's end of the bond == networks == gateway's end -- server
-    fn build_bonded(&self, indices: &[usize]) -> anyhow::Result<(Built, NodeId)> {
+    fn build_bonded(
+        &self,
+        indices: &[usize],
+        congestion: bond::Algorithm,
+    ) -> anyhow::Result<(Built, NodeId)> {
         let seed = |name| SeededRandom::derive(self.seed, name).seed_bytes();
-        let gateway_end = TunnelEnd::gateway(seed("gateway"))?;
-        let device_end = TunnelEnd::device(seed("device"), gateway_end.public_key(), indices)?;
+        let gateway_end = TunnelEnd::gateway(seed("gateway"), congestion)?;
+        let device_end = TunnelEnd::device(seed("device"), congestion, gateway_end.public_key(), indices)?;
         let mut world = World::new();
         let device = world.add_node(SimulatedNode::Host(Host::new(TUNNEL_MTU)));
         let server = world.add_node(SimulatedNode::Host(Host::new(TUNNEL_MTU)));

@@ -52,16 +52,21 @@ impl TunnelEnd {
     ///
     /// # Errors
     /// If its key is unusable.
-    pub fn gateway(seed: [u8; 32]) -> anyhow::Result<Self> {
-        Self::new(Role::Gateway, seed)
+    pub fn gateway(seed: [u8; 32], congestion: bond::Algorithm) -> anyhow::Result<Self> {
+        Self::new(Role::Gateway, seed, congestion)
     }
 
     /// The device's end, with paths to `gateway` over the networks with these indices.
     ///
     /// # Errors
     /// If a key is unusable.
-    pub fn device(seed: [u8; 32], gateway: PublicKey, networks: &[usize]) -> anyhow::Result<Self> {
-        let mut end = Self::new(Role::Device, seed)?;
+    pub fn device(
+        seed: [u8; 32],
+        congestion: bond::Algorithm,
+        gateway: PublicKey,
+        networks: &[usize],
+    ) -> anyhow::Result<Self> {
+        let mut end = Self::new(Role::Device, seed, congestion)?;
         let session =
             end.endpoint.connect(Timestamp::ZERO, gateway, Vec::new(), 1).context("begin a session")?;
         for index in networks {
@@ -75,10 +80,10 @@ impl TunnelEnd {
         Ok(end)
     }
 
-    fn new(role: Role, seed: [u8; 32]) -> anyhow::Result<Self> {
+    fn new(role: Role, seed: [u8; 32], congestion: bond::Algorithm) -> anyhow::Result<Self> {
         let config = EndpointConfig {
             key: PrivateKey::new(seed),
-            session: SessionConfig::default(),
+            session: SessionConfig { congestion, ..SessionConfig::default() },
             accept: role == Role::Gateway,
             retry_above: RETRY_ABOVE,
             aes: true,
@@ -127,7 +132,7 @@ impl TunnelEnd {
                     let _ = self.endpoint.handle_packet(now, session, &bytes);
                 }
             }
-            Packet::Datagram { mut payload, ecn } => {
+            Packet::Datagram { mut payload, ecn, .. } => {
                 let address = self.address_behind(port);
                 self.endpoint.handle_datagram(now, address, ecn, &mut payload);
             }
@@ -150,8 +155,9 @@ impl TunnelEnd {
             let transmit = self.endpoint.poll_transmit(now, &mut self.buffer, 1)?;
             let port = self.port_of(&transmit.address);
             for payload in self.buffer.get(..transmit.size)?.chunks(transmit.segment_size.max(1)) {
-                self.outgoing
-                    .push_back((port, Packet::Datagram { payload: payload.to_vec(), ecn: transmit.ecn }));
+                let datagram =
+                    Packet::Datagram { payload: payload.to_vec(), ecn: transmit.ecn, network: port };
+                self.outgoing.push_back((port, datagram));
             }
         }
         self.outgoing.pop_front()

@@ -240,8 +240,8 @@ wait $beside_process
     }
 }
 
-/// Sets a gateway up, lets the device join it and brings any0 up, as a user would.
-pub(super) fn tunnel_commands() -> String {
+/// Shell commands that set a gateway up, let the device join it and bring any0 up, as a user would; its state is in `/tmp/device`. They need a function `fail`.
+pub fn tunnel_commands() -> String {
     format!(
         r#"export RUST_LOG="${{RUST_LOG:-info}}"
 in_namespace gateway anabranch gateway init --address {GATEWAY_ADDRESS} --state /tmp/gateway >/results/init.log 2>&1 ||

@@ -2,6 +2,10 @@
 
 use std::path::PathBuf;
 
+use anyhow::Context;
+
+use crate::medium::Config;
+
 use super::measurement::Programs;
 use super::wifi::Wifi;
 use super::{Job, Machine, MachineError, Outcome};
@@ -17,6 +21,8 @@ pub struct RadioScene {
     /// (`anabranch radio`), `radio_up ARGUMENTS...` (in the background, its log in `/results/radio.log`), `address_on INTERFACE` (waits for
     /// one, 20 s at most) and `radio_down`, which tells how it ended.
     pub script: String,
+    /// What the air is like; `None`: every frame arrives, and takes no time. With it `air_down` ends it, and its report is `air.json`.
+    pub air: Option<Config>,
     /// Further programs of this machine that it uses.
     pub programs: Vec<PathBuf>,
     /// Further kernel modules, as [`Job::modules`].
@@ -24,26 +30,40 @@ pub struct RadioScene {
 }
 
 impl RadioScene {
-    /// With no further programs and modules.
+    /// With perfect air, and no further programs and modules.
     pub fn new(wifi: Wifi, known: &'static str, script: impl Into<String>) -> Self {
-        Self { wifi, known, script: script.into(), programs: Vec::new(), modules: Vec::new() }
+        Self { wifi, known, script: script.into(), air: None, programs: Vec::new(), modules: Vec::new() }
     }
 
     /// Plays it in the machine, and shows what it printed. `None` where something is missing, as [`Programs::find_or_skip`].
     ///
     /// # Errors
-    /// If a program is missing, the script ran out of time or failed, or the guest died.
+    /// As [`Self::run`].
     pub fn play(self, lab: &str) -> Result<Option<Outcome>, MachineError> {
         let Some((machine, programs)) = Programs::find_or_skip(lab)? else { return Ok(None) };
-        let mut job = Job::new(FUNCTIONS.to_owned() + &self.script);
+        let outcome = self.run(&machine, &programs)?;
+        println!("{}\nwall time {:?}", outcome.output, outcome.wall_time);
+        outcome.succeeded().map(Some)
+    }
+
+    /// Runs it in the machine; what the script ended with is in the outcome.
+    ///
+    /// # Errors
+    /// If a program is missing, the script ran out of time, or the guest died.
+    pub fn run(self, machine: &Machine, programs: &Programs) -> Result<Outcome, MachineError> {
+        let air = if self.air.is_some() { AIR } else { "" };
+        let mut job = Job::new(format!("{air}{FUNCTIONS}{}", self.script));
         self.wifi.add_to(&mut job)?;
         job.files.insert("/job/radio.toml".into(), self.known.into());
+        if let Some(air) = self.air {
+            let air = Config { report: Some("/results/air.json".into()), ..air };
+            let text = toml::to_string(&air).context("writing what the air is like")?;
+            job.files.insert("/job/air.toml".into(), text.into_bytes());
+        }
         job.programs.extend([programs.lab.clone(), programs.anabranch()?]);
         job.programs.extend(self.programs);
         job.modules.extend(self.modules);
-        let outcome = machine.run(&job)?;
-        println!("{}\nwall time {:?}", outcome.output, outcome.wall_time);
-        outcome.succeeded().map(Some)
+        machine.run(&job)
     }
 }
 
@@ -71,6 +91,13 @@ impl Programs {
         Ok(machine.map(|machine| (machine, Self { lab, anabranch: Some(anabranch) })))
     }
 }
+
+/// Before the first frame.
+const AIR: &str = r#"chrt -f 10 anabranch-lab medium /job/air.toml >/results/medium.log 2>&1 & medium=$!
+for _ in $(seq 100); do grep -q ready /results/medium.log && break; sleep 0.1; done
+grep -q ready /results/medium.log || { echo 'no medium'; cat /results/medium.log; exit 1; }
+air_down() { kill -TERM $medium; wait $medium || { echo 'the medium did not end well'; cat /results/medium.log; exit 1; }; }
+"#;
 
 /// The device's state is in `/tmp/state`.
 const FUNCTIONS: &str = r#". /job/networks; . /job/wifi; build_networks; build_air

@@ -54,6 +54,9 @@ pub struct AccessPoint {
     pub hidden: bool,
     /// Every how many beacons broadcasts are sent (DTIM), 1 to 255.
     pub broadcast_period: u8,
+    /// Time from beacon to beacon in units of 1,024 us. All simulated radios count these from one clock, so access points of one channel need different
+    /// ones, or their beacons meet every time.
+    pub beacon_interval: u16,
 }
 
 /// How an access point is protected.
@@ -91,7 +94,14 @@ pub enum Protection {
 impl AccessPoint {
     /// An open access point that shows its name.
     pub fn open(ssid: &str, channel: u8) -> Self {
-        Self { ssid: ssid.into(), channel, security: Security::Open, hidden: false, broadcast_period: 2 }
+        Self {
+            ssid: ssid.into(),
+            channel,
+            security: Security::Open,
+            hidden: false,
+            broadcast_period: 2,
+            beacon_interval: 100,
+        }
     }
 
     /// One with WPA2, without protection of management frames.
@@ -172,6 +182,8 @@ impl Wifi {
                 ensure!((1..=32).contains(&point.ssid.len()), "{:?} is no name of a network", point.ssid);
                 ensure!((1..=11).contains(&point.channel), "channel {} is not free here", point.channel);
                 ensure!(point.broadcast_period > 0, "broadcasts are sent every 1 to 255 beacons");
+                let interval = point.beacon_interval;
+                ensure!((15..=10_000).contains(&interval), "beacons are sent every 15 to 10,000 units");
                 if let Security::Wpa2 { passphrase, .. } | Security::Wpa3 { passphrase } = &point.security {
                     let plain = passphrase.bytes().all(|byte| (b' '..=b'~').contains(&byte));
                     ensure!(
@@ -229,8 +241,9 @@ fn configuration(network: &str, point: &AccessPoint, at: usize) -> String {
     let name: String = point.ssid.bytes().map(|byte| format!("{byte:02x}")).collect();
     let mut text = format!(
         "interface=wlan{at}\nbridge=br0\ndriver=nl80211\nctrl_interface=/run/points-{network}\nssid2={name}\nhw_mode=g\nchannel={}\n\
-         beacon_int=100\ndtim_period={}\nignore_broadcast_ssid={}\nlogger_stdout=-1\nlogger_stdout_level=1\n",
+         beacon_int={}\ndtim_period={}\nignore_broadcast_ssid={}\nlogger_stdout=-1\nlogger_stdout_level=1\n",
         point.channel,
+        point.beacon_interval,
         point.broadcast_period,
         u8::from(point.hidden),
     );
@@ -353,6 +366,7 @@ mod tests {
             AccessPoint { ssid: String::new(), ..point.clone() },
             AccessPoint { channel: 13, ..point.clone() },
             AccessPoint { broadcast_period: 0, ..point.clone() },
+            AccessPoint { beacon_interval: 14, ..point.clone() },
             AccessPoint::wpa2("cafe", 1, "short"),
             AccessPoint::wpa2("cafe", 1, "two\nlines of text"),
         ];

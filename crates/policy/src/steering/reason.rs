@@ -60,7 +60,7 @@ impl fmt::Display for SteeringReason {
             ),
             Self::NoFreeAir { longer } => write!(
                 formatter,
-                "kept ready only: {:.0} % longer for a packet than the best, and better ones leave no air free",
+                "{:.0} % longer for a packet than the best, and better ones leave no air free",
                 percent(longer)
             ),
             Self::NoOtherWay { longer } => {

@@ -114,7 +114,7 @@ impl Station {
                 self.send_request(id, Kind::AssociationRequest, &body);
             }
             State::Linked(linked) => {
-                if linked.beacons.is_gone(now) {
+                if linked.beacons.is_gone(now, linked.life.seen) {
                     return self.lose(now, id, Lost::Gone);
                 }
                 if !linked.link.is_open() && now.since(linked.since) >= KEY_TIME {
@@ -299,7 +299,8 @@ impl Station {
                 let doubt = linked.doubt.map(|asked| asked.again.max(now));
                 let watch = watch_at(network.watched, linked).map(|at| at.max(now));
                 let polls = linked.drain.polling.then(|| linked.drain.next_poll.unwrap_or(now).max(now));
-                [keys, doubt, polls, watch, linked.beacons.gone_at()].into_iter().flatten().min()
+                let gone = linked.beacons.gone_at(linked.life.seen);
+                [keys, doubt, polls, watch, gone].into_iter().flatten().min()
             }
         }
     }

@@ -2,6 +2,7 @@
 
 mod estimator;
 mod many_points;
+mod real_points;
 mod shared_air;
 mod steering;
 mod uplink;
@@ -10,7 +11,13 @@ use super::{Experiment, ExperimentId};
 
 /// All of the family.
 pub(super) fn experiments() -> Vec<Experiment> {
-    vec![estimator::experiment(), steering::experiment(), uplink::experiment(), many_points::experiment()]
+    vec![
+        estimator::experiment(),
+        steering::experiment(),
+        real_points::experiment(),
+        uplink::experiment(),
+        many_points::experiment(),
+    ]
 }
 
 fn id(name: &str) -> ExperimentId {

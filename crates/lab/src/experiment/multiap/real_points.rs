@@ -1,0 +1,95 @@
+//! A good and a bad access point on one channel, with real ones: hostapd and mac80211 with its own rate control, our radio, device and gateway.
+
+use anyhow::Context;
+
+use super::{id, rounded};
+use crate::experiment::{BarGroup, Bed, Experiment, Goal, Metrics, Report};
+use crate::medium::{Config, LinkConfig, Quality};
+use crate::traffic;
+use crate::vm::Machine;
+use crate::vm::measurement::{Programs, tunnel_commands};
+use crate::vm::scene::RadioScene;
+use crate::vm::topology::SERVER_ADDRESS;
+use crate::vm::wifi::{AccessPoint, Wifi, WifiNetwork};
+use sim::NetworkSpec;
+
+const KNOWN: &str = "[[network]]\nssid = \"near\"\n\n[[network]]\nssid = \"far\"\n";
+const SECONDS: u32 = 8;
+/// Of what the bad access point sends, so many attempts are lost.
+const LOSS: f64 = 0.4;
+/// What is compared, in the order in which it is run.
+const RUNS: [&str; 3] = ["alone", "loose", "steered"];
+
+pub(super) fn experiment() -> Experiment {
+    let mut spec = toml::Table::new();
+    spec.insert("access_points".into(), "two, open, 802.11g, on channel 6".into());
+    spec.insert("loss".into(), format!("{LOSS} of what the bad one sends; the good one's arrives").into());
+    spec.insert("behind".into(), "50 Mbit/s, round trip 20 ms, each".into());
+    spec.insert("traffic".into(), format!("one TCP download (CUBIC) of {SECONDS} s").into());
+    spec.insert("alone".into(), "over the good one, without the tunnel".into());
+    spec.insert("loose".into(), "through the tunnel over both, without the radio's advice".into());
+    spec.insert("steered".into(), "with it".into());
+    Experiment {
+        id: id("fig6-real"),
+        title: "a good and a bad access point on one channel, real ones: a download".to_owned(),
+        spec,
+        paper: None,
+        goals: vec![Goal::at_least("steered.of_alone", 0.9), Goal::at_least("steered.over_loose", 1.0)],
+        beds: vec![Bed::Vm],
+        bars: vec![BarGroup {
+            label: "download".into(),
+            bars: RUNS.map(|name| (name.to_owned(), format!("{name}.mbps"))).to_vec(),
+        }],
+        unit: "Mbit/s",
+        runner: Box::new(|_, seed| run(seed)),
+    }
+}
+
+/// The device finds the radio's advice below its own state, so first it has none.
+fn script() -> String {
+    format!(
+        r#"fail() {{ echo "failed: $1"; cat /results/*.log; exit 1; }}
+radio_up --channels 6; address_on wl-near; address_on wl-far
+in_namespace server anabranch-lab traffic serve {SERVER_ADDRESS}:9000 --transport tcp &
+sleep 1
+fetch() {{ name=$1; shift; at_home anabranch-lab traffic fetch {SERVER_ADDRESS}:9000 --transport tcp --congestion cubic --seconds {SECONDS} --json /results/$name "$@" || fail $name; }}
+fetch alone --interface wl-near
+{}
+fetch loose
+at_home anabranch --state /tmp/device down; mv /tmp/device/* /tmp/state/
+at_home anabranch --state /tmp/state up --foreground >/results/steered.log 2>&1 &
+for _ in $(seq 200); do ip -n device link show any0 >/dev/null 2>&1 && break; sleep 0.1; done
+sleep 3; fetch steered; own aps --json >/results/aps; at_home anabranch --state /tmp/state down; radio_down; air_down"#,
+        tunnel_commands()
+    )
+}
+
+fn run(seed: u64) -> anyhow::Result<Report> {
+    let (machine, programs) = (Machine::find()?, Programs::beside_this_one()?);
+    let network = |name: &'static str, beacon_interval| WifiNetwork {
+        link: NetworkSpec::symmetric(name, 50.0, 20),
+        points: vec![AccessPoint { beacon_interval, ..AccessPoint::open(name, 6) }],
+    };
+    // Radio 0 is the good access point, 1 the bad one, 2 the device.
+    let wifi = Wifi::new(vec![network("near", 100), network("far", 97)]);
+    let quality = Quality { loss: LOSS, signal_dbm: -70, ..Quality::default() };
+    let link = LinkConfig { from: Some(1), to: Some(2), quality, ..LinkConfig::default() };
+    let air = Some(Config { link: vec![link], seed, ..Config::default() });
+    let outcome = RadioScene { air, ..RadioScene::new(wifi, KNOWN, script()) }.run(&machine, &programs)?;
+    let outcome = outcome.succeeded()?;
+    let mut metrics = Metrics::new();
+    let mut rates = Vec::new();
+    for name in RUNS {
+        let report: traffic::Report = serde_json::from_str(&outcome.text(name))
+            .with_context(|| format!("reading {name} of the guest"))?;
+        anyhow::ensure!(report.intact, "{name}: a wrong byte arrived");
+        metrics.insert(format!("{name}.mbps"), rounded(report.goodput_mbps));
+        rates.push(report.goodput_mbps);
+    }
+    if let [alone, loose, steered] = rates.as_slice() {
+        metrics.insert("steered.of_alone".into(), rounded(steered / alone));
+        metrics.insert("steered.over_loose".into(), rounded(steered / loose));
+        metrics.insert("loose.of_alone".into(), rounded(loose / alone));
+    }
+    Ok(Report { metrics, ..Report::default() })
+}

@@ -1,5 +1,5 @@
-//! What may happen to a radio, done on purpose inside a test bed: a stranger nearby who forges an access point's frames, and a card that is
-//! pulled out.
+//! What may happen to a radio, done on purpose inside a test bed: a stranger nearby who forges an access point's frames or sends them once more, and a
+//! card that is pulled out.
 
 use std::collections::VecDeque;
 use std::thread;
@@ -8,6 +8,8 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use linux::hwsim::remove_radio;
 use linux::radio::{RadioCard, TransferError};
+use radio::frame::data::{EAPOL_TYPE, Packet};
+use radio::frame::eapol::KeyFrame;
 use radio::frame::{Header, Kind};
 use radio::radiotap::Captured;
 use radio::{Rate, Transmission};
@@ -29,6 +31,17 @@ pub enum Mishap {
         #[arg(long, default_value_t = 1)]
         seed: u64,
     },
+    /// Announce in an access point's name that it is on another channel now.
+    Announce {
+        /// As whom to whom.
+        #[command(flatten)]
+        forgery: Forgery,
+        /// The channel's number.
+        #[arg(long)]
+        channel: u8,
+    },
+    /// Wait for the third message of a key handshake, and send it again and again: by turns as it was, and with its last byte changed.
+    Replay(Forgery),
     /// Pull a simulated radio out that is in this network namespace.
     Pull {
         /// Its number, as the kernel counts them.
@@ -67,22 +80,38 @@ pub fn run(mishap: Mishap) -> Result<()> {
         Mishap::Pull { radio } => Ok(remove_radio(radio)?),
         Mishap::Deauthenticate(forgery) => forgery.send(|forgery, _, number| {
             let header = Header::new(Kind::Deauthentication, forgery.receiver, forgery.point, forgery.point);
-            forgery.frame(header, number, &CLASS_3_REASON)
+            Some(forgery.frame(header, number, &CLASS_3_REASON))
         }),
+        Mishap::Announce { forgery, channel } => forgery.send(|forgery, _, number| {
+            let header = Header::new(Kind::Action, forgery.receiver, forgery.point, forgery.point);
+            Some(forgery.frame(header, number, &[SPECTRUM_MANAGEMENT, CHANNEL_SWITCH, 37, 3, 0, channel, 0]))
+        }),
+        Mishap::Replay(forgery) => {
+            let mut third: Option<Vec<u8>> = None;
+            forgery.send(|forgery, heard, number| {
+                third = third.take().or_else(|| heard.iter().find(|frame| forgery.is_third(frame)).cloned());
+                let mut frame = third.clone()?;
+                let numbered = (number << 4).to_le_bytes();
+                frame.get_mut(SEQUENCE..SEQUENCE + 2)?.copy_from_slice(&numbered);
+                *frame.last_mut()? ^= (number % 2) as u8;
+                Some(frame)
+            })
+        }
         Mishap::Garbage { forgery, seed } => {
             let mut randomness = ChaCha8Rng::seed_from_u64(seed);
-            forgery.send(|forgery, heard, number| forgery.garbage(&mut randomness, heard, number))
+            forgery.send(|forgery, heard, number| Some(forgery.garbage(&mut randomness, heard, number)))
         }
     }
 }
 
 impl Forgery {
-    /// Sends what `next` makes of the frames that the access point sent of late and a number that counts on.
-    fn send(&self, mut next: impl FnMut(&Self, &VecDeque<Vec<u8>>, u16) -> Vec<u8>) -> Result<()> {
+    /// Sends what `next` makes of the frames that the access point sent of late and a number that counts on. It waits while that is nothing.
+    fn send(&self, mut next: impl FnMut(&Self, &VecDeque<Vec<u8>>, u16) -> Option<Vec<u8>>) -> Result<()> {
         let mut card = RadioCard::open(&self.interface).context("opening the stranger's card")?;
         card.tune(Frequency(self.frequency)).context("tuning the stranger's card")?;
         let mut heard = VecDeque::new();
-        for number in 0..self.count {
+        let (mut number, mut waited) = (0, Duration::ZERO);
+        while number < self.count {
             let kept = |captured: Captured<'_>| {
                 let Captured::Heard(frame) = captured else { return };
                 let parsed = Header::parse(frame.frame);
@@ -92,15 +121,39 @@ impl Forgery {
                 }
             };
             card.receive(kept).context("listening to the access point")?;
-            let frame = next(self, &heard, number as u16 & 0xfff);
-            match card.send(&Transmission { frame, rate: Rate::OFDM[0], attempts: 1 }) {
-                // The kernel's own checks let few kinds of nonsense out.
-                Ok(()) | Err(TransferError::Full | TransferError::TooLong | TransferError::System(_)) => {}
-                Err(error) => return Err(error).context("sending in the access point's name"),
+            let pause = Duration::from_millis(self.pause_ms.max(1));
+            match next(self, &heard, number as u16 & 0xfff) {
+                Some(frame) => {
+                    number += 1;
+                    match card.send(&Transmission { frame, rate: Rate::OFDM[0], attempts: 1 }) {
+                        // The kernel's own checks let few kinds of nonsense out.
+                        Ok(())
+                        | Err(TransferError::Full | TransferError::TooLong | TransferError::System(_)) => {}
+                        Err(error) => return Err(error).context("sending in the access point's name"),
+                    }
+                }
+                None => {
+                    waited += pause;
+                    anyhow::ensure!(
+                        waited < PATIENCE,
+                        "the access point sent nothing that could be sent again"
+                    );
+                }
             }
-            thread::sleep(Duration::from_millis(self.pause_ms));
+            thread::sleep(pause);
         }
         Ok(())
+    }
+
+    /// Whether a frame is the third message of a key handshake with the receiver.
+    fn is_third(&self, frame: &[u8]) -> bool {
+        let Ok((header, body)) = Header::parse(frame) else { return false };
+        let to_receiver = header.receiver == self.receiver && !header.control.protected;
+        let packet = Packet::from_body(header.source(), header.destination(), body);
+        let payload = packet.ok().filter(|packet| to_receiver && packet.ethernet_type == EAPOL_TYPE);
+        payload
+            .and_then(|packet| KeyFrame::parse(packet.payload).ok())
+            .is_some_and(|(keys, _)| keys.information.install)
     }
 
     fn frame(&self, mut header: Header, number: u16, body: &[u8]) -> Vec<u8> {
@@ -140,6 +193,11 @@ impl Forgery {
 
 /// Reason 7: a frame came from a station that is not associated.
 const CLASS_3_REASON: [u8; 2] = [7, 0];
+/// Category and action of an announcement of another channel (IEEE 802.11-2020 section 9.6.2.6).
+const SPECTRUM_MANAGEMENT: u8 = 0;
+const CHANNEL_SWITCH: u8 = 4;
+/// How long it waits for what it could send.
+const PATIENCE: Duration = Duration::from_secs(30);
 /// Frames of the access point that are remembered.
 const MOST_HEARD: usize = 32;
 /// Where a frame's number is: the first bytes behind its addresses.

@@ -1,7 +1,8 @@
-//! What may happen to a radio in two networks, in the virtual machine: forged deauthentications, frames that make no sense, a channel
-//! switch, the card switched off, the card pulled out. Skipped with a reason where a part of the bed cannot be had, except in CI.
+//! What may happen to a radio in two networks, in the virtual machine: forged deauthentications, a forged move to a channel where nobody may begin to
+//! send, a replayed handshake, frames that make no sense, a channel switch, the card switched off, the card pulled out. Skipped with a reason where a part of the bed cannot be had, except in CI.
 
 use lab::vm::scene::RadioScene;
+use lab::vm::topology::SERVER_ADDRESS;
 use lab::vm::wifi::{AccessPoint, Protection, Security, Wifi, WifiNetwork};
 use sim::NetworkSpec;
 
@@ -26,6 +27,15 @@ in_namespace stranger iw phy phy3 interface add mon0 type monitor flags active; 
 forge deauthenticate 1 2462 --count 100; own events >/results/events-home
 forge deauthenticate 0 2412 --count 100; own events >/results/events-cafe
 both_up storm; own list --json >/results/after-storm; own events >/results/events-storm
+# The cafe seems to move to a channel of radar or none at all: it is left for a while. Home's announcements are signed.
+forge announce 0 2412 --channel 13 --count 20; own events >/results/events-announce
+forge announce 1 2462 --channel 13 --count 20
+both_up announce; own list --json >/results/after-announce
+# Home's handshake is done anew; its third message comes again and again while packets pass.
+forge replay 1 2462 --count 300 & replay=$!
+sleep 0.5; point home 0 deauthenticate 02:00:00:00:02:00; sleep 0.5; both_up handshake; address_on wl-home
+at_home ping -q -i 0.05 -c 40 -W 2 -I wl-home SERVER >/results/replay.ping; wait $replay
+both_up replay; own list --json >/results/after-replay
 # Once to warm up, as what was seen is remembered; after that it must not grow.
 forge garbage 0 2412 --count 500 --pause-ms 5; memory >/results/memory-before
 forge garbage 0 2412 --count 1500 --pause-ms 5 --seed 2; forge garbage 1 2462 --count 1500 --pause-ms 5 --seed 3
@@ -49,7 +59,7 @@ fn mishaps_are_told_and_survived() {
         |name, point| WifiNetwork { link: NetworkSpec::symmetric(name, 10.0, 10), points: vec![point] };
     let mut wifi = Wifi::new(vec![network("cafe", AccessPoint::open("cafe", 1)), network("home", home)]);
     wifi.stations.push(("stranger", 1));
-    let scene = RadioScene::new(wifi, KNOWN, SCRIPT);
+    let scene = RadioScene::new(wifi, KNOWN, SCRIPT.replace("SERVER", SERVER_ADDRESS));
     let Some(outcome) = scene.play(env!("CARGO_BIN_EXE_anabranch-lab")).unwrap() else { return };
     let printed = &outcome.output;
     for failure in ["not both up", "forging"] {
@@ -67,6 +77,16 @@ fn mishaps_are_told_and_survived() {
     );
     let storm = list("after-storm");
     assert_eq!(ups(&storm, 1), 1, "home did not stay: {storm}");
+    assert!(result("events-announce").contains("may not use here"), "{}", result("events-announce"));
+    let (announced, replayed) = (list("after-announce"), list("after-replay"));
+    assert_eq!(ups(&announced, 1), 1, "home was moved by a stranger: {announced}");
+    // One handshake more, and what came of its third message later had no effect but to be counted: a key that is put to use again begins to count
+    // anew, and the access point would take nothing more from us.
+    assert_eq!(ups(&replayed, 1), 2, "{replayed}");
+    let dropped = |list: &serde_json::Value| list[1]["now"]["counters"]["dropped_frames"].as_u64().unwrap();
+    assert!(dropped(&replayed) >= dropped(&announced) + 50, "the replays were not heard: {replayed}");
+    let ping = result("replay.ping");
+    assert!(ping.contains(" 40 packets received"), "{ping}");
     let memory = |name: &str| result(name).trim().parse::<u64>().unwrap();
     let (before, after) = (memory("memory-before"), memory("memory-after"));
     assert!(after < before + 512, "the worker grew from {before} to {after} kB");

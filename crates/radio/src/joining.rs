@@ -24,6 +24,11 @@ pub enum Unjoinable {
         "another network of this radio has the same name: its access points would send what is for us to one of the two only, and this card acknowledges no further address"
     )]
     SameSet,
+    /// Nobody may begin to send on its channel (no-IR, radar): the kernel drops what a monitor interface sends there.
+    #[error(
+        "its channel is one on which this card may only listen here; set the right country (`iw reg set`), or let the access point take another channel"
+    )]
+    ListenOnly,
     /// Ciphers that are out of use.
     #[error(
         "it is protected by a cipher that is out of use (TKIP or WEP) or unknown; let its access point offer WPA2 with AES only"

@@ -22,9 +22,11 @@ pub mod scan;
 pub mod security;
 pub mod slots;
 mod station;
+mod waking;
 
 pub use air::{Heard, Outcome, Rate, Transmission};
 pub use group::GroupSettings;
 pub use joining::Unjoinable;
-pub use network::{Lost, MOST_WAITING, NetworkCounters, NetworkSettings, Waking};
+pub use network::{Lost, MOST_WAITING, NetworkCounters, NetworkSettings};
 pub use station::{Event, Health, NetworkStatus, PermittedChannel, Station, StationSettings, Switch};
+pub use waking::Waking;

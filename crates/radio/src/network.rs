@@ -19,6 +19,7 @@ use crate::joining::{Unjoinable, choose};
 use crate::link::Link;
 use crate::scan::{Seen, SeenNetworks};
 use crate::security::{Passphrase, SharedKey};
+use crate::waking::{Drain, Waking, WakingChoice};
 use crate::{PermittedChannel, Rate, Transmission};
 
 /// Packets that wait for a network's turn; what comes when it is full is refused.
@@ -57,17 +58,6 @@ pub struct NetworkSettings {
     pub waking: Waking,
     /// It is an ad hoc group, without an access point; open ones only.
     pub group: Option<GroupSettings>,
-}
-
-/// How frames that an access point kept are taken (`[JUGGLER] section 3.3`).
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Waking {
-    /// Say that we are awake; all comes at once.
-    Announce,
-    /// Stay asleep in its eyes, and ask for one frame after the other.
-    Poll,
-    /// Try both, and keep to the faster one.
-    Measured,
 }
 
 /// Why a network that was up is not any more, or did not come up.
@@ -194,38 +184,6 @@ impl Life {
 
     pub fn seen(&mut self, now: Timestamp) {
         (self.sign, self.seen, self.unanswered) = (now, now, 0);
-    }
-}
-
-/// What is taken of the kept frames in one visit.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Drain {
-    pub polling: bool,
-    /// A poll that was not answered yet.
-    pub polled: Option<Timestamp>,
-    pub next_poll: Option<Timestamp>,
-    pub arrived: Timestamp,
-    pub left: Option<Timestamp>,
-    /// Kept frames that came: those of which the access point says that more follow, and the first one of which it does not.
-    pub frames: u32,
-    /// All was taken.
-    pub finished: bool,
-    /// Frames with data for us that came in this visit, kept or not.
-    pub came: u32,
-}
-
-impl Default for Drain {
-    fn default() -> Self {
-        Self {
-            polling: false,
-            polled: None,
-            next_poll: None,
-            arrived: Timestamp::ZERO,
-            left: None,
-            frames: 0,
-            finished: false,
-            came: 0,
-        }
     }
 }
 
@@ -402,8 +360,12 @@ impl Network {
         }
         found.sort_by(|a, b| b.signal_dbm.unwrap_or(-100.0).total_cmp(&a.signal_dbm.unwrap_or(-100.0)));
         let mut first_error = None;
+        let may_send = |seen: &Seen| channels.iter().any(|one| one.frequency == seen.frequency && one.active);
         for seen in found {
             match choose(&seen.protection, self.settings.passphrase.is_some()) {
+                Ok(_) if !may_send(seen) => {
+                    first_error = first_error.or(Some(Unjoinable::ListenOnly));
+                }
                 Ok(_) => {
                     let target = Target {
                         bssid: seen.bssid,
@@ -470,42 +432,5 @@ impl Network {
     /// Whether a reason is not yet known to the owner.
     pub fn is_news(&mut self, reason: Lost) -> bool {
         self.told.replace(reason) != Some(reason)
-    }
-}
-
-/// Which way of waking serves an access point better, found by trying both.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct WakingChoice {
-    setting: Waking,
-    /// Time for each frame and visits with frames, by announcing and by polling.
-    measured: [(Duration, u32); 2],
-}
-
-/// Visits by which each way is measured.
-const TRIAL_VISITS: u32 = 4;
-
-impl WakingChoice {
-    fn new(setting: Waking) -> Self {
-        Self { setting, measured: [(Duration::ZERO, 0); 2] }
-    }
-
-    /// Whether the next visit goes by polling.
-    pub fn is_polling(&self) -> bool {
-        let [announce, poll] = self.measured;
-        match self.setting {
-            Waking::Announce => false,
-            Waking::Poll => true,
-            Waking::Measured if announce.1 < TRIAL_VISITS => false,
-            Waking::Measured if poll.1 < TRIAL_VISITS => true,
-            Waking::Measured => poll.0 * announce.1 < announce.0 * poll.1,
-        }
-    }
-
-    /// A visit took its kept frames in a time.
-    pub fn learn(&mut self, polling: bool, frames: u32, time: Duration) {
-        let place = &mut self.measured[usize::from(polling)];
-        if frames >= 2 && place.1 < TRIAL_VISITS {
-            *place = (place.0 + time / frames, place.1 + 1);
-        }
     }
 }

@@ -61,7 +61,7 @@ pub use gateway::{
 pub use measure::{Fraction, Micros, Seconds, UnixMillis};
 pub use neighbours::{NeighbourKey, NeighbourLinkReport, NeighbourReport, Neighbourhood};
 pub use pin_socket::pin_socket;
-pub use radio::{HeardNetwork, RadioCounters, RadioNetworkReport, RadioNetworkState, RadioStatus};
+pub use radio::{HeardNetwork, KeptFrame, RadioCounters, RadioNetworkReport, RadioNetworkState, RadioStatus};
 pub use status::{
     CarrierKind, DirectReport, DownReport, Failure, FailureCode, FarEnd, NetworkChange, NetworkReport,
     PathHealth, PathReport, Role, SessionState, Status, Traffic, WifiReport,

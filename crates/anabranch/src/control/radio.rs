@@ -77,8 +77,22 @@ pub struct RadioNetworkReport {
     pub given_up: bool,
     /// Packets that wait for its turn.
     pub queue: usize,
+    /// What a frame that its access point kept for us takes, once both ways of taking them were measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kept_frame: Option<KeptFrame>,
     /// What went through it since it was added.
     pub counters: RadioCounters,
+}
+
+/// Time for one frame that an access point kept. The faster way is the one in use.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct KeptFrame {
+    /// When we say that we are awake, and all come at once.
+    #[serde(rename = "announced_us")]
+    pub announced: Micros,
+    /// When we poll for one after the other.
+    #[serde(rename = "polled_us")]
+    pub polled: Micros,
 }
 
 /// Counts since a network was added. Packets are those of its interface, frames those on the air.

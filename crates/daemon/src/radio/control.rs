@@ -7,8 +7,8 @@ use std::sync::mpsc::{Receiver, SyncSender};
 use std::time::Duration;
 
 use anabranch::control::{
-    AccessPointReport, DownReport, EventKind, Fraction, HeardNetwork, RadioCounters, RadioNetworkReport,
-    RadioNetworkState, RadioStatus, Status,
+    AccessPointReport, DownReport, EventKind, Fraction, HeardNetwork, KeptFrame, RadioCounters,
+    RadioNetworkReport, RadioNetworkState, RadioStatus, Status,
 };
 use linux::poll::Waker;
 use radio::NetworkStatus;
@@ -159,6 +159,9 @@ pub(super) fn network_report(
         slot: slot.into(),
         given_up: status.given_up,
         queue: status.waiting,
+        kept_frame: status
+            .kept_frame
+            .map(|(announced, polled)| KeptFrame { announced: announced.into(), polled: polled.into() }),
         counters: RadioCounters {
             received_packets: counters.received_packets,
             received: Bytes(counters.received_bytes),

@@ -1,5 +1,6 @@
 //! The loop between the kernel's simulated radios and the medium.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
@@ -218,7 +219,7 @@ impl FrontEnd {
                     let index = index_of(reception.frequency, reception.rate);
                     let order = self.air.deliver(
                         radio,
-                        &reception.bytes,
+                        &lengthened(&reception.bytes),
                         reception.frequency,
                         index,
                         reception.signal_dbm,
@@ -362,11 +363,23 @@ fn sender_of(frame: &[u8]) -> Option<MacAddress> {
     (!address.is_group()).then_some(address)
 }
 
+/// The kernel's simulated radios take no frame from user space that is shorter than a header with three addresses (since Linux 6.1.54), so a
+/// poll of 16 bytes (PS-Poll) gets zeros behind it, which no receiver looks at. Its air time is that of its own bytes.
+fn lengthened(frame: &[u8]) -> Cow<'_, [u8]> {
+    if frame.len() >= SHORTEST {
+        return Cow::Borrowed(frame);
+    }
+    let mut longer = frame.to_vec();
+    longer.resize(SHORTEST, 0);
+    Cow::Owned(longer)
+}
+
 /// The number of a radio, which `mac80211_hwsim` writes into its hardware address, and the lab into further addresses of one.
 fn number_of(radio: MacAddress) -> usize {
     usize::from(u16::from_be_bytes([radio.0[3], radio.0[4]]))
 }
 
+const SHORTEST: usize = 24;
 const AIR: Token = Token(0);
 const SIGNALS: Token = Token(1);
 /// SIGHUP.

@@ -6,7 +6,7 @@ use units::Ssid;
 use super::*;
 use crate::frame::data::Packet;
 use crate::frame::{Header, Kind};
-use crate::network::Waking;
+use crate::waking::Waking;
 use crate::{GroupSettings, Heard, Outcome, Rate};
 
 const SIDE: NetworkId = NetworkId(1);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use units::{Frequency, NetworkId, Timestamp};
 
 use super::transmit::own_rates;
-use super::{Event, Station};
+use super::{Event, PermittedChannel, Station};
 use crate::airtime::Flavour;
 use crate::beacons::BeaconClock;
 use crate::frame::Kind;
@@ -13,11 +13,12 @@ use crate::frame::management::{self, Refusal};
 use crate::joining;
 use crate::link::Link;
 use crate::network::{
-    ANSWER_TIME, Asked, Drain, Joined, KEY_TIME, Life, Linked, Lost, MOST_REQUESTS, Network, State,
+    ANSWER_TIME, Asked, Joined, KEY_TIME, Life, Linked, Lost, MOST_REQUESTS, Network, State,
 };
 use crate::rates::RateChoice;
 use crate::security::Supplicant;
 use crate::slots::Member;
+use crate::waking::Drain;
 
 /// After so long without trouble old failures are forgotten.
 const STEADY_AFTER: Duration = Duration::from_secs(10);
@@ -205,7 +206,8 @@ impl Station {
         let link = Link::new(own, target.bssid, target.frequency, association, rates, keys);
         let mut beacons = BeaconClock::new(now, target.interval);
         beacons.arrive(now);
-        let drain = Drain { arrived: now, finished: true, ..Drain::default() };
+        network.waking.meet(target.bssid);
+        let drain = Drain::nothing(now);
         network.state = State::Linked(Box::new(Linked {
             target,
             link,
@@ -275,7 +277,8 @@ impl Station {
             let Some(linked) = network.linked_mut() else { continue };
             let Some((frequency, _)) = linked.moving.filter(|(_, at)| *at <= now) else { continue };
             linked.moving = None;
-            if !self.settings.channels.iter().any(|permitted| permitted.frequency == frequency) {
+            let is_this = |permitted: &&PermittedChannel| permitted.frequency == frequency;
+            if !self.settings.channels.iter().find(is_this).is_some_and(|permitted| permitted.active) {
                 forbidden.push(id);
                 continue;
             }

@@ -39,7 +39,8 @@ use turns::Phase;
 pub struct PermittedChannel {
     /// Its centre.
     pub frequency: Frequency,
-    /// Whether we may send there before we have heard anybody (neither no-IR nor radar).
+    /// Whether our frames get out there (neither no-IR nor radar). Elsewhere it is only listened to: what a monitor interface sends the kernel
+    /// drops, access point or none.
     pub active: bool,
 }
 
@@ -119,6 +120,9 @@ pub struct NetworkStatus {
     pub given_up: bool,
     /// Packets that wait for its turn.
     pub waiting: usize,
+    /// What a frame that its access point kept takes when all come at once and when they are polled for, once both are known. The faster way
+    /// is kept to.
+    pub kept_frame: Option<(Duration, Duration)>,
     /// Its counts.
     pub counters: NetworkCounters,
 }
@@ -160,6 +164,8 @@ pub struct Station {
     switching: Option<Switch>,
     /// What a change of channel takes, smoothed.
     switch_cost: Duration,
+    /// In the last slot the air had no room.
+    air_was_full: bool,
     /// There is no card.
     without_card: bool,
     switches: VecDeque<Switch>,
@@ -197,6 +203,7 @@ impl Station {
             tune: None,
             switching: None,
             switch_cost: Duration::ZERO,
+            air_was_full: false,
             without_card: false,
             switches: VecDeque::new(),
         };
@@ -440,6 +447,7 @@ impl Station {
                 weight: network.settings.weight,
                 given_up: self.slots.is_given_up(member),
                 waiting: network.waiting.len(),
+                kept_frame: network.waking.means(),
                 counters,
             }
         })

@@ -179,19 +179,15 @@ impl Station {
     /// A frame came from the access point's store, or at once; `more` are there.
     fn note_kept(&mut self, now: Timestamp, id: NetworkId, more: bool) {
         let present = self.is_present();
-        let Some(linked) = self.networks.get_mut(&id).and_then(|network| network.linked_mut()) else {
-            return;
-        };
-        let drain = &mut linked.drain;
-        drain.polled = None;
-        drain.came += 1;
-        let polling = drain.polling;
-        if !drain.finished {
-            drain.frames += 1;
+        let Some(network) = self.networks.get_mut(&id) else { return };
+        let State::Linked(linked) = &mut network.state else { return };
+        if let Some(measured) = linked.drain.take(now, more) {
+            network.waking.learn(measured);
         }
-        if !more {
-            self.finish_drain(now, id);
-        } else if polling && present {
+        let polling = linked.drain.polling;
+        if present && linked.drain.ends_trial() {
+            self.send_null(id, false);
+        } else if more && polling && present {
             self.send_poll(now, id);
         }
         self.leave_if_asleep(now);

@@ -9,9 +9,9 @@ use units::Ssid;
 use super::*;
 use crate::frame::data::Packet;
 use crate::frame::{FrameControl, Header, Kind, management, write_element};
-use crate::network::Waking;
 use crate::scan::MOST_SEEN;
 use crate::slots::Cycle;
+use crate::waking::Waking;
 use crate::{Heard, Outcome, Rate};
 
 const OWN: MacAddress = MacAddress([2, 0, 0, 0, 0, 9]);
@@ -437,6 +437,24 @@ fn frames_that_an_access_point_cannot_keep_shorten_the_absence() {
 }
 
 #[test]
+fn turns_are_short_where_the_air_has_room_and_long_where_it_has_none() {
+    let turns = |spacing| {
+        let mut world = two(SlotSettings { alpha: 0.0, ..Default::default() }, Waking::Announce);
+        world.points.iter_mut().for_each(|point| point.spacing = Some(Duration::from_millis(spacing)));
+        world.run(Duration::from_secs(2));
+        let lost = |world: &World| world.points.iter().map(|point| point.lost).sum::<u32>();
+        let before = (world.tunes, lost(&world));
+        world.run(Duration::from_secs(4));
+        assert_eq!(lost(&world), before.1);
+        world.tunes - before.0
+    };
+    // A link behind the access point of 4 Mbit/s: packets are never 5 ms apart, and the air is free most of the time. Four come in 12 ms.
+    assert!((280..=380).contains(&turns(3)), "{}", turns(3));
+    // One after the other: 40 of the access point's 64 places are used.
+    assert!((80..=120).contains(&turns(1)), "{}", turns(1));
+}
+
+#[test]
 fn packets_wait_for_their_turn_and_one_queue_does_not_block_another() {
     let mut world = two(SlotSettings { alpha: 0.0, ..Default::default() }, Waking::Announce);
     let packet =
@@ -546,6 +564,29 @@ fn a_move_that_the_access_point_knows_nothing_of_is_not_made() {
     world.run(Duration::from_secs(2));
     assert_eq!(world.station.networks().next().and_then(|network| network.frequency), Some(Frequency(2412)));
     assert!(!world.events.iter().any(|event| matches!(event, Event::Down { .. })));
+}
+
+/// Channel 6 is one on which nobody may begin to send.
+fn listen_only(world: &mut World) {
+    world.station.settings.channels[1].active = false;
+}
+
+#[test]
+fn an_access_point_that_moves_where_we_may_only_listen_is_left_and_found_again() {
+    let mut world = with_announcement(2);
+    listen_only(&mut world);
+    world.points[0].frequency = Frequency(2437);
+    world.run(Duration::from_secs(2));
+    world.points[0].associated = false;
+    let (network, two) = (NetworkId(1), NetworkId(2));
+    assert!(world.events.contains(&Event::Down { network, reason: Lost::Forbidden }), "{:?}", world.events);
+    let reason = Lost::Unjoinable(crate::Unjoinable::ListenOnly);
+    assert!(world.events.contains(&Event::Trouble { network, reason }), "{:?}", world.events);
+    let down = |event: &Event| matches!(event, Event::Down { network, .. } if *network == two);
+    assert!(!world.events.iter().any(down), "{:?}", world.events);
+    world.points[0].frequency = Frequency(2412);
+    world.run(Duration::from_secs(4));
+    assert_eq!(world.up(), 2, "{:?}", world.events);
 }
 
 #[test]

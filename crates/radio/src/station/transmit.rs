@@ -7,7 +7,7 @@ use units::{MacAddress, NetworkId, Timestamp};
 use super::Station;
 use crate::frame::data::{EAPOL_TYPE, Packet};
 use crate::frame::{Header, Kind, management, power_save_poll};
-use crate::network::{MOST_WAITING, lowest_rate};
+use crate::network::{MOST_WAITING, State, lowest_rate};
 use crate::{Outcome, Rate, Transmission};
 
 /// Frames that the card holds at once: enough to keep it busy, few enough that leaving is quick.
@@ -153,18 +153,24 @@ impl Station {
             Purpose::Peer { network, peer, rate } => {
                 let Some(network) = self.networks.get_mut(&network) else { return };
                 network.counters.failed_frames += u64::from(!success);
-                if let (crate::network::State::Grouped(group), Some(_)) = (&mut network.state, acknowledged)
+                if let (State::Grouped(group), Some(_)) = (&mut network.state, acknowledged)
                     && let Some(member) = group.members.get_mut(&peer)
                 {
                     member.rates.learn(rate, success, attempts);
                 }
             }
             Purpose::Null { network, sleeping } => self.confirm(now, network, sleeping, success),
-            Purpose::Poll { network } => {
+            Purpose::Poll { network: id } => {
+                let present = self.is_present();
                 // A poll that was not heard will not be answered.
-                let linked = self.networks.get_mut(&network).and_then(|network| network.linked_mut());
-                if let Some(linked) = linked.filter(|_| !success) {
-                    linked.drain.polled = None;
+                if let Some(network) = self.networks.get_mut(&id).filter(|_| !success)
+                    && let State::Linked(linked) = &mut network.state
+                {
+                    let measured = linked.drain.poll_in_vain();
+                    measured.into_iter().for_each(|measured| network.waking.learn(measured));
+                    if present && linked.drain.ends_trial() {
+                        self.send_null(id, false);
+                    }
                 }
                 self.leave_if_asleep(now);
             }
@@ -191,7 +197,7 @@ impl Station {
         let network = self.networks.get_mut(&id)?;
         let bytes = network.waiting.pop_front()?;
         let polling = network.linked().is_some_and(|linked| linked.drain.polling);
-        let crate::network::State::Linked(linked) = &mut network.state else { return None };
+        let State::Linked(linked) = &mut network.state else { return None };
         let frame = Packet::from_ethernet(&bytes)
             .ok()
             .and_then(|packet| linked.link.seal(&packet, sequence, polling));
@@ -239,14 +245,23 @@ impl Station {
 
     /// Polls that were not answered, and those that are due again.
     pub(super) fn drive_polls(&mut self, now: Timestamp) {
-        let mut due = Vec::new();
+        let (mut due, mut awake) = (Vec::new(), Vec::new());
         let present = self.is_present();
         for network in self.here_mut() {
             let id = network.id;
-            let Some(linked) = network.linked_mut().filter(|linked| linked.drain.polling) else { continue };
+            let State::Linked(linked) = &mut network.state else { continue };
+            if !linked.drain.polling {
+                continue;
+            }
             let waited = linked.drain.polled.map(|polled| now.since(polled));
-            if waited.is_some_and(|waited| waited >= POLL_TIME) {
-                linked.drain.polled = None;
+            if waited.is_some_and(|waited| waited >= POLL_TIME)
+                && let Some(measured) = linked.drain.poll_in_vain()
+            {
+                network.waking.learn(measured);
+            }
+            if present && linked.drain.ends_trial() {
+                awake.push(id);
+                continue;
             }
             if linked.drain.polled.is_none() && linked.drain.next_poll.is_none_or(|next| now >= next) {
                 linked.drain.next_poll = Some(now + POLL_AGAIN);
@@ -255,6 +270,7 @@ impl Station {
         }
         if present {
             due.into_iter().for_each(|id| self.send_poll(now, id));
+            awake.into_iter().for_each(|id| self.send_null(id, false));
         }
     }
 

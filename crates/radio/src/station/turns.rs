@@ -6,13 +6,16 @@ use units::{Frequency, NetworkId, Timestamp};
 
 use super::{MOST_SWITCHES, Station, Switch};
 use crate::group::Group;
-use crate::network::{Drain, Lost, Network, State};
+use crate::network::{Lost, Network, State};
 use crate::slots::{Member, Slot};
+use crate::waking::{Drain, Taking};
 
 /// Nothing happened here for so long, so another's packets may go first.
 const IDLE: Duration = Duration::from_millis(5);
 /// A slot is full if frames followed each other closely in this part of it.
 const FULL_PART: f64 = 0.8;
+/// Of a pause so much may be a frame on the air, with what it waits for. The rest of it the air had room.
+const FRAME_TIME: Duration = Duration::from_millis(1);
 /// How long a slot may be drawn out while a network is being joined.
 const JOINING_TIME: Duration = Duration::from_millis(300);
 /// Two requests.
@@ -62,6 +65,8 @@ pub(super) enum Phase {
         active: Timestamp,
         /// How long frames followed each other closely.
         busy: Duration,
+        /// How long there may have been one on the air.
+        on_air: Duration,
     },
     /// The access points here are told that we sleep.
     Leaving { next: Slot, to: Frequency, since: Timestamp },
@@ -167,14 +172,17 @@ impl Station {
         }
         let mut linked = Vec::new();
         for network in self.here_mut() {
-            let polling = network.waking.is_polling() && network.is_open();
-            if let Some(link) = network.linked_mut() {
-                link.beacons.arrive(now);
-                link.life.sign = now;
-                link.told_in_vain = 0;
-                link.drain = Drain { polling, arrived: now, left: link.drain.left, ..Drain::default() };
-                linked.push((network.id, polling));
-            }
+            let (id, is_open) = (network.id, network.is_open());
+            let State::Linked(link) = &mut network.state else { continue };
+            link.beacons.arrive(now);
+            link.life.sign = now;
+            link.told_in_vain = 0;
+            let left = link.drain.left;
+            let away = left.map_or(Duration::ZERO, |left| now.since(left));
+            let expected = (link.arrivals * away.as_secs_f64()) as u32;
+            let taking = if is_open { network.waking.next(expected) } else { Taking::Announce };
+            link.drain = Drain::begin(now, left, taking, expected);
+            linked.push((id, link.drain.polling));
         }
         for (id, polling) in linked {
             if polling { self.send_poll(now, id) } else { self.send_null(id, false) }
@@ -183,8 +191,8 @@ impl Station {
     }
 
     fn begin_slot(&mut self, now: Timestamp, slot: Slot) {
-        self.phase =
-            Phase::Present { since: now, until: now + slot.length, active: now, busy: Duration::ZERO };
+        let (until, none) = (now + slot.length, Duration::ZERO);
+        self.phase = Phase::Present { since: now, until, active: now, busy: none, on_air: none };
         self.tell_presence(now);
         if slot.member == Member::Scan {
             self.scan_slot = true;
@@ -226,9 +234,10 @@ impl Station {
 
     /// Tells the turns what came in the slot that ends, and learns from what was kept.
     fn account(&mut self, now: Timestamp) {
-        let Phase::Present { since, busy, .. } = self.phase else { return };
+        let Phase::Present { since, busy, on_air, .. } = self.phase else { return };
         let time = now.since(since);
         let full = busy >= time.mul_f64(FULL_PART);
+        self.air_was_full = on_air >= time.mul_f64(FULL_PART);
         let mut delivered = Vec::new();
         for network in self.here_mut() {
             let bytes = std::mem::take(&mut network.slot_bytes);
@@ -243,10 +252,11 @@ impl Station {
     pub(super) fn note_activity(&mut self, now: Timestamp, id: NetworkId) {
         let here = self.frequency.is_some()
             && self.networks.get(&id).and_then(|network| network.frequency()) == self.frequency;
-        if let Phase::Present { active, busy, .. } = &mut self.phase
+        if let Phase::Present { active, busy, on_air, .. } = &mut self.phase
             && here
         {
             let pause = now.since(*active);
+            *on_air += pause.min(FRAME_TIME);
             if pause < IDLE {
                 *busy += pause;
             }
@@ -254,23 +264,16 @@ impl Station {
         }
     }
 
-    /// All frames that were kept have come: which way of waking is faster.
-    pub(super) fn finish_drain(&mut self, now: Timestamp, id: NetworkId) {
-        let Some(network) = self.networks.get_mut(&id) else { return };
-        let State::Linked(linked) = &mut network.state else { return };
-        if !std::mem::replace(&mut linked.drain.finished, true) {
-            let drain = linked.drain;
-            network.waking.learn(drain.polling, drain.frames, now.since(drain.arrived));
-        }
-    }
-
     /// A visit ends: how long we may stay away, by what came in this one. As much will come again.
     fn learn_absence(&mut self, now: Timestamp, id: NetworkId) {
         let member = Member::Network(id);
         let gentlest = self.switch_cost * SWITCHES_WORTH;
-        let in_a_hurry = self.slots.is_full(member);
+        let in_a_hurry = self.air_was_full;
         let Some(network) = self.networks.get_mut(&id) else { return };
         let State::Linked(linked) = &mut network.state else { return };
+        if let Some(measured) = linked.drain.leave() {
+            network.waking.learn(measured);
+        }
         let Drain { arrived, left: Some(left), came, .. } = linked.drain else { return };
         let (away, period) = (arrived.since(left).as_secs_f64(), now.since(left).as_secs_f64());
         if period <= 0.0 {

@@ -1,7 +1,7 @@
 //! JUGGLER figure 6: an unmodified BitTorrent client and two seeds, over one network, over two cards to which its sockets are bound, and in
 //! direct mode.
 
-use super::{Links, bars_over_one, listed};
+use super::{FILE_BYTES, Links, bars_over_one, listed};
 use crate::experiment::direct_laboratory::Laboratory;
 use crate::experiment::{Bed, Experiment, Goal, Report};
 use crate::vm::cards;
@@ -14,12 +14,7 @@ use std::time::Duration;
 const RATES: [(u32, bool); 6] =
     [(25, true), (50, true), (100, true), (250, false), (500, false), (1_000, false)];
 /// The file has about forty pieces.
-fn piece_bytes(links: Links) -> u64 {
-    match links {
-        Links::Wired => 256 << 10,
-        Links::Air => 64 << 10,
-    }
-}
+const PIECE_BYTES: u32 = 256 << 10;
 /// Over one network, where networks are slow.
 const GOAL: f64 = 1.9;
 /// The paper's client over two access points, over one, where networks are slow.
@@ -43,8 +38,8 @@ pub(super) fn experiment(links: Links) -> Experiment {
     let (rates, mut spec) = (links.rates(RATES), toml::Table::new());
     links.describe(&mut spec);
     spec.insert("kilobytes_a_second".into(), listed(rates.iter().map(|(rate, _)| *rate)));
-    spec.insert("file_bytes".into(), (links.file_bytes() as i64).into());
-    spec.insert("piece_bytes".into(), (piece_bytes(links) as i64).into());
+    spec.insert("file_bytes".into(), (FILE_BYTES as i64).into());
+    spec.insert("piece_bytes".into(), i64::from(PIECE_BYTES).into());
     spec.insert(
         "client".into(),
         "aria2 as Debian has it; two seeds of the same, one of them beside the tracker".into(),
@@ -96,9 +91,9 @@ fn run(links: Links, seed: u64) -> anyhow::Result<Report> {
     let client = program("aria2c", "aria2")?;
     let library = cards::library()?;
     for (rate, _) in links.rates(RATES) {
-        let most_seconds = 60 + 3 * links.file_bytes() / (u64::from(rate) * 1_000);
+        let most_seconds = 60 + 3 * FILE_BYTES / (u64::from(rate) * 1_000);
         let job = |way, script: String| DirectJob {
-            set_up: seeds(links) + &functions(most_seconds),
+            set_up: seeds() + &functions(most_seconds),
             programs: vec![client.clone(), library.path()],
             length: Duration::from_secs(u64::from(2 * downloads_bound) * most_seconds),
             ..links.job(rate, way, script)
@@ -169,8 +164,8 @@ done
 "#;
 
 /// The seeds and what they have.
-fn seeds(links: Links) -> String {
-    format!("SIZE='--bytes {} --piece {}'\n{SEEDS}", links.file_bytes(), piece_bytes(links))
+fn seeds() -> String {
+    format!("SIZE='--bytes {FILE_BYTES} --piece {PIECE_BYTES}'\n{SEEDS}")
 }
 
 /// `torrent NAME CARDS` downloads and keeps when it began and ended.

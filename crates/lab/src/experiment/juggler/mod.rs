@@ -39,6 +39,8 @@ fn id(name: &str) -> ExperimentId {
     ExperimentId { key: "JUGGLER".to_owned(), name: name.to_owned() }
 }
 
+/// How much is downloaded, as in the paper.
+const FILE_BYTES: u64 = 10_000_000;
 /// To an Internet server, and to either seed.
 const ROUND_TRIP_MS: u64 = 30;
 
@@ -74,14 +76,6 @@ impl Links {
             );
             let radio = format!("one radio for direct mode, by `anabranch radio up {TURNS}`");
             spec.insert("radio".into(), radio.into());
-        }
-    }
-
-    /// How much is downloaded: the paper's 10 MB, on the air a quarter of it, since the virtual machine carries it at a few times its own time.
-    fn file_bytes(self) -> u64 {
-        match self {
-            Self::Wired => 10_000_000,
-            Self::Air => 2_500_000,
         }
     }
 

@@ -3,8 +3,9 @@
 use super::{ROUND_TRIP_MS, id};
 use crate::experiment::direct_laboratory::Laboratory;
 use crate::experiment::{BarGroup, Bed, Experiment, Goal, Report};
+use crate::traffic::PingReport;
 use crate::vm::air::{Air, Radios};
-use crate::vm::direct::{DirectJob, Way};
+use crate::vm::direct::{Answers, DirectJob, Way};
 use sim::NetworkSpec;
 
 /// What the access point's back-haul carries, in thousand bytes a second, as the fastest of figure 3.
@@ -25,7 +26,7 @@ pub(super) fn experiment() -> Experiment {
     );
     spec.insert(
         "side".into(),
-        "an open ad hoc group on channel 6 with a computer whose station is the kernel's own and which knows nothing of our turns".into(),
+        "an open ad hoc group on channel 6 with a computer that is in nothing else: with `anabranch radio up` too, so that it knows our turns; for `other` by the kernel's own station, which knows nothing of them".into(),
     );
     spec.insert(
         "radio".into(),
@@ -34,6 +35,10 @@ pub(super) fn experiment() -> Experiment {
     spec.insert(
         "traffic".into(),
         format!("a download from the server and an upload to the neighbour, both tcp-cubic, {SECONDS} s, at once in \"both\"").into(),
+    );
+    spec.insert(
+        "pings".into(),
+        format!("before that {PINGS} packets each way, one in {PING_MS} ms; lost: without an answer").into(),
     );
     spec.insert(
         "shares".into(),
@@ -64,12 +69,16 @@ pub(super) fn experiment() -> Experiment {
 fn run(seed: u64) -> anyhow::Result<Report> {
     let mut laboratory = Laboratory::open(seed)?;
     for (name, [primary, side]) in SHARES {
-        let network = NetworkSpec::symmetric("a", f64::from(RATE) * 8e-3, ROUND_TRIP_MS);
-        let mut script = String::from(NEIGHBOUR);
+        let mut script = String::new();
+        if primary == 0 {
+            // Without the access point there is nothing to warm up over it: it is left once that is done.
+            script += LEAVE;
+        }
         if side > 0 {
-            script += MEET;
+            script += KNOWING;
+            script += &meet();
             script += &format!(
-                "traffic fetch 10.9.0.2:9000 --upload --seconds {SECONDS} --interface side --json /results/side & side=$!\n"
+                "in_namespace device timeout 60 anabranch-lab traffic fetch 10.9.0.2:9000 --upload --seconds {SECONDS} --interface side --json /results/side & side=$!\n"
             );
         }
         if primary > 0 {
@@ -78,24 +87,18 @@ fn run(seed: u64) -> anyhow::Result<Report> {
         if side > 0 {
             script += "wait $side || fail 'the upload'\n";
         }
-        let radios = Radios::Shared { arguments: "--alpha 0".to_owned(), weights: vec![primary.max(1)] };
-        let known = format!(
-            "[[network]]\nssid = \"side\"\ninterface = \"side\"\nad_hoc_channel = 6\naddress = \"10.9.0.1/24\"\nweight = {side}\n"
-        );
-        let set_up =
-            if side > 0 { format!("cat >>/job/radio.toml <<END\n{known}END\n") } else { String::new() };
-        let air = Air { channels: vec![CHANNEL], radios, partings: false, others: vec![("neighbour", 1)] };
-        // Without the access point there is nothing to warm up over it: it is left once that is done.
-        let script = if primary == 0 { LEAVE.to_owned() + &script } else { script };
-        let job = DirectJob { air: Some(air), set_up, ..DirectJob::new(vec![network], Way::Plain, script) };
-        let answers = laboratory.run(name, job)?;
+        let answers = laboratory.run(name, job(primary, side, script))?;
         if primary > 0 {
             laboratory.goodput(&answers, "primary", &format!("{name}.primary_mbps"))?;
         }
         if side > 0 {
             laboratory.goodput(&answers, "side", &format!("{name}.side_mbps"))?;
+            put_losses(&mut laboratory, &answers, name)?;
         }
     }
+    let [_, _, (_, [primary, side])] = SHARES;
+    let answers = laboratory.run("other", job(primary, side, OTHER.to_owned() + &meet()))?;
+    put_losses(&mut laboratory, &answers, "other")?;
     let primary = laboratory.metric("both.primary_mbps") / laboratory.metric("primary_alone.primary_mbps");
     let side = laboratory.metric("both.side_mbps") / (laboratory.metric("side_alone.side_mbps") * 0.1);
     laboratory.put("primary_of_share", primary);
@@ -104,16 +107,68 @@ fn run(seed: u64) -> anyhow::Result<Report> {
     Ok(laboratory.report)
 }
 
-/// The neighbour's computer.
-const NEIGHBOUR: &str = r#"neighbour() { in_namespace neighbour "$@"; }
-neighbour iw dev wlan0 set type ibss; ip -n neighbour link set dev wlan0 up
-ip -n neighbour addr add 10.9.0.2/24 dev wlan0; neighbour iw dev wlan0 ibss join side 2437
-neighbour anabranch-lab traffic serve 10.9.0.2:9000 &
+/// One radio with such weights of the access point and of the group; without the group if that is 0.
+fn job(primary: u16, side: u16, script: String) -> DirectJob {
+    let network = NetworkSpec::symmetric("a", f64::from(RATE) * 8e-3, ROUND_TRIP_MS);
+    let radios = Radios::Shared { arguments: "--alpha 0".to_owned(), weights: vec![primary.max(1)] };
+    let air = Air { channels: vec![CHANNEL], radios, partings: false, others: vec![("neighbour", 1)] };
+    let known = known_group(1, side);
+    let set_up = if side > 0 { format!("cat >>/job/radio.toml <<END\n{known}END\n") } else { String::new() };
+    let theirs = format!("cat >/job/neighbour.toml <<END\n{}END\n", known_group(2, 1));
+    DirectJob {
+        air: Some(air),
+        set_up: set_up + &theirs,
+        ..DirectJob::new(vec![network], Way::Plain, script)
+    }
+}
+
+/// The group in a radio's list of networks; `number` is the last one of its address in it.
+fn known_group(number: u8, weight: u16) -> String {
+    format!(
+        "[[network]]\nssid = \"side\"\ninterface = \"side\"\nad_hoc_channel = 6\naddress = \"10.9.0.{number}/24\"\nweight = {weight}\n"
+    )
+}
+
+/// Puts the parts of the pings that were lost, by who asked.
+fn put_losses(laboratory: &mut Laboratory, answers: &Answers, name: &str) -> anyhow::Result<()> {
+    for who in ["ours", "theirs"] {
+        let report: PingReport = answers.read(&format!("pings-{who}"))?;
+        let lost = (report.sent - report.received) as f64 / report.sent as f64;
+        laboratory.put(&format!("{name}.lost_of_{who}"), lost);
+    }
+    Ok(())
+}
+
+/// The neighbour's computer, which shares its radio too, with nobody else.
+const KNOWING: &str = r#"mkdir -p /tmp/neighbour/radio; cp /job/neighbour.toml /tmp/neighbour/radio/radio.toml
+chmod 700 /tmp/neighbour /tmp/neighbour/radio; chmod 600 /tmp/neighbour/radio/radio.toml
+ip netns exec neighbour anabranch --state /tmp/neighbour radio up --alpha 0 >/results/neighbour.log 2>&1 &
+their_interface=side
 "#;
-/// Waits until both are in one group, and has everything started once.
-const MEET: &str = r#"for _ in $(seq 60); do in_namespace device ping -q -c 1 -W 1 -I side 10.9.0.2 >/dev/null && break; done
-in_namespace device ping -q -c 1 -W 1 -I side 10.9.0.2 >/dev/null || fail 'the neighbour is not met'
-traffic fetch 10.9.0.2:9000 --bytes 20000 --upload --interface side --json /tmp/warm || fail 'the first upload'
-sleep 2
+/// The neighbour's computer with the kernel's own station.
+const OTHER: &str = r#"in_namespace neighbour iw dev wlan0 set type ibss; ip -n neighbour link set dev wlan0 up
+ip -n neighbour addr add 10.9.0.2/24 dev wlan0; in_namespace neighbour iw dev wlan0 ibss join side 2437
+their_interface=wlan0
 "#;
+const PINGS: u32 = 100;
+const PING_MS: u32 = 70;
+
+/// Waits until both are in one group, has everything started once, and measures what is lost.
+fn meet() -> String {
+    let seconds = f64::from(PINGS * PING_MS) / 1e3;
+    format!(
+        r#"reached() {{ in_namespace device ping -q -c 1 -W 1 -I side 10.9.0.2 >/dev/null; }}
+for _ in $(seq 60); do reached && break; done; reached || reached || {{ cat /results/*.log; fail 'the neighbour is not met'; }}
+in_namespace neighbour anabranch-lab traffic serve 10.9.0.2:9000 &
+in_namespace neighbour anabranch-lab traffic echo 10.9.0.2:9100 &
+in_namespace device anabranch-lab traffic echo 10.9.0.1:9100 &
+sleep 1
+in_namespace device timeout 60 anabranch-lab traffic fetch 10.9.0.2:9000 --bytes 20000 --upload --interface side --json /tmp/warm || echo 'the first upload did not end'
+traffic ping 10.9.0.2:9100 --interval-ms {PING_MS} --seconds {seconds} --interface side --json /results/pings-ours || fail 'our pings'
+in_namespace neighbour anabranch-lab traffic ping 10.9.0.1:9100 --interval-ms {PING_MS} --seconds {seconds} --interface $their_interface --json /results/pings-theirs || fail 'their pings'
+sleep 1
+"#
+    )
+}
+
 const LEAVE: &str = "in_namespace device anabranch --state /tmp/device radio remove a; sleep 2\n";

@@ -1,7 +1,7 @@
 //! JUGGLER figure 4: a file in two halves over two networks, against one network and against two cards to which the program binds its
 //! sockets.
 
-use super::{Links, bars_over_one, listed};
+use super::{FILE_BYTES, Links, bars_over_one, listed};
 use crate::experiment::direct_laboratory::Laboratory;
 use crate::experiment::{Bed, Experiment, Goal, Report};
 use crate::traffic::Report as TrafficReport;
@@ -28,7 +28,7 @@ pub(super) fn experiment(links: Links) -> Experiment {
     let (rates, mut spec) = (links.rates(RATES), toml::Table::new());
     links.describe(&mut spec);
     spec.insert("kilobytes_a_second".into(), listed(rates.iter().map(|(rate, _)| *rate)));
-    spec.insert("file_bytes".into(), (links.file_bytes() as i64).into());
+    spec.insert("file_bytes".into(), (FILE_BYTES as i64).into());
     spec.insert("one".into(), "the whole file by one connection bound to one card (SO_BINDTODEVICE)".into());
     spec.insert("two_cards".into(), "half of it by each of two connections, bound to one card each".into());
     spec.insert(
@@ -60,7 +60,7 @@ pub(super) fn experiment(links: Links) -> Experiment {
 fn run(links: Links, seed: u64) -> anyhow::Result<Report> {
     let (mut laboratory, downloads) = (Laboratory::open(seed)?, downloads(links));
     for (rate, _) in links.rates(RATES) {
-        let (whole, most_seconds) = (links.file_bytes(), 3_000);
+        let (whole, most_seconds) = (FILE_BYTES, 3_000);
         let half = whole / 2;
         let bound = |file: &str, interface: &str| {
             format!(

@@ -58,6 +58,8 @@ struct Turn {
     most_absence: Option<Duration>,
     /// Longest time that other networks should take where that costs nothing else.
     gentle_absence: Option<Duration>,
+    /// Its slot may be shortened for that.
+    is_divisible: bool,
     /// Of the period's turns that were full.
     bytes: u64,
     time: Duration,
@@ -112,6 +114,7 @@ impl Slots {
             weight,
             most_absence: None,
             gentle_absence: None,
+            is_divisible: member != Member::Scan,
             bytes: 0,
             time: Duration::ZERO,
             delivers: None,
@@ -148,8 +151,15 @@ impl Slots {
         self.turns.iter().map(|turn| (turn.member, turn.weight))
     }
 
-    /// How long a member's frames may wait elsewhere, and how long they should where other networks are what it waits for: listening needs its
-    /// time. `None`: as long as it takes.
+    /// A member needs its slots whole, as listening does: while it has turns, nobody's is shortened for gentleness, so that weights hold.
+    pub fn keep_whole(&mut self, member: Member) {
+        if let Some(turn) = self.turns.iter_mut().find(|turn| turn.member == member) {
+            turn.is_divisible = false;
+        }
+    }
+
+    /// How long a member's frames may wait elsewhere, whatever becomes of the weights, and how long they should where all slots can be
+    /// shortened alike. `None`: as long as it takes.
     pub fn set_absences(&mut self, member: Member, most: Option<Duration>, gentle: Option<Duration>) {
         if let Some(turn) = self.turns.iter_mut().find(|turn| turn.member == member) {
             (turn.most_absence, turn.gentle_absence) = (most, gentle);
@@ -209,30 +219,55 @@ impl Slots {
     pub fn length(&self, member: Member) -> Option<Duration> {
         let turn = self.turns.iter().find(|turn| turn.member == member)?;
         let active = || self.turns.iter().filter(|other| !other.given_up || other.member == member);
-        let length = match self.settings.cycle {
-            Cycle::Multiples(unit) => unit * turn.weight.into(),
-            Cycle::Bounded(cycle) => {
-                let shares: f64 = active().map(|turn| self.share(turn)).sum();
-                // What the least slots take from the cycle, the others share.
-                let ideal = |turn: &Turn| cycle.mul_f64(self.share(turn) / shares);
-                let short = active().filter(|turn| ideal(turn) < self.settings.least);
-                let (count, taken) = short.fold((0, 0.0), |(n, sum), turn| (n + 1, sum + self.share(turn)));
-                if ideal(turn) < self.settings.least {
-                    self.settings.least
-                } else {
-                    let rest = cycle.saturating_sub(self.settings.least * count);
-                    rest.mul_f64(self.share(turn) / (shares - taken).max(f64::MIN_POSITIVE))
-                }
+        let planned = |turn: &Turn| self.planned(turn, &active);
+        let others = u32::try_from(active().count().saturating_sub(1)).unwrap_or(u32::MAX).max(1);
+        let gentle: Vec<(&Turn, Duration)> =
+            active().filter_map(|turn| Some((turn, turn.gentle_absence?))).collect();
+        let length = match gentle[..] {
+            _ if !active().all(|turn| turn.is_divisible) => planned(turn),
+            [] => planned(turn),
+            // Who has nothing to carry needs no share.
+            [(only, _)] if only.member == member => planned(turn),
+            [(_, absence)] => planned(turn).min(absence / others),
+            // The cycle gets shorter as a whole, until a slot is not worth its change of channel any more.
+            _ => {
+                let all: Duration = active().map(planned).sum();
+                let parts = gentle.iter().map(|(turn, absence)| {
+                    let rest = all.saturating_sub(planned(turn)).max(self.settings.least);
+                    absence.div_duration_f64(rest)
+                });
+                let shortest = active().map(planned).min().unwrap_or(all).max(self.settings.least);
+                let floor = self.settings.least.div_duration_f64(shortest);
+                planned(turn).mul_f64(parts.fold(1.0, f64::min).max(floor))
             }
         };
         // The others together stay away from each member no longer than its frames can wait.
-        let absences = active().filter(|other| other.member != member).flat_map(|other| {
-            let gentle = other.gentle_absence.filter(|_| member != Member::Scan);
-            [other.most_absence, gentle].into_iter().flatten()
-        });
-        let others = u32::try_from(active().count().saturating_sub(1)).unwrap_or(u32::MAX).max(1);
+        let absences = active().filter(|other| other.member != member).filter_map(|other| other.most_absence);
         let bound = absences.min().map(|absence| absence / others);
         Some(bound.map_or(length, |bound| length.min(bound)).max(self.settings.least))
+    }
+
+    /// How long a member's slot is by its share among `active` ones.
+    fn planned<'a, Active: Iterator<Item = &'a Turn>>(
+        &'a self,
+        turn: &Turn,
+        active: &impl Fn() -> Active,
+    ) -> Duration {
+        let cycle = match self.settings.cycle {
+            Cycle::Multiples(unit) => return unit * turn.weight.into(),
+            Cycle::Bounded(cycle) => cycle,
+        };
+        let shares: f64 = active().map(|turn| self.share(turn)).sum();
+        // What the least slots take from the cycle, the others share.
+        let ideal = |turn: &Turn| cycle.mul_f64(self.share(turn) / shares);
+        let short = active().filter(|turn| ideal(turn) < self.settings.least);
+        let (count, taken) = short.fold((0, 0.0), |(n, sum), turn| (n + 1, sum + self.share(turn)));
+        if ideal(turn) < self.settings.least {
+            self.settings.least
+        } else {
+            let rest = cycle.saturating_sub(self.settings.least * count);
+            rest.mul_f64(self.share(turn) / (shares - taken).max(f64::MIN_POSITIVE))
+        }
     }
 
     /// A member's part of the cycle, before the least slot: its weight, times `[MULTIAP] eq. 6` where it is known what it delivers. The
@@ -377,15 +412,32 @@ mod tests {
     }
 
     #[test]
-    fn listening_is_not_cut_short_for_gentleness() {
+    fn gentleness_shortens_the_cycle_and_leaves_the_weights() {
+        let mut slots = slots(SlotSettings { alpha: 0.0, ..Default::default() }, &[(A, 4), (B, 1)]);
+        assert_eq!(run(&mut slots, 2, |_| 1.0), [(B, 40), (A, 160)]);
+        slots.set_absences(A, Some(Duration::from_millis(90)), Some(Duration::from_millis(30)));
+        assert_eq!(run(&mut slots, 2, |_| 1.0), [(B, 30), (A, 160)], "there is nothing to carry for B");
+        slots.set_absences(B, None, Some(Duration::from_millis(900)));
+        assert_eq!(run(&mut slots, 2, |_| 1.0), [(B, 30), (A, 120)]);
+        slots.set_absences(A, Some(Duration::from_millis(90)), Some(Duration::from_millis(3)));
+        assert_eq!(run(&mut slots, 2, |_| 1.0), [(B, 10), (A, 40)]);
+    }
+
+    #[test]
+    fn who_needs_whole_slots_gets_its_share_all_the_same() {
         let settings = SlotSettings {
             cycle: Cycle::Multiples(Duration::from_millis(60)),
             alpha: 0.0,
             ..Default::default()
         };
-        let mut slots = slots(settings, &[(A, 1), (B, 1), (Member::Scan, 1)]);
-        slots.set_absences(A, Some(Duration::from_millis(100)), Some(Duration::from_millis(40)));
-        assert_eq!(run(&mut slots, 3, |_| 1.0), [(B, 20), (Member::Scan, 50), (A, 60)]);
+        let mut listening = slots(settings, &[(A, 1), (B, 1), (Member::Scan, 1)]);
+        listening.set_absences(A, Some(Duration::from_millis(100)), Some(Duration::from_millis(40)));
+        assert_eq!(run(&mut listening, 3, |_| 1.0), [(B, 50), (Member::Scan, 50), (A, 60)]);
+        let mut grouped = slots(settings, &[(A, 1), (B, 1)]);
+        grouped.set_absences(A, None, Some(Duration::from_millis(20)));
+        assert_eq!(run(&mut grouped, 2, |_| 1.0), [(B, 20), (A, 60)]);
+        grouped.keep_whole(B);
+        assert_eq!(run(&mut grouped, 2, |_| 1.0), [(B, 60), (A, 60)]);
     }
 
     #[test]

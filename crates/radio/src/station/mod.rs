@@ -242,6 +242,10 @@ impl Station {
     pub fn add_network(&mut self, now: Timestamp, id: NetworkId, settings: NetworkSettings) {
         self.remove_network(now, id);
         self.slots.set_weight(Member::Network(id), settings.weight);
+        if settings.group.is_some() {
+            // What it takes to meet is the same however short the slot is.
+            self.slots.keep_whole(Member::Network(id));
+        }
         let address = self.address_for(&settings);
         self.networks.insert(id, Network::new(now, id, address, settings));
         self.choose_targets(now);

@@ -1,4 +1,4 @@
-//! What may happen to a radio in two networks, in the virtual machine: forged deauthentications, a forged move to a channel where nobody may begin to
+//! What may happen to a radio in two networks, in the virtual machine: a wrong passphrase, forged deauthentications, a forged move to a channel where nobody may begin to
 //! send, a replayed handshake, frames that make no sense, a channel switch, the card switched off, the card pulled out. Skipped with a reason where a part of the bed cannot be had, except in CI.
 
 use lab::vm::scene::RadioScene;
@@ -12,7 +12,7 @@ ssid = "cafe"
 
 [[network]]
 ssid = "home"
-passphrase = "correct horse"
+passphrase = "another horse"
 "#;
 
 /// A stranger's radio forges frames of both access points; home's management frames are protected, the cafe's are not.
@@ -22,7 +22,8 @@ both_up() { for _ in $(seq 100); do state | grep -q '"state":"up".*"state":"up"'
 memory() { for process in $(pidof anabranch); do [ $process = $radio ] || sed -n 's/^RssAnon:[^0-9]*\([0-9]*\) kB/\1/p' /proc/$process/status; done; }
 forge() { what=$1; point=$2; frequency=$3; shift 3; in_namespace stranger anabranch-lab mishap $what mon0 --point 02:00:00:00:0$point:00 --receiver 02:00:00:00:02:00 --frequency $frequency "$@" || echo "forging $what failed"; }
 flip() { at_home sh -c "for switch in /sys/class/rfkill/rfkill*; do grep -q phy2 \$switch/name && echo $1 >\$switch/soft; done; grep -s . /sys/class/rfkill/rfkill*/soft"; }
-radio_up; both_up start
+radio_up; sleep 6; own events >/results/events-wrong; own list --json >/results/after-wrong
+anabranch --state /tmp/state radio remove home; sleep 2; echo 'correct horse' | anabranch --state /tmp/state radio add home; both_up start
 in_namespace stranger iw phy phy3 interface add mon0 type monitor flags active; ip -n stranger link set dev mon0 up
 forge deauthenticate 1 2462 --count 100; own events >/results/events-home
 forge deauthenticate 0 2412 --count 100; own events >/results/events-cafe
@@ -69,6 +70,9 @@ fn mishaps_are_told_and_survived() {
     let list = |name: &str| -> serde_json::Value { serde_json::from_str(&result(name)).unwrap() };
     let ups = |list: &serde_json::Value, at: usize| list[at]["now"]["counters"]["ups"].as_u64().unwrap();
 
+    let wrong = list("after-wrong");
+    assert!(result("events-wrong").contains("home: wrong passphrase"), "{}", result("events-wrong"));
+    assert_eq!((&wrong[0]["now"]["state"], ups(&wrong, 0)), (&"up".into(), 1), "{wrong}");
     assert!(!result("events-home").contains("home: down"), "{}", result("events-home"));
     assert!(
         result("events-cafe").contains("cafe: down"),

@@ -18,8 +18,8 @@ const FULL_PART: f64 = 0.8;
 const FRAME_TIME: Duration = Duration::from_millis(1);
 /// How long a slot may be drawn out while a network is being joined.
 const JOINING_TIME: Duration = Duration::from_millis(300);
-/// Two requests.
-const UNANSWERED_TIME: Duration = Duration::from_millis(60);
+/// One request, which is repeated after 30 ms.
+const UNANSWERED_TIME: Duration = Duration::from_millis(28);
 /// An access point has so long to confirm that it knows that we sleep.
 const PARTING_TIME: Duration = Duration::from_millis(15);
 /// How often an access point is told that we sleep or wake, each time with all the card's attempts.
@@ -209,8 +209,11 @@ impl Station {
             let slot = self.slots.advance(&mut self.randomness)?;
             match slot.member {
                 Member::Network(id) => {
-                    if let Some(frequency) = self.networks.get(&id).and_then(|network| network.frequency()) {
-                        return Some((slot, frequency));
+                    let Some(network) = self.networks.get(&id) else { continue };
+                    if let Some(frequency) = network.frequency() {
+                        // A group is met early; its own time begins with the beacon.
+                        let early = if network.group().is_some() { EARLY } else { Duration::ZERO };
+                        return Some((Slot { length: slot.length + early, ..slot }, frequency));
                     }
                 }
                 Member::Scan => {
@@ -324,7 +327,12 @@ impl Station {
         let carries = |network: &Network| network.watched && network.is_open();
         let others_wait =
             self.networks.values().any(|network| carries(network) && network.frequency() != self.frequency);
-        if others_wait && !self.here().any(answered) { UNANSWERED_TIME } else { JOINING_TIME }
+        match others_wait && !self.here().any(answered) {
+            // The network has a slot of its own beside this one.
+            true if self.scan_slot => Duration::ZERO,
+            true => UNANSWERED_TIME,
+            false => JOINING_TIME,
+        }
     }
 
     /// Whether the slot ends early: nothing happens here and others have packets, or a beacon with group traffic is due elsewhere.

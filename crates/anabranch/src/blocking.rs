@@ -4,13 +4,12 @@
 
 use std::future::Future;
 use std::io::{self, Read, Write};
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 
 use identity::PublicKey;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::sockets::{BindError, ConnectError, ConnectOptions, EndpointOptions, Event, Peer, Standing};
 
@@ -65,6 +64,12 @@ impl Endpoint {
     }
 }
 
+impl From<crate::Endpoint> for Endpoint {
+    fn from(endpoint: crate::Endpoint) -> Self {
+        Self(endpoint)
+    }
+}
+
 impl VirtualListener {
     /// As [`crate::VirtualListener::accept`].
     ///
@@ -86,6 +91,17 @@ impl VirtualStream {
         self.0.standing()
     }
 
+    /// As [`crate::VirtualStream::reset`].
+    pub fn reset(self, code: u64) {
+        self.0.reset(code);
+    }
+
+    /// Two halves, for two threads: one to read from, one to write to.
+    pub fn split(self) -> (ReadHalf, WriteHalf) {
+        let whole = Arc::new(self.0);
+        (ReadHalf(Arc::clone(&whole)), WriteHalf(whole))
+    }
+
     /// As [`crate::VirtualStream::finish`].
     ///
     /// # Errors
@@ -97,17 +113,45 @@ impl VirtualStream {
 
 impl Read for VirtualStream {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        wait(std::future::poll_fn(|context| {
-            let mut buffer = ReadBuf::new(into);
-            let read = Pin::new(&mut self.0).poll_read(context, &mut buffer);
-            read.map_ok(|()| buffer.filled().len())
-        }))
+        wait(std::future::poll_fn(|context| self.0.poll_read_some(context, into)))
     }
 }
 
 impl Write for VirtualStream {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        wait(std::future::poll_fn(|context| Pin::new(&mut self.0).poll_write(context, bytes)))
+        wait(std::future::poll_fn(|context| self.0.poll_write_some(context, bytes)))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// The half of a stream that is read from.
+pub struct ReadHalf(Arc<crate::VirtualStream>);
+
+/// The half of a stream that is written to.
+pub struct WriteHalf(Arc<crate::VirtualStream>);
+
+impl WriteHalf {
+    /// As [`crate::VirtualStream::finish`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn finish(&mut self) -> io::Result<()> {
+        wait(std::future::poll_fn(|context| self.0.poll_finish(context)))
+    }
+}
+
+impl Read for ReadHalf {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        wait(std::future::poll_fn(|context| self.0.poll_read_some(context, into)))
+    }
+}
+
+impl Write for WriteHalf {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        wait(std::future::poll_fn(|context| self.0.poll_write_some(context, bytes)))
     }
 
     fn flush(&mut self) -> io::Result<()> {

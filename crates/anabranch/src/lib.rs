@@ -7,6 +7,7 @@
 //!   clients. See `examples/watch.rs` for a program that follows what the daemon does.
 #![forbid(unsafe_code)]
 
+pub mod apps;
 pub mod blocking;
 pub mod control;
 pub mod link;
@@ -14,6 +15,7 @@ pub mod machine;
 mod sockets;
 
 pub use sockets::{
-    Adapter, AdapterState, Admission, BindError, ConnectError, ConnectOptions, Datagrams, Endpoint,
-    EndpointOptions, Event, EventKind, Events, Incoming, Peer, Standing, VirtualListener, VirtualStream,
+    Adapter, AdapterState, Admission, AskAdmission, BindError, Caller, ConnectError, ConnectOptions,
+    Datagrams, Endpoint, EndpointOptions, Event, EventKind, Events, Incoming, Peer, Standing,
+    VirtualListener, VirtualStream,
 };

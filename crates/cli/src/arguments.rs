@@ -1,5 +1,6 @@
 //! What can be typed.
 
+mod peers;
 mod radio;
 
 use std::ffi::OsString;
@@ -9,6 +10,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+pub use peers::{Chat, Reach, Receive, Send, Serve};
 pub use radio::{
     Radio, RadioAdd, RadioAps, RadioCommand, RadioList, RadioProbe, RadioRemove, RadioScan, RadioUp,
     RadioWeights,
@@ -62,6 +64,16 @@ pub enum Command {
     WhatIf(WhatIf),
     /// Use one Wi-Fi card in several networks
     Radio(Radio),
+    /// Send files to a peer, by whichever network reaches it, now or in some minutes
+    Send(Send),
+    /// Take files from peers
+    Receive(Receive),
+    /// Write to a peer, or wait for one who writes
+    Chat(Chat),
+    /// Let peers reach TCP ports of this machine
+    Serve(Serve),
+    /// Connect standard input and output with a peer's TCP port: for ProxyCommand of ssh
+    Reach(Reach),
     /// Run and look after a gateway
     Gateway(Gateway),
     /// Show bonding at work in network namespaces on this machine
@@ -229,7 +241,6 @@ pub struct Explain {
 }
 
 #[derive(Args, Debug)]
-#[group(required = true, multiple = true)]
 pub struct HoldTo {
     /// This network and no other; may be repeated
     #[arg(long, value_name = "NAME")]
@@ -269,6 +280,9 @@ impl From<Treat> for policy::Treatment {
 pub struct Run {
     #[command(flatten)]
     pub hold: HoldTo,
+    /// Connections to a peer's name go over virtual sockets, which survive a change of network; that peer runs `anabranch serve`
+    #[arg(long = "virtual", conflicts_with_all = ["network", "treat", "interface"])]
+    pub over_sockets: bool,
     #[command(flatten)]
     pub daemon: OpenDaemon,
     /// The command and its arguments

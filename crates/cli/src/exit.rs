@@ -24,9 +24,17 @@ const NOT_ALLOWED: u8 = 4;
 #[error("{0}")]
 pub struct WrongUsage(pub String);
 
+/// Ends with this code; what went wrong was told already.
+#[derive(Debug, thiserror::Error)]
+#[error("a program failed")]
+pub struct Quietly(pub ExitCode);
+
 /// Prints the failure, if it is one, and picks the exit code.
 pub fn report(outcome: anyhow::Result<()>) -> ExitCode {
     let Err(error) = outcome else { return ExitCode::SUCCESS };
+    if let Some(Quietly(code)) = error.downcast_ref() {
+        return *code;
+    }
     if is_closed_pipe(&error) {
         return ExitCode::SUCCESS;
     }

@@ -13,16 +13,19 @@ use crate::exit::WrongUsage;
 use crate::session::Session;
 use crate::status::word;
 use crate::table::Table;
-use crate::{output, over_mptcp};
+use crate::{output, over_mptcp, peers};
 
 /// Becomes the command, or looks after it. Nothing is run if it cannot be held to what was asked for.
 pub fn run(session: &Session, arguments: &Run) -> anyhow::Result<()> {
     let [program, rest @ ..] = &arguments.command[..] else {
         return Err(WrongUsage("say which command to run".to_owned()).into());
     };
+    if arguments.over_sockets {
+        return peers::program::run(session, program, rest);
+    }
     // The client has a thread of this process only, which is put into the group as a whole.
     let client = session.any_client(&arguments.daemon)?;
-    client.run(&hold(&arguments.hold))?;
+    client.run(&hold(&arguments.hold)?)?;
     let mut command = Command::new(program);
     command.args(rest);
     if matches!(arguments.hold.treat, Some(Treat::Mptcp)) {
@@ -34,7 +37,7 @@ pub fn run(session: &Session, arguments: &Run) -> anyhow::Result<()> {
 
 pub fn pin(session: &Session, arguments: &Pin) -> anyhow::Result<()> {
     let destination = arguments.destination.as_deref().map(prefix).transpose()?;
-    let request = PinRequest { destination, domain: arguments.domain.clone(), hold: hold(&arguments.hold) };
+    let request = PinRequest { destination, domain: arguments.domain.clone(), hold: hold(&arguments.hold)? };
     let rule = session.any_client(&arguments.daemon)?.pin(&request)?;
     if arguments.json {
         return output::json(&rule);
@@ -63,8 +66,11 @@ pub fn list(session: &Session, arguments: &Rules) -> anyhow::Result<()> {
     output::line(&table(&rules))
 }
 
-fn hold(to: &HoldTo) -> Hold {
-    Hold { networks: to.network.clone(), treatment: to.treat.map(Into::into) }
+fn hold(to: &HoldTo) -> Result<Hold, WrongUsage> {
+    if to.network.is_empty() && to.treat.is_none() {
+        return Err(WrongUsage("say what to hold it to: --network NAME or --treat HOW".to_owned()));
+    }
+    Ok(Hold { networks: to.network.clone(), treatment: to.treat.map(Into::into) })
 }
 
 fn prefix(text: &str) -> Result<IpPrefix, WrongUsage> {

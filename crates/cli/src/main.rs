@@ -1,4 +1,5 @@
-//! The `anabranch` command: joins gateways, brings the device up and down, shows what it does, and looks after a gateway.
+//! The `anabranch` command: joins gateways, brings the device up and down, shows what it does, looks after a gateway, and
+//! moves files, words and connections between peers.
 #![forbid(unsafe_code)]
 
 mod arguments;
@@ -18,6 +19,7 @@ mod neighbours;
 mod networks;
 mod output;
 mod over_mptcp;
+mod peers;
 mod qr;
 mod radio;
 mod radio_live;
@@ -75,6 +77,11 @@ fn run(arguments: Arguments) -> anyhow::Result<()> {
             RadioCommand::Down(arguments) => radio_live::down(&session, &arguments),
             RadioCommand::Weights(arguments) => radio_networks::weights(&session, &arguments),
         },
+        Command::Send(arguments) => peers::send::run(&session, &arguments),
+        Command::Receive(arguments) => peers::receive::run(&session, &arguments),
+        Command::Chat(arguments) => peers::chat::run(&session, &arguments),
+        Command::Serve(arguments) => peers::serve::run(&session, &arguments),
+        Command::Reach(arguments) => peers::reach::run(&session, &arguments),
         Command::Gateway(gateway) => gateway::run(&session, gateway.command),
         Command::Demo(companion) => companion::Invocation::demo(companion.arguments).run(),
         Command::Lab(companion) => companion::Invocation::lab(companion.arguments).run(),

@@ -33,5 +33,5 @@ pub use endpoint::{Datagrams, Endpoint};
 pub use error::{BindError, ConnectError};
 pub use event::{Event, EventKind, Events};
 pub use listener::{Incoming, VirtualListener};
-pub use options::{Admission, ConnectOptions, EndpointOptions, Peer};
+pub use options::{Admission, AskAdmission, Caller, ConnectOptions, EndpointOptions, Peer};
 pub use stream::{Standing, VirtualStream};

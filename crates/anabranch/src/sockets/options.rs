@@ -18,12 +18,23 @@ pub enum Admission {
     Anybody,
     /// Those with these keys.
     Keys(Vec<PublicKey>),
-    /// Whom the function lets in; it gets the key, proved, and the invitation that was shown. It must not block for long.
+    /// Whom the function lets in. It must not block for long.
     Ask(Arc<AskAdmission>),
 }
 
 /// Decides about a caller.
-pub type AskAdmission = dyn Fn(PublicKey, Option<&InvitationSecret>) -> bool + Send + Sync;
+pub type AskAdmission = dyn Fn(&Caller<'_>) -> bool + Send + Sync;
+
+/// Somebody who calls.
+#[derive(Clone, Copy, Debug)]
+pub struct Caller<'a> {
+    /// Who: proved by its key.
+    pub key: PublicKey,
+    /// What it calls itself; proves nothing.
+    pub name: Option<&'a Name>,
+    /// The invitation that it shows.
+    pub invitation: Option<&'a InvitationSecret>,
+}
 
 impl fmt::Debug for Admission {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -37,12 +48,12 @@ impl fmt::Debug for Admission {
 }
 
 impl Admission {
-    pub(super) fn admits(&self, peer: PublicKey, invitation: Option<&InvitationSecret>) -> bool {
+    pub(super) fn admits(&self, caller: &Caller<'_>) -> bool {
         match self {
             Self::Nobody => false,
             Self::Anybody => true,
-            Self::Keys(keys) => keys.contains(&peer),
-            Self::Ask(ask) => ask(peer, invitation),
+            Self::Keys(keys) => keys.contains(&caller.key),
+            Self::Ask(ask) => ask(caller),
         }
     }
 }

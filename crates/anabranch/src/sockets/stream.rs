@@ -100,7 +100,7 @@ impl VirtualStream {
         poll_fn(|context| self.poll_finish(context)).await
     }
 
-    fn poll_finish(&self, context: &Context<'_>) -> Poll<io::Result<()>> {
+    pub(crate) fn poll_finish(&self, context: &Context<'_>) -> Poll<io::Result<()>> {
         self.with(|core, known, stream| {
             let finished = core.finish_stream(clock::now(), known.session, stream);
             match finished.and_then(|()| core.is_stream_finished(known.session, stream)) {
@@ -116,7 +116,7 @@ impl VirtualStream {
         })
     }
 
-    fn poll_read_some(&self, context: &Context<'_>, into: &mut [u8]) -> Poll<io::Result<usize>> {
+    pub(crate) fn poll_read_some(&self, context: &Context<'_>, into: &mut [u8]) -> Poll<io::Result<usize>> {
         let most = into.len().min(MOST_AT_ONCE);
         let into = into.get_mut(..most).unwrap_or_default();
         self.with(|core, known, stream| match core.read_stream(known.session, stream, into) {
@@ -131,7 +131,7 @@ impl VirtualStream {
         })
     }
 
-    fn poll_write_some(&self, context: &Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    pub(crate) fn poll_write_some(&self, context: &Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         self.with(|core, known, stream| match core.write_stream(clock::now(), known.session, stream, bytes) {
             Ok(count) => Poll::Ready(Ok(count)),
             Err(StreamError::Blocked) => {

@@ -11,6 +11,7 @@ use wire::peer::{Adapters, Answer, Greeting};
 use super::super::conversation::{Conversation, ConversationId, State};
 use super::super::error::ConnectError;
 use super::super::event::EventKind;
+use super::super::options::Caller;
 use super::super::wakers::Wait;
 use super::Core;
 
@@ -54,9 +55,11 @@ impl Core {
         }
         let with_peer = self.conversations.values().filter(|known| known.peer == peer).count();
         let crowded = self.conversations.len() >= MAX_CONVERSATIONS || with_peer >= MAX_WITH_ONE_PEER;
+        let caller =
+            Caller { key: peer, name: greeting.name.as_ref(), invitation: greeting.invitation.as_ref() };
         let answer = if self.listeners == 0 || self.closing.is_some() || crowded {
             Answer::NotListening
-        } else if self.options.admission.admits(peer, greeting.invitation.as_ref()) {
+        } else if self.options.admission.admits(&caller) {
             Answer::Welcome
         } else if greeting.invitation.is_some() {
             Answer::InvitationRefused

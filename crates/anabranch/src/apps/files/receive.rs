@@ -143,7 +143,7 @@ impl Transfer {
                     let reason = take_text(stream).map_err(ReceiveError::Connection)?;
                     return Err(ReceiveError::GivenUp { name: self.name.clone(), reason });
                 }
-                ..=MAX_PIECE => {}
+                1..=MAX_PIECE => {}
                 _ => return Err(ReceiveError::Connection(io::ErrorKind::InvalidData.into())),
             }
             piece.resize(length as usize, 0);

@@ -89,11 +89,14 @@ impl Core {
         }
         let Some(conversation) = self.conversations.get_mut(&id) else { return };
         let (older, own_call) = (conversation.session, conversation.successor.take());
+        let established = conversation.established;
         if let Some((tried, _)) = own_call {
             self.bond.close(tried, CLOSE_GOODBYE);
             self.by_session.remove(&tried);
         }
-        let accepted = self.bond.accept_beside(now, call, &Answer::Continued.encode(), Some(older));
+        // A call that was answered and never taken up is no conversation yet: there are no streams to go on with.
+        let answer = if established { Answer::Continued } else { Answer::Welcome };
+        let accepted = self.bond.accept_beside(now, call, &answer.encode(), Some(older));
         let Some(session) = accepted else { return };
         if let Some(conversation) = self.conversations.get_mut(&id) {
             conversation.successor = Some((session, now));

@@ -124,7 +124,11 @@ fn resolve(host: &HostPort) -> Vec<SocketAddr> {
 
 /// The peer has let this machine in: the invitation is used up.
 pub fn redeemed(state: &StateDirectory, peer: PublicKey) -> anyhow::Result<()> {
-    Ok(Peers::change(state, |peers| Ok::<_, identity::PeersError>(peers.redeemed(peer)))?).map(drop)
+    Peers::change(state, |peers| {
+        peers.redeemed(peer);
+        Ok::<_, identity::PeersError>(())
+    })?;
+    Ok(())
 }
 
 /// An endpoint that known peers may call, and one more who has the link that is shown.

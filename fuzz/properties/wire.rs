@@ -9,6 +9,7 @@ use wire::hello::{Hello, Reply};
 use wire::inner::{self, Ecn};
 use wire::join_link::{HostPort, JoinLink};
 use wire::neighbour;
+use wire::peer;
 use wire::request::Request;
 use wire::translation::{Prefix, Translator};
 
@@ -143,6 +144,20 @@ pub fn neighbour(bytes: &[u8]) {
     }
     if let Ok(Some(message)) = neighbour::Message::parse(bytes) {
         assert_eq!(message.encode(), bytes);
+    }
+}
+
+/// What peers tell each other means the same after it was written back.
+pub fn peer(bytes: &[u8]) {
+    if let Ok(greeting) = peer::Greeting::parse(bytes) {
+        assert_eq!(peer::Greeting::parse(&greeting.encode()), Ok(greeting));
+    }
+    if let Ok(answer) = peer::Answer::parse(bytes) {
+        assert_eq!(answer.encode(), bytes);
+    }
+    if let Ok(Some(adapters)) = peer::Adapters::parse(bytes) {
+        assert!(adapters.adapters.len() <= peer::MAX_ADAPTERS);
+        assert_eq!(peer::Adapters::parse(&adapters.encode()), Ok(Some(adapters)));
     }
 }
 

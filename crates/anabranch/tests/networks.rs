@@ -163,6 +163,62 @@ fn a_cable_that_is_pulled_out_costs_less_than_200_ms_and_no_byte() {
     drop((client, server));
 }
 
+/// Nothing passes any more, and neither kernel knows: the transport must find out. 20 times, by turns.
+#[test]
+fn a_network_that_falls_silent_costs_less_than_200_ms_and_no_byte() {
+    let Some(bed) = Bed::new(2) else { return };
+    let pair = bed.connect();
+    pair.wait_for_paths(2);
+    let Pair { client, server, near, far, .. } = pair;
+    let nft = |script: &str| {
+        let ran = bed.near.command("nft").unwrap().arg(script).status().unwrap();
+        assert!(ran.success(), "{script}");
+    };
+    nft("add table inet silence; add chain inet silence in { type filter hook input priority 0; }; \
+         add chain inet silence out { type filter hook output priority 0; }");
+    let (longest, bytes) = transfer(near, far, || {
+        for trial in 0..20 {
+            std::thread::sleep(Duration::from_millis(500));
+            let cable = format!("cable{}", trial % 2);
+            nft(&format!(
+                "add rule inet silence in iifname {cable} drop; add rule inet silence out oifname {cable} drop"
+            ));
+            std::thread::sleep(Duration::from_millis(500));
+            nft("flush table inet silence");
+            // The path is back within half a second.
+            std::thread::sleep(Duration::from_millis(700));
+        }
+    });
+    println!("longest gap of 20 {longest:?}, {bytes} bytes");
+    assert!(longest < Duration::from_millis(200), "{longest:?}");
+    drop((client, server));
+}
+
+#[test]
+fn a_connection_is_there_in_less_than_10_ms_on_a_lan() {
+    let Some(bed) = Bed::new(1) else { return };
+    let key = KeyPair::generate().unwrap();
+    let peer = Peer { key: key.public(), addresses: vec!["10.9.0.2:4700".parse().unwrap()] };
+    let options = EndpointOptions::listening(key, 4700, Admission::Anybody);
+    let server = bed.far.run(|| Endpoint::bind(options)).unwrap().unwrap();
+    let listener = server.listen();
+    std::thread::spawn(move || while listener.accept().is_ok() {});
+    let mut times: Vec<Duration> = (0..20)
+        .map(|_| {
+            let own = EndpointOptions::new(KeyPair::generate().unwrap());
+            let client = bed.near.run(|| Endpoint::bind(own)).unwrap().unwrap();
+            let start = Instant::now();
+            let stream = client.connect(&peer, &ConnectOptions::default()).unwrap();
+            let took = start.elapsed();
+            drop((stream, client));
+            took
+        })
+        .collect();
+    times.sort();
+    println!("set-up: least {:?}, median {:?}, most {:?}", times[0], times[10], times[19]);
+    assert!(times[10] < Duration::from_millis(10), "{times:?}");
+}
+
 #[test]
 fn a_connection_without_networks_waits_for_one() {
     let Some(bed) = Bed::new(1) else { return };

@@ -11,6 +11,7 @@ use wire::hello::{DefaultTreatment, Features, Hello, Name, Prefixed, Refusal, Re
 use wire::inner::FlowKey;
 use wire::join_link::{Host, HostName, HostPort, InvitationKind, InvitationSecret, JoinLink, UnixSeconds};
 use wire::neighbour::{self, Message, Number};
+use wire::peer::{AdapterAddress, Adapters, Answer, Conversation, Greeting};
 use wire::request::Request;
 use wire::stream::{StreamData, StreamFrame, StreamId};
 
@@ -19,7 +20,7 @@ mod properties;
 
 type Property = fn(&[u8]);
 
-const ALL: [(&str, Property); 8] = [
+const ALL: [(&str, Property); 9] = [
     ("datagram", properties::datagram),
     ("frames", properties::frames),
     ("hello", properties::hello),
@@ -27,6 +28,7 @@ const ALL: [(&str, Property); 8] = [
     ("join_link", properties::join_link),
     ("inner", properties::inner),
     ("neighbour", properties::neighbour),
+    ("peer", properties::peer),
     ("translation", properties::translation),
 ];
 
@@ -40,6 +42,7 @@ fn samples() -> Vec<(&'static str, Vec<u8>)> {
     samples.extend(links().into_iter().map(|text| ("join_link", text.into_bytes())));
     samples.extend(packets().into_iter().map(|bytes| ("inner", bytes)));
     samples.extend(neighbours().into_iter().map(|bytes| ("neighbour", bytes)));
+    samples.extend(peers().into_iter().map(|bytes| ("peer", bytes)));
     samples.extend(packets().into_iter().chain(translated()).map(|bytes| ("translation", bytes)));
     samples
 }
@@ -90,6 +93,21 @@ fn neighbours() -> Vec<Vec<u8>> {
         Message::Left { number, of: number }.encode(),
         neighbour::encode_beacon([3; neighbour::NONCE_LEN], &[[4; neighbour::TAG_LEN]; 2]),
         neighbour::encode_sealed([5; neighbour::SALT_LEN], &[6; 80]),
+    ]
+}
+
+fn peers() -> Vec<Vec<u8>> {
+    let greeting = Greeting {
+        conversation: Conversation(7),
+        name: Some(Name::new("laptop").unwrap()),
+        invitation: Some(InvitationSecret([5; 16])),
+    };
+    let address = |text: &str| AdapterAddress { kind: 2, address: text.parse().unwrap() };
+    let adapters = vec![address("192.0.2.1:4610"), address("[2001:db8::1]:4610")];
+    vec![
+        greeting.encode(),
+        Answer::Continued.encode(),
+        Adapters { sequence: 3, battery: Some(19), adapters }.encode(),
     ]
 }
 
@@ -238,6 +256,11 @@ fn every_sample_is_accepted_by_its_parser() {
             "inner" | "translation" => wire::inner::parse(&bytes).is_ok(),
             "neighbour" => {
                 neighbour::Datagram::parse(&bytes).is_ok() || matches!(Message::parse(&bytes), Ok(Some(_)))
+            }
+            "peer" => {
+                Greeting::parse(&bytes).is_ok()
+                    || Answer::parse(&bytes).is_ok()
+                    || matches!(Adapters::parse(&bytes), Ok(Some(_)))
             }
             _ => std::str::from_utf8(&bytes).is_ok_and(|text| {
                 JoinLink::parse(text).is_ok() || HostPort::parse_with_default(text, NonZeroU16::MIN).is_ok()

@@ -18,6 +18,8 @@ use crate::machine;
 
 /// An end that was called, and whose networks have all changed, waits this long between calls of its own.
 const CALL_INTERVAL: Duration = Duration::from_secs(3);
+/// ... and leaves the other end this time before the first.
+const CALLER_FIRST: Duration = Duration::from_millis(2_500);
 
 impl Core {
     /// The conversation with a peer, begun if there is none.
@@ -118,8 +120,14 @@ impl Core {
     /// to try again.
     pub(super) fn call_instead(&mut self, now: Timestamp, id: ConversationId) -> Timestamp {
         let Some(conversation) = self.conversations.get(&id) else { return Timestamp::FAR_FUTURE };
-        if conversation.is_caller || !matches!(conversation.state, State::Suspended { .. }) {
+        let State::Suspended { since } = conversation.state else { return Timestamp::FAR_FUTURE };
+        if conversation.is_caller {
             return Timestamp::FAR_FUTURE;
+        }
+        // The caller tries first, as it knows best where to; two calls at once would each take the streams from the other.
+        let earliest = since + CALLER_FIRST;
+        if now < earliest {
+            return earliest;
         }
         let due = conversation.successor.map(|(_, since)| since + CALL_INTERVAL).filter(|due| *due > now);
         if let Some(due) = due {

@@ -1,13 +1,10 @@
 //! A radio at two access points of one channel, one of which loses two of five attempts, in the virtual machine: what it reckons of each, against
 //! what the air was told to do, and what it makes of it. Skipped with a reason where a part of the bed cannot be had, except in CI.
 
-use lab::medium::{Config, LinkConfig, Quality, Report};
-use lab::vm::scene::RadioScene;
+use lab::medium::Report;
+use lab::vm::scene::near_and_far;
 use lab::vm::topology::SERVER_ADDRESS;
-use lab::vm::wifi::{AccessPoint, Wifi, WifiNetwork};
-use sim::NetworkSpec;
 
-const KNOWN: &str = "[[network]]\nssid = \"near\"\n\n[[network]]\nssid = \"far\"\n";
 /// Of the attempts of the second access point.
 const LOSS: f64 = 0.4;
 
@@ -24,16 +21,7 @@ own aps; wait $one $two; own events; radio_down; air_down; cat /results/*.ping /
 
 #[test]
 fn what_a_radio_reckons_of_two_access_points_is_so() {
-    let network = |name: &'static str, beacon_interval| WifiNetwork {
-        link: NetworkSpec::symmetric(name, 50.0, 20),
-        points: vec![AccessPoint { beacon_interval, ..AccessPoint::open(name, 6) }],
-    };
-    // Radio 0 is the near access point, 1 the far one, 2 the device.
-    let wifi = Wifi::new(vec![network("near", 100), network("far", 97)]);
-    let quality = Quality { loss: LOSS, signal_dbm: -70, ..Quality::default() };
-    let link = LinkConfig { from: Some(1), to: Some(2), quality, ..LinkConfig::default() };
-    let air = Some(Config { link: vec![link], ..Config::default() });
-    let scene = RadioScene { air, ..RadioScene::new(wifi, KNOWN, script()) };
+    let scene = near_and_far(LOSS, script());
     let Some(outcome) = scene.play(env!("CARGO_BIN_EXE_anabranch-lab")).unwrap() else { return };
     let air: Report = serde_json::from_str(&outcome.text("air.json")).unwrap();
     assert_eq!(air.void, None);

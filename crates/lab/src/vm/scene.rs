@@ -4,10 +4,11 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 
-use crate::medium::Config;
+use crate::medium::{Config, LinkConfig, Quality};
+use sim::NetworkSpec;
 
 use super::measurement::Programs;
-use super::wifi::Wifi;
+use super::wifi::{AccessPoint, Wifi, WifiNetwork};
 use super::{Job, Machine, MachineError, Outcome};
 
 /// Access points, what the device knows of them, and what happens.
@@ -27,6 +28,24 @@ pub struct RadioScene {
     pub programs: Vec<PathBuf>,
     /// Further kernel modules, as [`Job::modules`].
     pub modules: Vec<String>,
+}
+
+/// A good access point `near` and a bad one `far` on channel 6, both open, and what the device knows of them; of what the bad one sends so many attempts
+/// are lost.
+pub fn near_and_far(loss: f64, script: String) -> RadioScene {
+    let network = |name: &'static str, beacon_interval| WifiNetwork {
+        link: NetworkSpec::symmetric(name, 50.0, 20),
+        points: vec![AccessPoint { beacon_interval, ..AccessPoint::open(name, 6) }],
+    };
+    // Radio 0 is the good access point, 1 the bad one, 2 the device.
+    let wifi = Wifi::new(vec![network("near", 100), network("far", 97)]);
+    let quality = Quality { loss, signal_dbm: -70, ..Quality::default() };
+    let link = LinkConfig { from: Some(1), to: Some(2), quality, ..LinkConfig::default() };
+    let known = "[[network]]\nssid = \"near\"\n\n[[network]]\nssid = \"far\"\n";
+    RadioScene {
+        air: Some(Config { link: vec![link], ..Config::default() }),
+        ..RadioScene::new(wifi, known, script)
+    }
 }
 
 impl RadioScene {

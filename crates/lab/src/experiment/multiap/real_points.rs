@@ -4,16 +4,13 @@ use anyhow::Context;
 
 use super::{id, rounded};
 use crate::experiment::{BarGroup, Bed, Experiment, Goal, Metrics, Report};
-use crate::medium::{Config, LinkConfig, Quality};
+use crate::medium::Config;
 use crate::traffic;
 use crate::vm::Machine;
 use crate::vm::measurement::{Programs, tunnel_commands};
-use crate::vm::scene::RadioScene;
+use crate::vm::scene::near_and_far;
 use crate::vm::topology::SERVER_ADDRESS;
-use crate::vm::wifi::{AccessPoint, Wifi, WifiNetwork};
-use sim::NetworkSpec;
 
-const KNOWN: &str = "[[network]]\nssid = \"near\"\n\n[[network]]\nssid = \"far\"\n";
 const SECONDS: u32 = 8;
 /// Of what the bad access point sends, so many attempts are lost.
 const LOSS: f64 = 0.4;
@@ -66,16 +63,9 @@ sleep 3; fetch steered; own aps --json >/results/aps; at_home anabranch --state 
 
 fn run(seed: u64) -> anyhow::Result<Report> {
     let (machine, programs) = (Machine::find()?, Programs::beside_this_one()?);
-    let network = |name: &'static str, beacon_interval| WifiNetwork {
-        link: NetworkSpec::symmetric(name, 50.0, 20),
-        points: vec![AccessPoint { beacon_interval, ..AccessPoint::open(name, 6) }],
-    };
-    // Radio 0 is the good access point, 1 the bad one, 2 the device.
-    let wifi = Wifi::new(vec![network("near", 100), network("far", 97)]);
-    let quality = Quality { loss: LOSS, signal_dbm: -70, ..Quality::default() };
-    let link = LinkConfig { from: Some(1), to: Some(2), quality, ..LinkConfig::default() };
-    let air = Some(Config { link: vec![link], seed, ..Config::default() });
-    let outcome = RadioScene { air, ..RadioScene::new(wifi, KNOWN, script()) }.run(&machine, &programs)?;
+    let mut scene = near_and_far(LOSS, script());
+    scene.air = scene.air.map(|air| Config { seed, ..air });
+    let outcome = scene.run(&machine, &programs)?;
     let outcome = outcome.succeeded()?;
     let mut metrics = Metrics::new();
     let mut rates = Vec::new();

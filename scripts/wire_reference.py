@@ -175,9 +175,32 @@ def _frame(kind, reader):
         return {"type": "message", "bytes": _blob(reader)}
     if kind == 0x0D:
         return {"type": "arrived", "path": reader.number(1), "ranges": _ranges(reader.varint(), reader)}
+    if 0x10 <= kind <= 0x1B:
+        return _stream(kind, reader)
     if 0x20 <= kind <= 0x2F:
         return _data(kind, reader)
     raise Malformed(f"unknown frame {kind:#04x}")
+
+
+def _stream(kind, reader):
+    """A frame of streams or a datagram."""
+    if kind <= 0x13:
+        frame = {"type": "stream", "stream": reader.varint(), "offset": reader.varint(), "last": bool(kind & 1)}
+        frame["bytes"] = reader.take(reader.number(2)) if kind & 2 else reader.all()
+        check(frame["offset"] + len(frame["bytes"]) < 1 << 62, "end of a stream")
+        return frame
+    if kind in (0x1A, 0x1B):
+        return {"type": "datagram", "bytes": reader.take(reader.number(2)) if kind & 1 else reader.all()}
+    fields = {
+        0x14: ("stream reset", "stream", "code", "final_size"),
+        0x15: ("stream stop", "stream", "code"),
+        0x16: ("stream limit", "stream", "offset"),
+        0x17: ("session limit", "bytes"),
+        0x18: ("stream count", "streams"),
+    }
+    check(kind in fields, "unknown frame")
+    name, *names = fields[kind]
+    return {"type": name, **{field: reader.varint() for field in names}}
 
 
 def _ack(reader):

@@ -45,6 +45,13 @@ class Formats(unittest.TestCase):
         self.assertEqual(found["hold"][0]["micros"], 250_000)
         self.assertEqual([frame["type"] for frame in found["several frames"]], ["ack", "data", "data"])
         self.assertEqual(found["data, last part"][0]["offset"], 1200)
+        stream = found["stream"][0]
+        self.assertEqual((stream["stream"], stream["offset"], stream["bytes"], stream["last"]), (4, 70_000, b"abc", True))
+        self.assertEqual(found["stream, ends the packet"][0]["bytes"], b"abc")
+        self.assertEqual(found["stream reset"][0]["final_size"], 70_000)
+        self.assertEqual(found["stream limit"][0]["offset"], 1 << 24)
+        self.assertEqual(found["datagram"][0]["bytes"], b"once")
+        self.assertEqual(found["path status"][0]["limit"], 90_000)
         repair = found["repair"][0]
         self.assertEqual(wire.restore(repair, [b"abcd", b"ghijk"]), b"ef")
 

@@ -1,7 +1,7 @@
 //! Which access points carry data, how much each, and how many of their packets are marked so that senders prefer better ones (`[MULTIAP] section 5`).
 //!
 //! Access points of one channel share its air: a packet over a slow one takes the time of several over a fast one, and the MAC often gives each the
-//! same number of packets. So the good ones carry what they can, and slower ones no more than the air that those leave ([`share`]). Channels do not
+//! same number of packets. So the good ones carry what they can, and slower ones no more than the air that those leave (`share.rs`). Channels do not
 //! disturb each other and are judged apart; how long the radio stays on each is a matter of slots.
 //!
 //! ```text

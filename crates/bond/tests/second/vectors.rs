@@ -288,7 +288,7 @@ fn refused_frames() -> Value {
         ("challenge cut short", &[0x03, 1, 2, 3]),
         ("ack with a range below zero", &[0x02, 5, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 6]),
         ("ack with 33 ranges", &[0x02, 5, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 32, 0]),
-        ("status above 3", &[0x05, 1, 0, 4, 0]),
+        ("status above 3", &[0x05, 1, 0, 4, 0, 0]),
         ("gave up nothing", &[0x07, 0, 1, 0, 0, 0, 1, 0]),
         ("repair of 65 packets", &[0x0b, 0, 1, 0, 1, 65, 0, 1, 7]),
         ("flow 16384", &[0x20, 0x40, 0, 0, 1, 7]),

@@ -207,6 +207,7 @@ fn table(networks: u8, slots: u16, round: u32) -> anyhow::Result<Direct> {
     let value = serde_json::json!({
         "interface": "any0", "addresses": ["10.255.86.1"], "table": 43_857, "near": [], "neighbourly": [],
         "forwarding": false,
+        "ecn": false,
         "exits": exits,
         "choices": [{"v4": dealt, "v6": []}], "rules": [], "otherwise": {"leave": 0},
     });

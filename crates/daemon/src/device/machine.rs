@@ -113,7 +113,7 @@ impl DeviceMachine {
             self.over_mptcp = false;
             return Answer::Failed { reason };
         }
-        let marking = self.marking != paths.has_marks() || paths.has_marks();
+        let marking = self.marking || paths.has_marks();
         let done = paths.sync().and_then(|()| if marking { paths.mark() } else { Ok(()) });
         match done {
             Ok(()) => {

@@ -132,13 +132,6 @@ enum Stage {
     Ready,
 }
 
-/// What a point is found to be in an update.
-#[derive(Clone, Copy, PartialEq, Debug)]
-enum Found {
-    Unknown,
-    Ranked(Rank),
-}
-
 impl Steering {
     /// Without any network yet.
     pub fn new(settings: SteeringSettings) -> Self {
@@ -173,11 +166,11 @@ impl Steering {
             .collect();
         let ranks = ranks(&times, settings.threshold);
         let best = times.first().map(|(time, _)| *time);
-        let found = |at: usize| ranks.get(at).map_or(Found::Unknown, |rank| Found::Ranked(*rank));
+        // None of those of which nothing is known.
+        let rank = |at: usize| ranks.get(at).copied();
         let spare = spare(here.iter().filter_map(|point| point.air(now)).sum());
         let places = MOST_USED - ranks.iter().filter(|rank| **rank != Rank::Slower).count().min(MOST_USED);
-        let slower =
-            |point: &Point, at: usize| found(at) == Found::Ranked(Rank::Slower) && point.stage == Stage::Used;
+        let slower = |point: &Point, at: usize| rank(at) == Some(Rank::Slower) && point.stage == Stage::Used;
         let mut in_use: Vec<Slower> = (here.iter_mut().enumerate())
             .filter(|(at, point)| slower(point, *at))
             .map(|(_, point)| Slower { takes: point.air(now).unwrap_or(0.0), allowed: &mut point.allowed })
@@ -188,13 +181,13 @@ impl Steering {
         let mut trying = here.iter().any(|point| point.stage == Stage::Trying);
         let some_used = here.iter().any(|point| point.stage == Stage::Used);
         for (at, point) in here.iter_mut().enumerate() {
-            let next = match (point.stage, found(at)) {
-                (_, Found::Ranked(Rank::Best)) => Stage::Used,
-                (stage, Found::Ranked(rank)) => point.ranked(now, stage, rank, used <= places, &mut first),
-                (stage, Found::Unknown) if best.is_some() => point.unknown(now, stage, &mut trying),
+            let next = match (point.stage, rank(at)) {
+                (_, Some(Rank::Best)) => Stage::Used,
+                (stage, Some(rank)) => point.ranked(now, stage, rank, used <= places, &mut first),
+                (stage, None) if best.is_some() => point.unknown(now, stage, &mut trying),
                 // Nothing is known of any: those that were used go on, or else all are.
-                (stage, Found::Unknown) if some_used => stage,
-                (_, Found::Unknown) => Stage::Used,
+                (stage, None) if some_used => stage,
+                (_, None) => Stage::Used,
             };
             if slower(point, at) && next != Stage::Used {
                 used -= 1;
@@ -206,7 +199,7 @@ impl Steering {
             .enumerate()
             .map(|(at, point)| {
                 point.mark(now, &settings, best);
-                point.steered(now, &settings, best, found(at), is_single)
+                point.steered(now, &settings, best, rank(at), is_single)
             })
             .collect()
     }
@@ -312,7 +305,7 @@ impl Point {
         now: Timestamp,
         settings: &SteeringSettings,
         best: Option<Duration>,
-        found: Found,
+        rank: Option<Rank>,
         is_single: bool,
     ) -> Steered {
         let PointView { network, round_trip, other_way, .. } = self.view;
@@ -322,27 +315,27 @@ impl Point {
         let marks = time.filter(|_| self.marked && other_way).map_or(MarkShare::NONE, safe);
         let used = self.stage != Stage::Ready;
         let is_new = best.is_none() && !is_single && now.since(self.since) < TRIAL;
-        let packets = match (self.stage, found) {
+        let packets = match (self.stage, rank) {
             (Stage::Trying, _) => Some(TRIAL_PACKETS),
-            (Stage::Used, Found::Unknown) if is_new => Some(TRIAL_PACKETS),
-            (Stage::Used, Found::Ranked(Rank::Slower)) => {
+            (Stage::Used, None) if is_new => Some(TRIAL_PACKETS),
+            (Stage::Used, Some(Rank::Slower)) => {
                 time.map(|time| self.allowed / time.as_secs_f64().max(LEAST_TIME))
             }
             _ => None,
         };
         let longer = time.zip(best).map(|(time, best)| longer(time, best)).unwrap_or_default();
-        let reason = match found {
+        let reason = match rank {
             _ if !self.view.reaches => SteeringReason::Dead,
-            Found::Unknown if self.view.packet_time.is_some() => {
+            None if self.view.packet_time.is_some() => {
                 SteeringReason::Doubtful { confidence: self.view.confidence }
             }
-            Found::Unknown => SteeringReason::Unknown,
-            Found::Ranked(_) if is_single => SteeringReason::OnlyOne,
-            Found::Ranked(Rank::Best) => SteeringReason::Best,
-            Found::Ranked(Rank::AsGood) => SteeringReason::AsGood { longer },
-            Found::Ranked(Rank::Slower) if !other_way => SteeringReason::NoOtherWay { longer },
-            Found::Ranked(Rank::Slower) if used => SteeringReason::FreeAir { longer, allowed: self.allowed },
-            Found::Ranked(Rank::Slower) => SteeringReason::NoFreeAir { longer },
+            None => SteeringReason::Unknown,
+            Some(_) if is_single => SteeringReason::OnlyOne,
+            Some(Rank::Best) => SteeringReason::Best,
+            Some(Rank::AsGood) => SteeringReason::AsGood { longer },
+            Some(Rank::Slower) if !other_way => SteeringReason::NoOtherWay { longer },
+            Some(Rank::Slower) if used => SteeringReason::FreeAir { longer, allowed: self.allowed },
+            Some(Rank::Slower) => SteeringReason::NoFreeAir { longer },
         };
         let limit = packets
             .filter(|_| other_way)

@@ -3,10 +3,11 @@
 CARGO ?= cargo
 PREFIX ?= /usr/local
 PROFILE ?= release
+VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
 # An experiment (KEY/NAME), a family (KEY) or all.
 WHAT ?= all
 
-.PHONY: all help setup build release demo test test-unit test-rust test-scripts test-dissector test-experiments \
+.PHONY: all help setup build release demo test test-unit test-rust test-python test-scripts test-dissector test-experiments \
 	test-systemd test-demo experiments bench fmt lint docs licences purity install
 
 all: build
@@ -21,9 +22,10 @@ build: ## Build both programs for development, into target/debug
 	@scripts/setup.sh build
 	$(CARGO) build --locked --workspace --bins
 
-release: ## Build both programs for use, into target/release
+release: ## Build both programs and both libraries for use, into target/release
 	@scripts/setup.sh build
 	$(CARGO) build --locked --profile $(PROFILE) --bin anabranch --bin anabranch-lab
+	$(CARGO) build --locked --profile $(PROFILE) --package anabranch-preload --package anabranch-c --lib
 
 demo: ## Show bonding at work in namespaces on this machine; takes a minute once built
 	@scripts/setup.sh demo
@@ -32,10 +34,10 @@ demo: ## Show bonding at work in namespaces on this machine; takes a minute once
 
 test: ## Run all tests; namespaces and the virtual machine included where this machine can
 	@scripts/setup.sh test $(if $(CI),,--lenient)
-	@$(MAKE) --no-print-directory purity test-scripts test-dissector test-rust test-systemd test-experiments test-demo
+	@$(MAKE) --no-print-directory purity test-scripts test-dissector test-rust test-python test-systemd test-experiments test-demo
 
 test-unit: ## Run the tests of the pure crates only: quick, no privileges
-	$(CARGO) test --locked -p anabranch-units -p anabranch-wire -p anabranch-policy -p anabranch-bond -p anabranch-radio -p anabranch-sim
+	$(CARGO) test --locked -p anabranch-units -p anabranch-wire -p anabranch-policy -p anabranch-bond -p anabranch-radio -p anabranch-upload -p anabranch-sim
 
 # The tests of the lab start the programs, so these come first.
 test-rust:
@@ -44,6 +46,11 @@ test-rust:
 
 test-scripts:
 	python3 -m unittest discover --start-directory scripts/tests
+
+# The Python package, over the C library.
+test-python:
+	$(CARGO) build --locked --package anabranch-c --lib
+	ANABRANCH_LIBRARY=$(CURDIR)/target/debug/libanabranch_c.so python3 -m unittest discover --start-directory python/tests
 
 test-dissector:
 	python3 packaging/wireshark/check_dissector.py
@@ -94,6 +101,17 @@ install: ## Install the programs below PREFIX (/usr/local); build first: make re
 	@test -x target/$(PROFILE)/anabranch || { echo "install: nothing is built yet: make release" >&2; exit 1; }
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/share/doc/anabranch $(DESTDIR)$(PREFIX)/lib/systemd/system
 	install -m 755 target/$(PROFILE)/anabranch target/$(PROFILE)/anabranch-lab $(DESTDIR)$(PREFIX)/bin/
+	install -D -m 755 target/$(PROFILE)/libanabranch_preload.so $(DESTDIR)$(PREFIX)/lib/anabranch/libanabranch_preload.so
+	install -d $(DESTDIR)$(PREFIX)/include $(DESTDIR)$(PREFIX)/lib/pkgconfig
+	install -m 644 target/$(PROFILE)/libanabranch_c.so $(DESTDIR)$(PREFIX)/lib/libanabranch.so.0
+	ln -sf libanabranch.so.0 $(DESTDIR)$(PREFIX)/lib/libanabranch.so
+	install -m 644 crates/c/include/anabranch.h $(DESTDIR)$(PREFIX)/include/
+	sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(VERSION)|' packaging/pkgconfig/anabranch.pc.in \
+		>$(DESTDIR)$(PREFIX)/lib/pkgconfig/anabranch.pc
+	install -d $(DESTDIR)$(PREFIX)/share/anabranch/python/anabranch
+	install -m 644 python/pyproject.toml $(DESTDIR)$(PREFIX)/share/anabranch/python/
+	install -m 644 python/anabranch/*.py $(DESTDIR)$(PREFIX)/share/anabranch/python/anabranch/
+	test -n "$(DESTDIR)" || ldconfig
 	install -m 644 README.md CHANGELOG.md LICENSE-MIT LICENSE-APACHE packaging/config.example.toml \
 		$(DESTDIR)$(PREFIX)/share/doc/anabranch/
 	for unit in anabranch anabranch-gateway; do \

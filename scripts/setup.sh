@@ -26,11 +26,13 @@ python3|python3|checks of licences, dependencies and the dissector
 qemu-system-x86_64|qemu-system-x86|the virtual machine bed
 tc|iproute2|shaping in the virtual machine and in namespaces
 tayga|tayga|the NAT64 of a network that has IPv6 only
+ping|iputils-ping|echoes through that NAT64
 xz|xz-utils|unpacks the test kernel
 strip|binutils|keeps the virtual machine's memory small
 ethtool|ethtool|offload settings in the virtual machine
 hostapd|hostapd|access points in the virtual machine
 iw|iw|radios in the virtual machine
+openssl|openssl|certificates for logins to Wi-Fi networks
 wpa_supplicant|wpasupplicant|the kernel's own station in the virtual machine
 tshark|tshark|the Wireshark dissector's test
 iptables-legacy|iptables|firewalls of the older kind
@@ -38,6 +40,14 @@ systemd-analyze|systemd|the systemd units' test
 dbus-daemon|dbus-daemon|the bus of the systemd-resolved test
 dhcpcd|dhcpcd-base|a DHCP client that looks after a link in a test
 dnsmasq|dnsmasq-base|the DHCP server of that test
+pkg-config|pkgconf|finds the C library in its test
+ssh|openssh-client|a program that goes over virtual sockets in a test
+ssh-keygen|openssh-client|its key
+dropbear|dropbear-bin|its server; unlike OpenSSH's package this one starts no service
+curl|curl|the same
+rsync|rsync|the same
+busybox|busybox-static|the same, a static program
+readelf|binutils|tells whether it is static
 aria2c|aria2|the BitTorrent client of JUGGLER/fig6-bittorrent-wired
 "
 bench_needs="$test_needs
@@ -138,6 +148,12 @@ fetch_network_manager() {
 	# shellcheck disable=SC2086
 	fetch_unpacked network-manager ${needed:-network-manager}
 }
+# Installed, BlueZ would look after this machine's controllers: only the program that emulates some is wanted, and its daemon for those.
+fetch_emulated_bluetooth() {
+	command -v btvirt >/dev/null || fetch_unpacked bluez-test-tools bluez-test-tools
+	[ -x /usr/libexec/bluetooth/bluetoothd ] || fetch_unpacked bluez bluez
+}
+case $part in test | experiments | bench) fetch_emulated_bluetooth ;; esac
 case $part in test | bench)
 	fetch_resolved
 	fetch_network_manager

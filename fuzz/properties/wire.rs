@@ -2,16 +2,22 @@
 #![allow(dead_code, reason = "each fuzz target uses one of these")]
 
 use std::num::NonZeroU16;
+use wire::announcement::Announcement;
 use wire::cursor::Malformed;
 use wire::datagram::{Datagram, TAG_LEN};
 use wire::frame::{Frame, Frames};
+use wire::group;
 use wire::hello::{Hello, Reply};
 use wire::inner::{self, Ecn};
 use wire::join_link::{HostPort, JoinLink};
+use wire::mesh;
 use wire::neighbour;
 use wire::peer;
+use wire::peer::PeerAddress;
 use wire::request::Request;
+use wire::short_announcement::{Served, ShortAnnouncement, encode_place, parse_place};
 use wire::translation::{Prefix, Translator};
+use wire::upload;
 
 /// An outer datagram that is accepted is written back as the same bytes.
 pub fn datagram(bytes: &[u8]) {
@@ -66,6 +72,64 @@ fn frame_round_trip(frame: &Frame<'_>) {
     let mut again = Frames::new(&written);
     assert_eq!(again.next(), Some(Ok(frame.clone())));
     assert_eq!(again.next(), None);
+}
+
+/// The announcement in the entries of a TXT record (RFC 6763 section 6.1).
+pub fn announcement_in(bytes: &[u8]) -> Option<Announcement> {
+    let (mut entries, mut rest) = (Vec::new(), bytes);
+    while let Some((length, following)) = rest.split_first() {
+        let Some((entry, following)) = following.split_at_checked(usize::from(*length)) else { break };
+        let equals = entry.iter().position(|byte| *byte == b'=');
+        if let Some((name, value)) = equals.and_then(|at| Some((entry.get(..at)?, entry.get(at + 1..)?))) {
+            entries.push((name, value));
+        }
+        rest = following;
+    }
+    let value = |name: &str| {
+        let found = entries.iter().find(|(known, _)| *known == name.as_bytes());
+        found.map(|(_, value)| *value)
+    };
+    Announcement::read(&value)
+}
+
+/// An announcement that is accepted is read again from what it is written as.
+pub fn announcement(bytes: &[u8]) {
+    let Some(told) = announcement_in(bytes) else { return };
+    let written = told.values();
+    let again = |name: &str| {
+        let found = written.iter().find(|(known, _)| known == name);
+        found.map(|(_, value)| value.as_slice())
+    };
+    assert_eq!(Announcement::read(&again), Some(told));
+}
+
+/// An announcement over Bluetooth is written as it was read; what is in place of the sealed part leads somewhere or nowhere.
+pub fn short_announcement(bytes: &[u8]) {
+    if let Some(served) = std::str::from_utf8(bytes).ok().and_then(Served::of_uuid) {
+        assert_eq!(Served::of_word(served.word()), Some(served));
+    }
+    let Some(told) = ShortAnnouncement::read(bytes) else { return };
+    assert_eq!(told.data(), bytes);
+    if let Some((place, _)) = told.sealed.split_first_chunk()
+        && let Some(PeerAddress::Bluetooth { device, port }) = parse_place(*place)
+    {
+        assert_eq!(encode_place(device, port), *place);
+    }
+}
+
+/// What members of a group tell each other means the same after it was written and read again.
+pub fn group(bytes: &[u8]) {
+    if let Ok(entry) = group::Entry::parse(bytes) {
+        assert_eq!(entry.encode(), bytes);
+    }
+    if let Ok(told) = group::Told::parse(bytes) {
+        assert_eq!(told.encode(), bytes);
+    }
+    if let Ok((salt, sealed)) = group::sealed(bytes) {
+        let mut written = Vec::new();
+        group::put_sealed(&mut written, &salt, sealed);
+        assert_eq!(written, bytes);
+    }
 }
 
 /// Handshake payloads that are accepted mean the same after they were written and read again.
@@ -147,6 +211,34 @@ pub fn neighbour(bytes: &[u8]) {
     }
 }
 
+/// A message of a mesh that is accepted is written back as the same bytes, and a relay's change leaves what is signed.
+pub fn mesh(bytes: &[u8]) {
+    let Ok(message) = mesh::Message::parse(bytes) else { return };
+    assert!(mesh::is_mesh(bytes));
+    let written = match message {
+        mesh::Message::Data(header, payload) => {
+            let mut written = Vec::new();
+            header.put(&mut written);
+            assert_eq!(written.len(), mesh::DATA_HEADER_LEN);
+            written.extend_from_slice(payload);
+            written
+        }
+        mesh::Message::Request(request) => {
+            let passed_on = mesh::Request { hop_count: !request.hop_count, ..request.clone() };
+            assert_eq!(request.signed_bytes(), passed_on.signed_bytes());
+            request.encode()
+        }
+        mesh::Message::Reply(reply) => {
+            let passed_on = mesh::Reply { hop_count: !reply.hop_count, ..reply.clone() };
+            assert_eq!(reply.signed_bytes(), passed_on.signed_bytes());
+            reply.encode()
+        }
+        mesh::Message::Error(error) => error.encode(),
+        mesh::Message::Hello(hello) => hello.encode(),
+    };
+    assert_eq!(written, bytes);
+}
+
 /// What peers tell each other means the same after it was written back.
 pub fn peer(bytes: &[u8]) {
     if let Ok(greeting) = peer::Greeting::parse(bytes) {
@@ -158,6 +250,10 @@ pub fn peer(bytes: &[u8]) {
     if let Ok(Some(adapters)) = peer::Adapters::parse(bytes) {
         assert!(adapters.adapters.len() <= peer::MAX_ADAPTERS);
         assert_eq!(peer::Adapters::parse(&adapters.encode()), Ok(Some(adapters)));
+    }
+    if let Ok(Some(further)) = peer::FurtherAdapters::parse(bytes) {
+        assert!(further.adapters.len() <= peer::MAX_ADAPTERS);
+        assert_eq!(peer::FurtherAdapters::parse(&further.encode()), Ok(Some(further)));
     }
 }
 
@@ -188,4 +284,28 @@ pub fn translation(bytes: &[u8]) {
         assert!(inner::parse(&error).is_ok() && error.len() <= 576);
         assert_eq!(translator.too_long(&error, MTU), None);
     }
+}
+
+/// Frames and messages of an upload are written back as bytes that mean the same; runs rise and keep apart.
+pub fn upload(bytes: &[u8]) {
+    if let Ok(frame) = upload::AirFrame::parse(bytes) {
+        let mut written = Vec::new();
+        frame.header.put(&mut written);
+        written.extend(frame.sealed);
+        assert_eq!(frame.authenticated, written);
+        written.extend(frame.authenticator);
+        assert_eq!(bytes, written);
+    }
+    let Ok(message) = upload::Message::parse(bytes) else { return };
+    let runs: Vec<&Vec<upload::Run>> = match &message {
+        upload::Message::Report(report) => vec![&report.heard],
+        upload::Message::Grant(grant) => vec![&grant.carry, &grant.stored, &grant.withdrawn],
+        upload::Message::Feedback(told) => vec![&told.stored, &told.held, &told.lost, &told.spare],
+        _ => Vec::new(),
+    };
+    for runs in runs {
+        assert!(runs.len() <= upload::MAX_RUNS);
+        assert!(runs.windows(2).all(|pair| u64::from(pair[0].last().0) + 1 < u64::from(pair[1].first().0)));
+    }
+    assert_eq!(upload::Message::parse(&message.encode()), Ok(message));
 }

@@ -8,6 +8,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
+use std::time::Duration;
 
 use identity::PublicKey;
 
@@ -20,13 +21,21 @@ pub struct Endpoint(crate::Endpoint);
 /// As [`crate::VirtualListener`].
 pub struct VirtualListener(crate::VirtualListener);
 
-/// As [`crate::VirtualStream`]; implements [`Read`] and [`Write`].
+/// As [`crate::VirtualStream`]; implements [`Read`] and [`Write`], also behind a shared reference, as [`std::net::TcpStream`] does.
 pub struct VirtualStream(crate::VirtualStream);
+
+/// As [`crate::Datagrams`].
+pub struct Datagrams(crate::Datagrams);
 
 /// As [`crate::Events`].
 pub struct Events(crate::Events);
 
 impl Endpoint {
+    /// As [`crate::Endpoint::packets`].
+    pub fn packets(&self) -> Packets {
+        Packets(self.0.packets())
+    }
+
     /// As [`crate::Endpoint::bind`].
     ///
     /// # Errors
@@ -41,6 +50,19 @@ impl Endpoint {
     /// As there.
     pub fn connect(&self, peer: &Peer, options: &ConnectOptions) -> Result<VirtualStream, ConnectError> {
         wait(self.0.connect(peer, options)).map(VirtualStream)
+    }
+
+    /// As [`crate::Endpoint::datagrams`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn datagrams(&self, peer: &Peer, options: &ConnectOptions) -> Result<Datagrams, ConnectError> {
+        wait(self.0.datagrams(peer, options)).map(Datagrams)
+    }
+
+    /// As [`crate::Endpoint::datagrams_of`].
+    pub fn datagrams_of(&self, stream: &VirtualStream) -> Datagrams {
+        Datagrams(self.0.datagrams_of(&stream.0))
     }
 
     /// As [`crate::Endpoint::listen`].
@@ -92,7 +114,7 @@ impl VirtualStream {
     }
 
     /// As [`crate::VirtualStream::reset`].
-    pub fn reset(self, code: u64) {
+    pub fn reset(&self, code: u64) {
         self.0.reset(code);
     }
 
@@ -106,18 +128,18 @@ impl VirtualStream {
     ///
     /// # Errors
     /// As there.
-    pub fn finish(&mut self) -> io::Result<()> {
-        wait(self.0.finish())
+    pub fn finish(&self) -> io::Result<()> {
+        wait(std::future::poll_fn(|context| self.0.poll_finish(context)))
     }
 }
 
-impl Read for VirtualStream {
+impl Read for &VirtualStream {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         wait(std::future::poll_fn(|context| self.0.poll_read_some(context, into)))
     }
 }
 
-impl Write for VirtualStream {
+impl Write for &VirtualStream {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         wait(std::future::poll_fn(|context| self.0.poll_write_some(context, bytes)))
     }
@@ -127,11 +149,70 @@ impl Write for VirtualStream {
     }
 }
 
+impl Read for VirtualStream {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        (&*self).read(into)
+    }
+}
+
+impl Write for VirtualStream {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        (&*self).write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Datagrams {
+    /// Who they are exchanged with.
+    pub fn peer(&self) -> PublicKey {
+        self.0.peer()
+    }
+
+    /// As [`crate::Datagrams::send`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn send(&self, bytes: &[u8], deadline: Duration) -> io::Result<()> {
+        self.0.send(bytes, deadline)
+    }
+
+    /// As [`crate::Datagrams::receive`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn receive(&self) -> io::Result<Vec<u8>> {
+        wait(self.0.receive())
+    }
+}
+
+/// As [`crate::Packets`].
+pub struct Packets(crate::Packets);
+
+impl Packets {
+    /// As [`crate::Packets::receive`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn receive(&self) -> Result<(PublicKey, Vec<u8>), ConnectError> {
+        wait(self.0.receive())
+    }
+}
+
 /// The half of a stream that is read from.
 pub struct ReadHalf(Arc<crate::VirtualStream>);
 
 /// The half of a stream that is written to.
 pub struct WriteHalf(Arc<crate::VirtualStream>);
+
+impl ReadHalf {
+    /// What carries the connection now.
+    pub fn standing(&self) -> Standing {
+        self.0.standing()
+    }
+}
 
 impl WriteHalf {
     /// As [`crate::VirtualStream::finish`].

@@ -2,13 +2,13 @@
 
 #![expect(clippy::unwrap_used, reason = "a failed step of a test may panic")]
 
-use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use anabranch::blocking::{Endpoint, VirtualStream};
 use anabranch::{Admission, ConnectOptions, EndpointOptions, EventKind, Peer};
 use identity::KeyPair;
+use linux::monitor::Monitor;
 use linux::netns::Namespace;
 use std::io::{Read, Write};
 
@@ -46,30 +46,60 @@ impl Bed {
         self.near.join(&self.far, &name, &name).unwrap();
         self.near.add_address(&name, format!("10.9.{cable}.1/24").parse().unwrap()).unwrap();
         self.far.add_address(&name, format!("10.9.{cable}.2/24").parse().unwrap()).unwrap();
+        self.near.run(|| wait_for_carrier(&name)).unwrap();
+        self.far.run(|| wait_for_carrier(&name)).unwrap();
     }
 
     fn connect(&self) -> Pair {
-        let key = KeyPair::generate().unwrap();
+        self.connect_as([KeyPair::generate().unwrap(), KeyPair::generate().unwrap()], Duration::from_secs(15))
+    }
+
+    /// With these keys of the near and the far end, which wait so long for a network.
+    fn connect_as(&self, keys: [KeyPair; 2], patience: Duration) -> Pair {
+        let [own, key] = keys;
         let public = key.public();
         let options = EndpointOptions::listening(key, 4700, Admission::Anybody);
-        let options = EndpointOptions { patience: Duration::from_secs(15), ..options };
+        let options = EndpointOptions { patience, ..options };
         let server = self.far.run(|| Endpoint::bind(options)).unwrap().unwrap();
         let listener = server.listen();
-        let own = KeyPair::generate().unwrap();
-        let patience = Duration::from_secs(15);
         let own = EndpointOptions { patience, ..EndpointOptions::new(own) };
         let client = self.near.run(|| Endpoint::bind(own)).unwrap().unwrap();
         let events = Arc::new(Mutex::new(Vec::new()));
         let (log, heard) = (Arc::clone(&events), client.events());
         std::thread::spawn(move || heard.for_each(|event| log.lock().unwrap().push(event.kind)));
-        let address: SocketAddr = "10.9.0.2:4700".parse().unwrap();
-        let peer = Peer { key: public, addresses: vec![address] };
+        let peer = Peer { key: public, addresses: vec!["10.9.0.2:4700".parse().unwrap()] };
         let mut near = client.connect(&peer, &ConnectOptions::default()).unwrap();
         near.write_all(&[1]).unwrap();
         let mut far = listener.accept().unwrap();
         far.read_exact(&mut [0]).unwrap();
         std::mem::forget(listener);
         Pair { client, server, near, far, events }
+    }
+}
+
+/// The kernel tells of a new cable's carrier up to a second late where both ends have the same interface number.
+fn wait_for_carrier(name: &str) {
+    let mut monitor = Monitor::open().unwrap();
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while !monitor.interfaces().any(|interface| interface.name == name && interface.is_running()) {
+        assert!(Instant::now() < deadline, "{name} has no carrier");
+        std::thread::sleep(Duration::from_millis(5));
+        monitor.read_events().unwrap();
+    }
+}
+
+/// Drops all packets of the cables named, at the near end, until called without any.
+fn silence(bed: &Bed, cables: &[&str]) {
+    let nft = |script: &str| {
+        let ran = bed.near.command("nft").unwrap().arg(script).status().unwrap();
+        assert!(ran.success(), "{script}");
+    };
+    nft("add table inet silence; add chain inet silence in { type filter hook input priority 0; }; \
+         add chain inet silence out { type filter hook output priority 0; }; flush table inet silence");
+    for cable in cables {
+        nft(&format!(
+            "add rule inet silence in iifname {cable} drop; add rule inet silence out oifname {cable} drop"
+        ));
     }
 }
 
@@ -170,21 +200,13 @@ fn a_network_that_falls_silent_costs_less_than_200_ms_and_no_byte() {
     let pair = bed.connect();
     pair.wait_for_paths(2);
     let Pair { client, server, near, far, .. } = pair;
-    let nft = |script: &str| {
-        let ran = bed.near.command("nft").unwrap().arg(script).status().unwrap();
-        assert!(ran.success(), "{script}");
-    };
-    nft("add table inet silence; add chain inet silence in { type filter hook input priority 0; }; \
-         add chain inet silence out { type filter hook output priority 0; }");
     let (longest, bytes) = transfer(near, far, || {
         for trial in 0..20 {
             std::thread::sleep(Duration::from_millis(500));
             let cable = format!("cable{}", trial % 2);
-            nft(&format!(
-                "add rule inet silence in iifname {cable} drop; add rule inet silence out oifname {cable} drop"
-            ));
+            silence(&bed, &[&cable]);
             std::thread::sleep(Duration::from_millis(500));
-            nft("flush table inet silence");
+            silence(&bed, &[]);
             // The path is back within half a second.
             std::thread::sleep(Duration::from_millis(700));
         }
@@ -275,5 +297,106 @@ fn the_end_that_was_called_may_come_back_on_a_new_network() {
     });
     println!("longest gap {longest:?}");
     assert!(longest < Duration::from_secs(6), "{longest:?}");
+    drop((client, server));
+}
+
+/// After so long both ends call, and both calls arrive when the network is back: one must win, whoever has the smaller key.
+#[test]
+fn both_ends_may_call_each_other_at_once() {
+    for smaller_is_near in [true, false] {
+        let Some(bed) = Bed::new(1) else { return };
+        let mut keys = [KeyPair::generate().unwrap(), KeyPair::generate().unwrap()];
+        if (keys[0].public() < keys[1].public()) != smaller_is_near {
+            keys.swap(0, 1);
+        }
+        let Pair { client, server, near, far, .. } = bed.connect_as(keys, Duration::from_secs(15));
+        let (longest, _) = transfer(near, far, || {
+            for trial in 0..5 {
+                std::thread::sleep(Duration::from_millis(300));
+                silence(&bed, &["cable0"]);
+                std::thread::sleep(Duration::from_millis(2_500 + 370 * trial));
+                silence(&bed, &[]);
+                std::thread::sleep(Duration::from_millis(2_000));
+            }
+        });
+        println!("longest gap {longest:?}");
+        assert!(longest < Duration::from_millis(6_500), "{longest:?}");
+        drop((client, server));
+    }
+}
+
+/// The network that carries becomes slow; the other one takes over before it is gone.
+#[test]
+fn a_switch_to_a_better_network_is_not_felt() {
+    let Some(bed) = Bed::new(2) else { return };
+    let pair = bed.connect();
+    pair.wait_for_paths(2);
+    let Pair { client, server, near, far, events } = pair;
+    let carries = loop {
+        match near.standing().adapter {
+            Some(adapter) if adapter.starts_with("cable") => break adapter,
+            _ => std::thread::sleep(Duration::from_millis(20)),
+        }
+    };
+    const QUEUE: &str = "60ms";
+    let (longest, _) = transfer(near, far, || {
+        std::thread::sleep(Duration::from_millis(500));
+        for machine in [&bed.near, &bed.far] {
+            let mut tc = machine.command("tc").unwrap();
+            tc.args([
+                "qdisc", "add", "dev", &carries, "root", "tbf", "rate", "6mbit", "burst", "8k", "latency",
+                QUEUE,
+            ]);
+            assert!(tc.status().unwrap().success());
+        }
+        // It is left once its round trips have become longer, which takes a queue; how long that takes is congestion control's matter.
+        let left = |event: &EventKind| matches!(event, EventKind::Switch { from, .. } if *from == carries);
+        let deadline = Instant::now() + Duration::from_secs(120);
+        while !events.lock().unwrap().iter().any(left) && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        std::thread::sleep(Duration::from_millis(500));
+    });
+    let events = events.lock().unwrap().clone();
+    println!("longest gap {longest:?}, {events:?}");
+    let first = events.iter().find(|event| match event {
+        EventKind::Switch { from: adapter, .. } | EventKind::Off { adapter, .. } => *adapter == carries,
+        _ => false,
+    });
+    assert!(matches!(first, Some(EventKind::Switch { .. })), "{events:?}");
+    // A round trip of the network that is left is 60 ms with its queue; a busy machine needs some of its own.
+    assert!(longest < Duration::from_millis(120), "{longest:?}");
+    drop((client, server));
+}
+
+#[test]
+fn a_peer_that_vanishes_for_ever_is_an_error_in_time() {
+    let Some(bed) = Bed::new(2) else { return };
+    let patience = Duration::from_secs(3);
+    let Pair { client, server, near, far, .. } =
+        bed.connect_as([KeyPair::generate().unwrap(), KeyPair::generate().unwrap()], patience);
+    silence(&bed, &["cable0", "cable1"]);
+    let start = Instant::now();
+    let ends: Vec<_> = [near, far]
+        .into_iter()
+        .map(|stream| {
+            std::thread::spawn(move || {
+                let mut stream = stream;
+                // What nobody takes must not be waited for for ever either.
+                let written = std::iter::repeat_with(|| stream.write_all(&[7; 60_000])).find_map(Result::err);
+                (written.unwrap(), stream.read(&mut [0]).unwrap_err())
+            })
+        })
+        .collect();
+    for end in ends {
+        let (written, read) = end.join().unwrap();
+        assert_eq!(
+            (written.kind(), read.kind()),
+            (std::io::ErrorKind::TimedOut, std::io::ErrorKind::TimedOut)
+        );
+        assert!(written.to_string().contains("no network reached"), "{written}");
+    }
+    let took = start.elapsed();
+    assert!(took > patience && took < patience + Duration::from_secs(3), "{took:?}");
     drop((client, server));
 }

@@ -2,10 +2,11 @@
 
 #![expect(clippy::unwrap_used, reason = "a failed step of a test may panic")]
 
-use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use anabranch::{Admission, ConnectError, ConnectOptions, Endpoint, EndpointOptions, EventKind, Peer};
+use anabranch::{
+    Admission, ConnectError, ConnectOptions, Endpoint, EndpointOptions, EventKind, Peer, PeerAddress,
+};
 use identity::KeyPair;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -13,8 +14,8 @@ fn listening(admission: Admission) -> (Endpoint, Peer) {
     let key = KeyPair::generate().unwrap();
     let public = key.public();
     let endpoint = Endpoint::bind(EndpointOptions::listening(key, 0, admission)).unwrap();
-    let addresses: Vec<SocketAddr> =
-        endpoint.addresses().into_iter().filter(|address| address.ip().is_loopback()).collect();
+    let addresses: Vec<PeerAddress> =
+        endpoint.addresses().into_iter().filter(|address| address.is_loopback()).collect();
     assert!(!addresses.is_empty(), "no loopback adapter");
     (endpoint, Peer { key: public, addresses })
 }
@@ -123,7 +124,7 @@ fn threads_may_block() {
     let public = key.public();
     let server = blocking::Endpoint::bind(EndpointOptions::listening(key, 0, Admission::Anybody)).unwrap();
     let addresses = server.asynchronous().addresses();
-    let addresses = addresses.into_iter().filter(|address| address.ip().is_loopback()).collect();
+    let addresses = addresses.into_iter().filter(|address| address.is_loopback()).collect();
     let listener = server.listen();
     let thread = std::thread::spawn(move || {
         let mut stream = listener.accept().unwrap();
@@ -142,4 +143,67 @@ fn threads_may_block() {
     assert_eq!(text, "HELLO");
     thread.join().unwrap();
     client.close();
+}
+
+/// Copies of a machine, or a state directory that was copied: each process has its own connections.
+#[tokio::test]
+async fn two_with_one_key_do_not_disturb_each_other() {
+    let (server, peer) = listening(Admission::Anybody);
+    let listener = server.listen();
+    tokio::spawn(async move {
+        while let Ok(incoming) = listener.accept().await {
+            tokio::spawn(async move {
+                let (mut reader, mut writer) = tokio::io::split(incoming.stream);
+                tokio::io::copy(&mut reader, &mut writer).await.unwrap();
+                // The other end may be gone once it has all.
+                let _ = writer.shutdown().await;
+            });
+        }
+    });
+    let key = KeyPair::generate().unwrap();
+    let mut echoes = Vec::new();
+    for number in 0..3u8 {
+        let client = Endpoint::bind(EndpointOptions::new(key.clone())).unwrap();
+        let stream = client.connect(&peer, &ConnectOptions::default()).await.unwrap();
+        echoes.push(tokio::spawn(async move {
+            let mut stream = stream;
+            let sent = vec![number; 2_000_000];
+            let mut got = Vec::new();
+            let (mut reader, mut writer) = tokio::io::split(&mut stream);
+            let write = async {
+                writer.write_all(&sent).await.unwrap();
+                writer.shutdown().await.unwrap();
+            };
+            let ((), read) = tokio::join!(write, reader.read_to_end(&mut got));
+            read.unwrap();
+            assert!(got == sent, "{number}: {} bytes", got.len());
+            drop(client);
+        }));
+    }
+    for echo in echoes {
+        tokio::time::timeout(Duration::from_secs(20), echo).await.unwrap().unwrap();
+    }
+    // And whoever is called by one key at two addresses: the first who answers has the whole conversation.
+    let double = KeyPair::generate().unwrap();
+    let addresses_of = |endpoint: &Endpoint| {
+        endpoint.addresses().into_iter().filter(|address| address.is_loopback()).collect::<Vec<_>>()
+    };
+    let twins: Vec<_> = (0..2)
+        .map(|_| {
+            let options = EndpointOptions::listening(double.clone(), 0, Admission::Anybody);
+            let endpoint = Endpoint::bind(options).unwrap();
+            let listener = endpoint.listen();
+            (endpoint, listener)
+        })
+        .collect();
+    let addresses = twins.iter().flat_map(|(endpoint, _)| addresses_of(endpoint)).collect();
+    let client = calling();
+    let both = Peer { key: double.public(), addresses };
+    let mut stream = client.connect(&both, &ConnectOptions::default()).await.unwrap();
+    stream.write_all(&[9; 500_000]).await.unwrap();
+    let (one, other) = (twins[0].1.accept(), twins[1].1.accept());
+    let mut accepted = tokio::select! { stream = one => stream, stream = other => stream }.unwrap().stream;
+    let mut got = vec![0; 500_000];
+    tokio::time::timeout(Duration::from_secs(10), accepted.read_exact(&mut got)).await.unwrap().unwrap();
+    assert!(got.iter().all(|byte| *byte == 9));
 }

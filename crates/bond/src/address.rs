@@ -11,6 +11,8 @@ pub enum Carrier {
     Udp,
     /// Datagrams framed on a TCP connection, for networks that block UDP.
     Tcp,
+    /// Datagrams of a Bluetooth link (L2CAP).
+    Bluetooth,
 }
 
 /// What a carrier promises.
@@ -38,6 +40,13 @@ impl Carrier {
             },
             Self::Tcp => CarrierProperties {
                 max_datagram: 1_472,
+                ordered: true,
+                reliable: true,
+                congestion_controlled: true,
+            },
+            // The controllers repeat what the air loses; the link says itself what is too large.
+            Self::Bluetooth => CarrierProperties {
+                max_datagram: 1_500,
                 ordered: true,
                 reliable: true,
                 congestion_controlled: true,

@@ -350,3 +350,34 @@ fn small_sparse_packets_go_twice_where_packets_are_lost() {
     let after = bench.device.session_counters(bench.device_session).unwrap().duplicates;
     assert!(after - before >= 15, "{before} {after}");
 }
+
+#[test]
+fn a_path_that_stands_by_is_measured_when_asked_for_and_only_while_data_flows() {
+    let mut bench = Bench::new(&[LinkSpec::new(20.0, 10), LinkSpec::new(20.0, 10)]);
+    bench.connect();
+    let session = bench.device_session;
+    let other = NetworkId(2);
+    bench.device.set_path_status(session, other, PathStatus::Backup, 0);
+    bench.run(Duration::from_millis(500));
+    bench.delay_down(1, Duration::from_millis(100));
+    let measured = |bench: &Bench| {
+        let reports = bench.device.path_reports(session);
+        let report = reports.into_iter().find(|report| report.network == other).unwrap();
+        (report.smoothed_rtt.unwrap(), report.counters.sent_packets)
+    };
+    bench.run(Duration::from_secs(2));
+    let (before, sent) = measured(&bench);
+    bench.device.probe_path(bench.now, session, other);
+    bench.run(Duration::from_millis(500));
+    assert_eq!(measured(&bench), (before, sent), "nobody sends anything: nothing is asked");
+    for step in 0..200 {
+        bench.send_up(step, 500);
+        if step % 10 == 0 {
+            bench.device.probe_path(bench.now, session, other);
+        }
+        bench.run(Duration::from_millis(25));
+    }
+    let (after, asked) = measured(&bench);
+    assert!(after > before + Duration::from_millis(80), "{before:?}, then {after:?}");
+    assert!(asked - sent <= 30, "{} packets for 20 probes", asked - sent);
+}

@@ -1,5 +1,6 @@
 //! What can be typed.
 
+mod groups;
 mod peers;
 mod radio;
 
@@ -10,10 +11,11 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-pub use peers::{Chat, Reach, Receive, Send, Serve};
+pub use groups::{Group, GroupCommand, GroupInvite, GroupJoin, GroupList, GroupNamed};
+pub use peers::{Chat, Listen, NearbyPeers, Only, Reach, Receive, Send, Serve, Spare};
 pub use radio::{
-    Radio, RadioAdd, RadioAps, RadioCommand, RadioList, RadioProbe, RadioRemove, RadioScan, RadioUp,
-    RadioWeights,
+    Radio, RadioAdd, RadioAps, RadioCommand, RadioList, RadioLogin, RadioProbe, RadioRemove, RadioScan,
+    RadioUp, RadioWeights,
 };
 
 /// One interface over all your networks, bonded through your own gateway.
@@ -30,6 +32,12 @@ pub struct Arguments {
 
 #[derive(Subcommand, Debug)]
 pub enum Command {
+    /// Wait for the end of a command with --switch-off, and switch adapters on that it has left off.
+    #[command(hide = true)]
+    SwitchOn {
+        /// The note of what is off
+        note: PathBuf,
+    },
     /// Take an invitation: meet the gateway that made it
     Join(Join),
     /// Bring the interface up
@@ -70,6 +78,10 @@ pub enum Command {
     Receive(Receive),
     /// Write to a peer, or wait for one who writes
     Chat(Chat),
+    /// Show which peers are known, and which are nearby
+    Peers(NearbyPeers),
+    /// Make, join and leave groups: circles of peers who find and relay for each other
+    Group(Group),
     /// Let peers reach TCP ports of this machine
     Serve(Serve),
     /// Connect standard input and output with a peer's TCP port: for ProxyCommand of ssh
@@ -283,6 +295,13 @@ pub struct Run {
     /// Connections to a peer's name go over virtual sockets, which survive a change of network; that peer runs `anabranch serve`
     #[arg(long = "virtual", conflicts_with_all = ["network", "treat", "interface"])]
     pub over_sockets: bool,
+    /// With --virtual: reach the members of this group, and nobody else
+    #[arg(long, value_name = "NAME", requires = "over_sockets")]
+    pub group: Option<String>,
+    #[command(flatten)]
+    pub only: Only,
+    #[command(flatten)]
+    pub spare: Spare,
     #[command(flatten)]
     pub daemon: OpenDaemon,
     /// The command and its arguments

@@ -21,7 +21,14 @@ pub fn run(session: &Session, arguments: &Run) -> anyhow::Result<()> {
         return Err(WrongUsage("say which command to run".to_owned()).into());
     };
     if arguments.over_sockets {
-        return peers::program::run(session, program, rest);
+        let ways = (&arguments.only, &arguments.spare);
+        return peers::program::run(session, program, rest, arguments.group.clone(), ways);
+    }
+    if !arguments.only.adapters.is_empty() || !arguments.spare.switch_off.is_empty() {
+        return Err(WrongUsage(
+            "--adapter and --switch-off are for --virtual; --network holds a command to a network".to_owned(),
+        )
+        .into());
     }
     // The client has a thread of this process only, which is put into the group as a whole.
     let client = session.any_client(&arguments.daemon)?;

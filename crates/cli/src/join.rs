@@ -24,6 +24,10 @@ pub fn run(session: &Session, arguments: &Join) -> anyhow::Result<()> {
         }
     };
     let link = JoinLink::parse(&text).map_err(|error| WrongUsage(error.to_string()))?;
+    if link.kind == InvitationKind::Group {
+        let how = "this is a link to a group; take it with `anabranch group join`";
+        return Err(WrongUsage(how.to_owned()).into());
+    }
     let state = session.create()?;
     let key = KeyPair::load_or_create(&state)?;
     let joined = Peers::change(&state, |peers| {

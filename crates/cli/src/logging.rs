@@ -1,8 +1,15 @@
-//! Logs of a daemon in the foreground, on standard error.
+//! Logs on standard error: of a daemon in the foreground, and of other commands where ANABRANCH_LOG asks for them.
 
 use std::io::{self, IsTerminal};
 
 use tracing_subscriber::EnvFilter;
+
+/// Turns logging on where ANABRANCH_LOG asks for it, for commands that have other things to say.
+pub fn start_if_asked() {
+    if std::env::var_os("ANABRANCH_LOG").is_some() {
+        start();
+    }
+}
 
 /// Turns logging on: `info` and above, or what ANABRANCH_LOG says (`debug`, `bond=trace`, ...).
 pub fn start() {

@@ -49,6 +49,7 @@ fn main() -> ExitCode {
 fn run(arguments: Arguments) -> anyhow::Result<()> {
     let session = Session::new(arguments.state)?;
     match arguments.command {
+        Command::SwitchOn { note } => peers::switch_off::wait(&note),
         Command::Join(join) => join::run(&session, &join),
         Command::Up(up) => up::run(&session, &up),
         Command::Down(down) => down::run(&session, &down),
@@ -80,6 +81,8 @@ fn run(arguments: Arguments) -> anyhow::Result<()> {
         Command::Send(arguments) => peers::send::run(&session, &arguments),
         Command::Receive(arguments) => peers::receive::run(&session, &arguments),
         Command::Chat(arguments) => peers::chat::run(&session, &arguments),
+        Command::Peers(arguments) => peers::nearby::run(&session, &arguments),
+        Command::Group(arguments) => peers::groups::run(&session, &arguments.command),
         Command::Serve(arguments) => peers::serve::run(&session, &arguments),
         Command::Reach(arguments) => peers::reach::run(&session, &arguments),
         Command::Gateway(gateway) => gateway::run(&session, gateway.command),

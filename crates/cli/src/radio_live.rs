@@ -49,7 +49,7 @@ impl<'a> Listed<'a> {
             interface,
             weight: network.weight,
             hidden: network.hidden,
-            protected: network.passphrase.is_some(),
+            protected: network.passphrase.is_some() || network.login.is_some(),
             now,
         })
     }
@@ -74,7 +74,7 @@ pub fn list(session: &Session, arguments: &RadioList) -> anyhow::Result<()> {
         return output::line(&table_of(&listed));
     }
     for network in &listed {
-        let kind = if network.protected { "with passphrase" } else { "open" };
+        let kind = if network.protected { "with a secret" } else { "open" };
         let hidden = if network.hidden { ", hidden" } else { "" };
         output::line(&format!(
             "{}: {kind}{hidden}, weight {}, as {}",

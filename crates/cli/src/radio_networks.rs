@@ -1,16 +1,18 @@
 //! `anabranch radio up|add|remove|weights`: one Wi-Fi card in several networks.
 
+use std::fs;
 use std::io::{self, BufRead, IsTerminal};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Context;
 use daemon::config::DeviceConfig;
-use daemon::radio::{KnownNetwork, KnownNetworks, RadioOptions, run};
+use daemon::radio::{KnownNetwork, KnownNetworks, Login, LoginMethod, RadioOptions, run};
 use identity::StateDirectory;
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
 use zeroize::Zeroizing;
 
-use crate::arguments::{RadioAdd, RadioRemove, RadioUp, RadioWeights};
+use crate::arguments::{RadioAdd, RadioLogin, RadioRemove, RadioUp, RadioWeights};
 use crate::session::Session;
 use crate::{logging, output};
 
@@ -48,11 +50,13 @@ pub fn up(session: &Session, arguments: &RadioUp) -> anyhow::Result<()> {
 pub fn add(session: &Session, arguments: &RadioAdd) -> anyhow::Result<()> {
     let state = state(session)?;
     let mut known = KnownNetworks::load(&state)?;
-    let passphrase =
-        if arguments.open || arguments.ad_hoc { None } else { Some(read_passphrase(&arguments.name)?) };
+    let secret = |what| Ok::<_, anyhow::Error>(Some(read_secret(what, &arguments.name)?.to_string()));
+    let login = arguments.login.method.map(|method| login(method, &arguments.login, secret)).transpose()?;
+    let is_open = arguments.open || arguments.ad_hoc || login.is_some();
+    let passphrase = if is_open { None } else { secret("passphrase")? };
     known.add(KnownNetwork {
         ssid: arguments.name.clone(),
-        passphrase: passphrase.map(|passphrase| passphrase.to_string()),
+        passphrase,
         weight: arguments.weight,
         hidden: arguments.hidden,
         bssid: arguments.bssid.clone(),
@@ -60,6 +64,7 @@ pub fn add(session: &Session, arguments: &RadioAdd) -> anyhow::Result<()> {
         interface: arguments.interface.clone(),
         ad_hoc_channel: arguments.channel.filter(|_| arguments.ad_hoc),
         address: arguments.address.clone(),
+        login,
     });
     known.save(&state)?;
     output::line(&format!("{} is known. A running radio joins it within a second.", arguments.name))
@@ -85,24 +90,46 @@ pub fn weights(session: &Session, arguments: &RadioWeights) -> anyhow::Result<()
     output::line(&format!("{} has weight {}.", arguments.name, arguments.weight))
 }
 
-fn read_passphrase(name: &str) -> anyhow::Result<Zeroizing<String>> {
+fn login(
+    method: LoginMethod,
+    arguments: &RadioLogin,
+    secret: impl Fn(&'static str) -> anyhow::Result<Option<String>>,
+) -> anyhow::Result<Login> {
+    let read = |path: &PathBuf| {
+        fs::read_to_string(path).with_context(|| format!("{} cannot be read", path.display()))
+    };
+    let read_any = |path: &Option<PathBuf>| path.as_ref().map(read).transpose();
+    let authority = read_any(&arguments.authority)?.unwrap_or_default();
+    Ok(Login {
+        method,
+        identity: arguments.identity.clone().unwrap_or_default(),
+        anonymous: arguments.anonymous.clone(),
+        password: if method == LoginMethod::Tls { None } else { secret("password")? },
+        authority,
+        domain: arguments.domain.clone(),
+        certificate: read_any(&arguments.certificate)?,
+        key: read_any(&arguments.private_key)?,
+    })
+}
+
+fn read_secret(what: &str, name: &str) -> anyhow::Result<Zeroizing<String>> {
     let input = io::stdin();
     let hidden = if input.is_terminal() {
-        eprint!("Passphrase of {name}: ");
+        eprint!("The {what} of {name}: ");
         Some(Hidden::begin()?)
     } else {
         None
     };
     let mut line = Zeroizing::new(String::new());
     let mut limited = io::Read::take(input.lock(), LONGEST_LINE);
-    limited.read_line(&mut line).context("the passphrase cannot be read from standard input")?;
+    limited.read_line(&mut line).with_context(|| format!("the {what} cannot be read from standard input"))?;
     if hidden.is_some() {
         eprintln!();
     }
     let passphrase = line.trim_end_matches(['\r', '\n']);
     anyhow::ensure!(
         !passphrase.is_empty(),
-        "no passphrase was given on standard input; an open network is added with --open"
+        "no {what} was given on standard input; an open network is added with --open"
     );
     Ok(Zeroizing::new(passphrase.to_owned()))
 }

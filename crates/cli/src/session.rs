@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use anabranch::control::{BlockingClient, ClientError, SOCKET_NAME, open_socket};
+use anabranch::control::{BlockingClient, ClientError, DEFAULT_INTERFACE, SOCKET_NAME, open_socket};
 use anyhow::Context;
 use identity::{StateDirectory, StateError};
 
@@ -15,8 +15,6 @@ const INIT: &str = "anabranch gateway init";
 
 /// The radio's state, below the device's.
 const RADIO_DIRECTORY: &str = "radio";
-/// What the interface is called unless configured.
-const DEFAULT_INTERFACE: &str = "any0";
 
 /// A state directory that may not exist yet.
 pub struct Session {

@@ -1,123 +1,15 @@
-//! Files, words and other programs' connections between two machines, which are network namespaces with two cables. Needs root, and is
-//! left out without.
-#![expect(clippy::unwrap_used, reason = "a failed step of a test may panic")]
+//! Files, words and other programs' connections between two machines. Needs root, and is left out without.
+
+mod bed;
+mod running;
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpListener;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::process::Stdio;
+use std::time::Duration;
 
-use linux::netns::Namespace;
-
-const CABLES: [&str; 2] = ["cable0", "cable1"];
-
-/// Two machines, and where each keeps its state.
-struct Bed {
-    near: Namespace,
-    far: Namespace,
-    directory: tempfile::TempDir,
-}
-
-/// A program that ends with the test.
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        drop(self.0.kill());
-        drop(self.0.wait());
-    }
-}
-
-impl Bed {
-    fn new() -> Option<Self> {
-        if !rustix::process::geteuid().is_root() {
-            eprintln!("left out: not root");
-            return None;
-        }
-        let bed = Self {
-            near: Namespace::anonymous().unwrap(),
-            far: Namespace::anonymous().unwrap(),
-            directory: tempfile::tempdir().unwrap(),
-        };
-        for (number, cable) in CABLES.into_iter().enumerate() {
-            bed.near.join(&bed.far, cable, cable).unwrap();
-            bed.near.add_address(cable, format!("10.8.{number}.1/24").parse().unwrap()).unwrap();
-            bed.far.add_address(cable, format!("10.8.{number}.2/24").parse().unwrap()).unwrap();
-            for machine in [&bed.near, &bed.far] {
-                // Slow enough for something to happen during a transfer.
-                let shaped = machine
-                    .command("tc")
-                    .unwrap()
-                    .args(["qdisc", "add", "dev", cable, "root", "tbf", "rate", "40mbit"])
-                    .args(["burst", "32k", "latency", "50ms"])
-                    .status()
-                    .unwrap();
-                assert!(shaped.success());
-            }
-        }
-        for machine in [&bed.near, &bed.far] {
-            machine.set_up("lo", true).unwrap();
-        }
-        Some(bed)
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.directory.path().join(name)
-    }
-
-    fn command(&self, machine: &Namespace, state: &str, arguments: &[&str]) -> Command {
-        let mut command = machine.command(env!("CARGO_BIN_EXE_anabranch")).unwrap();
-        command.arg("--state").arg(self.path(state)).args(arguments);
-        command
-    }
-
-    fn near(&self, arguments: &[&str]) -> Output {
-        self.command(&self.near, "near", arguments).output().unwrap()
-    }
-
-    /// Starts what waits for peers at the far end; the first line that it says, if it is to say one.
-    fn waiting(&self, arguments: &[&str], says_link: bool) -> (Running, String) {
-        let mut command = self.command(&self.far, "far", arguments);
-        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-        let mut line = String::new();
-        if says_link {
-            BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
-        }
-        (Running(child), line.trim().to_owned())
-    }
-
-    /// The two machines know each other from now on.
-    fn introduce(&self) {
-        let (_receiver, link) = self.waiting(&["receive", "--to", self.path("out").to_str().unwrap()], true);
-        fs::write(self.path("first"), "first").unwrap();
-        let sent = self.near(&["send", self.path("first").to_str().unwrap(), &link, "--name", "far"]);
-        assert!(sent.status.success(), "{sent:?}");
-    }
-
-    fn file(&self, name: &str, size: usize) -> PathBuf {
-        let bytes: Vec<u8> = (0..size as u64).map(|at| (at.wrapping_mul(0x9e37_79b9) >> 13) as u8).collect();
-        fs::write(self.path(name), bytes).unwrap();
-        self.path(name)
-    }
-
-    fn cut(&self, cable: usize, whole: bool) {
-        self.far.set_up(CABLES[cable], whole).unwrap();
-    }
-}
-
-fn wait_until(what: &str, holds: impl Fn() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(30);
-    while !holds() {
-        assert!(Instant::now() < deadline, "{what}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-}
-
-fn size(path: &Path) -> u64 {
-    fs::metadata(path).map_or(0, |metadata| metadata.len())
-}
+use bed::{Bed, serve_http, size, wait_until};
+use running::Running;
 
 #[test]
 fn files_go_to_a_peer_by_its_link_and_then_by_its_name() {
@@ -189,44 +81,19 @@ fn curl_lives_through_a_change_of_network() {
     let Some(bed) = Bed::new() else { return };
     bed.introduce();
     let body = fs::read(bed.file("body", 10_000_000)).unwrap();
-    let server = bed.far.run(|| TcpListener::bind("127.0.0.1:0")).unwrap().unwrap();
-    let port = server.local_addr().unwrap().port();
-    let served = body.clone();
-    std::thread::spawn(move || {
-        for connection in server.incoming().flatten() {
-            let (mut connection, body) = (connection, served.clone());
-            std::thread::spawn(move || {
-                let mut request = [0; 4_000];
-                let _ = connection.read(&mut request);
-                let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len());
-                let _ = connection.write_all(head.as_bytes()).and_then(|()| connection.write_all(&body));
-            });
-        }
-    });
+    let port = serve_http(&bed, &body);
     let (_serving, _) = bed.waiting(&["serve", "--no-link", &port.to_string()], false);
     std::thread::sleep(Duration::from_millis(500));
     let got = bed.path("got");
     let url = format!("http://far.peer:{port}/");
     let arguments = ["run", "--virtual", "--", "curl", "-s", "-S", "-o", got.to_str().unwrap(), &url];
     let mut curl = Running(bed.command(&bed.near, "near", &arguments).spawn().unwrap());
-    wait_until("it has begun", || size(&got) > 1_000_000);
-    bed.cut(0, false);
-    wait_until("it goes on by the other cable", || size(&got) > 4_000_000);
-    bed.cut(0, true);
-    bed.cut(1, false);
-    wait_until("and by the first again", || size(&got) > 7_000_000);
-    for cable in [0, 1] {
-        bed.cut(cable, false);
-    }
-    std::thread::sleep(Duration::from_millis(1_500));
-    for cable in [0, 1] {
-        bed.cut(cable, true);
-    }
+    bed.change_networks(|| size(&got) as f64 / body.len() as f64);
     assert!(curl.0.wait().unwrap().success());
     assert!(fs::read(&got).unwrap() == body);
     // What is not served is refused, and curl's own exit code is told.
-    let refused = bed.near(&["run", "--virtual", "--", "curl", "-s", "http://far.peer:1/"]);
-    assert_eq!(refused.status.code(), Some(97), "{refused:?}");
+    let refused = bed.near(&["run", "--virtual", "--", "curl", "-s", "-f", "http://far.peer:1/"]);
+    assert_eq!(refused.status.code(), Some(22), "{refused:?}");
 }
 
 #[test]
@@ -254,4 +121,60 @@ fn people_chat() {
     drop(far.0.stdin.take());
     assert!(near.0.wait().unwrap().success());
     assert!(far.0.wait().unwrap().success());
+}
+
+#[test]
+fn a_full_disk_is_told_to_both_ends_and_leaves_no_file() {
+    let Some(bed) = Bed::new() else { return };
+    bed.introduce();
+    let out = bed.path("small");
+    fs::create_dir(&out).unwrap();
+    // The receiver alone sees it, and it goes with the receiver.
+    let script = format!(
+        "mount -t tmpfs -o size=2m none {0} && {1} --state {2} receive --no-link --to {0}; ls -A {0}",
+        out.display(),
+        env!("CARGO_BIN_EXE_anabranch"),
+        bed.path("far").display()
+    );
+    let mut command = bed.far.command("unshare").unwrap();
+    command.args(["--mount", "sh", "-c", &script]).stdout(Stdio::piped());
+    let mut receiver = Running(command.spawn().unwrap());
+    std::thread::sleep(Duration::from_millis(500));
+    let large = bed.file("large", 6_000_000);
+    let sent = bed.near(&["send", large.to_str().unwrap(), "far"]);
+    let said = String::from_utf8_lossy(&sent.stderr).into_owned();
+    assert_eq!(sent.status.code(), Some(1), "{said}");
+    assert!(said.contains("the receiver refuses") && said.contains("No space left on device"), "{said}");
+    let mut line = String::new();
+    BufReader::new(receiver.0.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    assert!(line.contains("did not come: cannot write") && line.contains("No space left"), "{line}");
+}
+
+/// Nothing of this needs privileges.
+#[test]
+fn users_without_rights_send_and_receive() {
+    const NOBODY: &str = "65534";
+    let Some(bed) = Bed::new() else { return };
+    let open = |path: &std::path::Path| {
+        std::os::unix::fs::chown(path, Some(65_534), Some(65_534)).unwrap();
+    };
+    open(bed.path("").as_path());
+    // The program itself may be where nobody may look.
+    let program = bed.path("anabranch");
+    fs::copy(env!("CARGO_BIN_EXE_anabranch"), &program).unwrap();
+    let file = bed.file("file", 2_000_000);
+    let command = |machine: &linux::netns::Namespace, state: &str, arguments: &[&str]| {
+        let mut command = machine.command("setpriv").unwrap();
+        command.args(["--reuid", NOBODY, "--regid", NOBODY, "--clear-groups", "--no-new-privs"]);
+        command.arg(&program).arg("--state").arg(bed.path(state)).args(arguments).current_dir(bed.path(""));
+        command
+    };
+    let out = bed.path("out");
+    let mut receive = command(&bed.far, "far", &["receive", "--to", out.to_str().unwrap()]);
+    let mut receiver = Running(receive.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap());
+    let mut link = String::new();
+    BufReader::new(receiver.0.stdout.as_mut().unwrap()).read_line(&mut link).unwrap();
+    let sent = command(&bed.near, "near", &["send", file.to_str().unwrap(), link.trim()]).output().unwrap();
+    assert!(sent.status.success(), "{sent:?}");
+    assert!(fs::read(out.join("file")).unwrap() == fs::read(&file).unwrap());
 }

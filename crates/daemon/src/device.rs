@@ -50,8 +50,8 @@ use crate::supervision::{self, Root, StartError, SuperviseError};
 use direct::name_proxy;
 
 pub(crate) use direct::{ProbeOutcome, probe};
+pub(crate) use identity::any0_address::may_be_v4;
 pub(crate) use lookup::name_servers;
-pub(crate) use neighbours::address::may_be_v4;
 
 /// What a device needs to start.
 #[derive(Clone, PartialEq, Debug)]
@@ -223,6 +223,7 @@ fn work(
         root.ask(&supervision::Request::Capture { dns: Vec::new() })?;
     }
 
+    let far = far_peers(config, &state, &key, &commands);
     let neighbourhood = config.device.neighbours.then(|| {
         let around = neighbours::Surroundings {
             state: state.clone(),
@@ -231,6 +232,7 @@ fn work(
             root: root.clone(),
             commands: commands.clone(),
             events: events.clone(),
+            far,
         };
         neighbours::Neighbourhood::start(config, around)
     });
@@ -305,7 +307,12 @@ fn work(
     let upstream = opened.names.map(|sockets| -> std::io::Result<_> {
         let upstream = name_proxy::Upstream::default();
         let learn = direct::learner(direct::patterns(&config.rules), choices.clone());
-        name_proxy::start(sockets, upstream.clone(), learn)?;
+        let handle = neighbourhood.clone();
+        let local = move |question: &[u8]| {
+            let handle = handle.as_ref()?;
+            direct::peer_names::answer(question, |name| handle.addresses_of(name))
+        };
+        name_proxy::start(sockets, upstream.clone(), learn, Arc::new(local))?;
         Ok(upstream)
     });
 
@@ -351,16 +358,34 @@ fn work(
     Ok(outcome?)
 }
 
-/// The sockets of the server for names of this machine, if rules need it.
+/// What reaches peers beyond the links, if the configuration wants it.
+fn far_peers(
+    config: &Config,
+    state: &StateDirectory,
+    key: &KeyPair,
+    commands: &Mailbox<messages::Command>,
+) -> Option<neighbours::far::Far> {
+    if !config.device.peers {
+        return None;
+    }
+    let peers = Peers::load(state).unwrap_or_default();
+    let addresses = neighbours::own_addresses(config, key.public());
+    let started = neighbours::far::Far::start(key, addresses, &peers, commands.clone());
+    started.inspect_err(|error| warn!("peers beyond the links are not reached: {error}")).ok()
+}
+
+/// The sockets of the server for names of this machine, if rules or peers need it.
 fn name_sockets(config: &Config) -> Option<name_proxy::Sockets> {
-    if direct::patterns(&config.rules).is_empty() {
+    if direct::patterns(&config.rules).is_empty() && !config.device.peers {
         return None;
     }
     let opened = name_proxy::Sockets::open();
     opened
         .inspect_err(|error| {
             let address = name_proxy::ADDRESS;
-            warn!("rules by domain do not work: cannot listen on {address} port 53: {error}");
+            warn!(
+                "rules by domain and names of peers do not work: cannot listen on {address} port 53: {error}"
+            );
         })
         .ok()
 }

@@ -6,29 +6,37 @@
 //! |---|---|
 //! | `key` | the X25519 key pair ([`KeyPair`]), mode 0600 |
 //! | `peers.toml` | far ends by name ([`Peers`]), mode 0600: it may hold an invitation that was not redeemed yet |
+//! | `groups.toml` | groups that this machine is in ([`Groups`]), mode 0600: it holds their secrets |
 //! | `gateway.sqlite` | a gateway's clients, leases, invitations and forwarded ports ([`Registry`]) |
 //! | `daemon.lock` | keeps a second daemon out ([`DaemonLock`]) |
 //!
 //! `examples/invite.rs` makes an invitation and redeems it.
 #![forbid(unsafe_code)]
 
+pub mod any0_address;
 mod atomic_file;
+mod groups;
 mod key;
 mod lock;
+mod pair_keys;
 mod peers;
 mod pool;
 mod registry;
+mod signature;
 mod state;
 
 pub use atomic_file::WriteError;
+pub use groups::{Group, GroupError, GroupKeys, GroupSecret, GroupUse, Groups, MAX_GROUPS, Member};
 pub use key::{KeyError, KeyPair, PublicKey, PublicKeyError};
 pub use lock::{DaemonLock, LockError};
+pub use pair_keys::PairKeys;
 pub use peers::{JoinError, Joined, Peer, Peers, PeersError};
 pub use pool::{Ipv4Pool, Ipv6Pool, PoolError};
 pub use registry::{
     Client, CreateError, Forward, ForwardError, Invitation, InviteError, Invited, Lease, OpenError, Protocol,
     RedeemError, Redeemed, Registry, RegistryError, RevokeError, Revoked,
 };
+pub use signature::{SIGNATURE_LENGTH, Signature};
 pub use state::{StateDirectory, StateError};
 pub use wire::join_link::{InvitationKind, InvitationSecret, UnixSeconds};
 

@@ -3,6 +3,7 @@
 use std::fs::{self, OpenOptions};
 use std::io;
 use std::num::NonZeroU16;
+use std::path::Path;
 
 use data_encoding::BASE32_NOPAD;
 use rustix::fs::{FlockOperation, flock};
@@ -90,7 +91,7 @@ pub enum JoinError {
     Peers(#[from] PeersError),
 }
 
-/// Why the known far ends cannot be read or written.
+/// Why the known far ends, or groups, cannot be read or written.
 #[derive(Debug, Error)]
 pub enum PeersError {
     /// The file cannot be read.
@@ -121,15 +122,7 @@ impl Peers {
     /// Any [`PeersError`].
     pub fn load(state: &StateDirectory) -> Result<Self, PeersError> {
         let path = state.file(FILE_NAME);
-        let read = fs::metadata(&path).and_then(|metadata| match metadata.len() {
-            0..=MAX_FILE => fs::read_to_string(&path).map(Zeroizing::new),
-            _ => Err(io::ErrorKind::FileTooLarge.into()),
-        });
-        let text = match read {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::default()),
-            Err(source) => return Err(PeersError::Read { path, source }),
-            Ok(text) => text,
-        };
+        let Some(text) = read_file(&path)? else { return Ok(Self::default()) };
         let file: PeerFile = toml::from_str(&text).map_err(|error| PeersError::Damaged {
             path: path.clone(),
             reason: first_line(error.message()),
@@ -356,8 +349,21 @@ impl TryFrom<PeerEntry> for Peer {
     }
 }
 
+/// The text of a file of the state directory; `None` if there is no such file.
+pub(crate) fn read_file(path: &Path) -> Result<Option<Zeroizing<String>>, PeersError> {
+    let read = fs::metadata(path).and_then(|metadata| match metadata.len() {
+        0..=MAX_FILE => fs::read_to_string(path).map(Zeroizing::new),
+        _ => Err(io::ErrorKind::FileTooLarge.into()),
+    });
+    match read {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(source) => Err(PeersError::Read { path: path.to_owned(), source }),
+        Ok(text) => Ok(Some(text)),
+    }
+}
+
 /// TOML's message without the excerpt, which could show an invitation.
-fn first_line(message: &str) -> String {
+pub(crate) fn first_line(message: &str) -> String {
     message.lines().next().unwrap_or("unreadable").to_owned()
 }
 

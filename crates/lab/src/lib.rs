@@ -1,6 +1,7 @@
 //! I/O. Runs experiments in sim, in network namespaces and in the virtual machine; the demo.
 
 pub mod bench;
+pub mod bluetooth;
 pub mod demo;
 pub mod emulator;
 pub mod experiment;

@@ -83,6 +83,9 @@ enum Command {
         /// What the air is like (TOML).
         config: PathBuf,
     },
+    /// Bluetooth controllers, for use inside a test bed.
+    #[command(subcommand, hide = true)]
+    Bluetooth(lab::bluetooth::BluetoothCommand),
     /// What may happen to a radio, for use inside a test bed.
     #[command(subcommand, hide = true)]
     Mishap(lab::mishap::Mishap),
@@ -153,6 +156,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Plot { what } => redraw(&select(&what)?),
         Command::Bench(options) => lab::bench::run(&options),
         Command::Medium { config } => lab::medium::run(&config).map(|()| ExitCode::SUCCESS),
+        Command::Bluetooth(command) => lab::bluetooth::run(command).map(|()| ExitCode::SUCCESS),
         Command::Mishap(mishap) => lab::mishap::run(mishap).map(|()| ExitCode::SUCCESS),
         Command::Traffic(command) => lab::traffic::run(command).map(|()| ExitCode::SUCCESS),
     }

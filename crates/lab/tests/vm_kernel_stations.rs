@@ -30,6 +30,7 @@ fn script() -> String {
     format!(
         r#"at_home anabranch --state /tmp/state radio probe >/results/probe
         radio_up; address_on wl-cafe; address_on wl-office; address_on wl-lobby
+        own list >/results/list; own scan >/results/scan; cat /results/list /results/scan
         at_home iw dev >/results/interfaces; cat /results/interfaces
         for network in cafe office lobby; do
             at_home ping -q -i 0.02 -c 200 -W 2 -I wl-$network {SERVER_ADDRESS} >/results/$network.ping &
@@ -87,6 +88,18 @@ fn the_kernel_keeps_several_networks() {
     let interfaces = result("interfaces");
     for channel in ["channel 1 ", "channel 6 ", "channel 11 "] {
         assert!(interfaces.contains(channel), "{interfaces}");
+    }
+    let list = result("list");
+    for (network, channel, address) in
+        [("cafe", " 1 ", "10.64.1."), ("office", " 11 ", "10.64.2."), ("lobby", " 6 ", "10.64.3.")]
+    {
+        let line = list.lines().find(|line| line.starts_with(network)).unwrap_or_default();
+        let parts = [" up ", channel, address, " 33 %", " dBm"];
+        assert!(parts.iter().all(|part| line.contains(part)), "{list}");
+    }
+    let scan = result("scan");
+    for part in ["cafe", "lobby", "kiosk", "WPA2", "known"] {
+        assert!(scan.contains(part), "{part} is not in {scan}");
     }
     let processes = result("processes");
     assert_eq!(processes.matches("wpa_supplicant -D nl80211").count(), 4, "{processes}");

@@ -1,17 +1,20 @@
 //! I/O. Every system call: TUN, UDP with offloads, netlink, routes, nftables, namespaces, privileges.
 //!
-//! The only crate with `unsafe` code. Nothing here knows of bonds: it moves bytes, reports what the kernel
+//! With `preload` and the C interface the only crate with `unsafe` code. Nothing here knows of bonds: it moves bytes, reports what the kernel
 //! says and changes the machine in ways that a [`journal`] can undo.
 
 mod bind;
+pub mod bluetooth;
 pub mod bpf;
 pub mod cgroup;
 pub mod clock;
 pub mod cycles;
+mod dbus;
 pub mod desktop;
 pub mod direct;
 pub mod dns;
 pub mod firewall;
+pub mod group;
 pub mod hwsim;
 pub mod ipv6;
 pub mod journal;
@@ -33,6 +36,7 @@ pub mod prefix;
 pub mod privileges;
 pub mod programs;
 pub mod radio;
+pub mod rfkill;
 pub mod routing;
 pub mod signals;
 pub mod supplicant;

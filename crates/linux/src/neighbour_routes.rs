@@ -60,14 +60,14 @@ impl NeighbourRoutes {
     }
 }
 
-/// The way to one address of a neighbour.
+/// The way to one address of a neighbour or of another peer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NeighbourRoute {
     /// The neighbour's address on any0.
     pub destination: IpAddr,
-    /// Its address on the link; an IPv6 one serves both families.
-    pub next_hop: IpAddr,
-    /// Number of the link's interface.
+    /// Its address on the link; an IPv6 one serves both families. `None`: the interface as a whole leads there, as any0 does.
+    pub next_hop: Option<IpAddr>,
+    /// Number of the interface.
     pub interface: u32,
     /// Our own address on any0, which it answers to.
     pub source: IpAddr,
@@ -76,8 +76,8 @@ pub struct NeighbourRoute {
 impl NeighbourRoute {
     fn as_route(&self, table: u32) -> Route {
         Route {
-            gateway: Some(self.next_hop),
-            on_link: self.next_hop.is_ipv4(),
+            gateway: self.next_hop,
+            on_link: self.next_hop.is_some_and(|next_hop| next_hop.is_ipv4()),
             table,
             source: Some(self.source),
             metric: Some(METRIC),
@@ -214,7 +214,7 @@ mod tests {
             let ((interface, _), (_, next_hop)) =
                 (link_local(&at.space, cable), link_local(&to.space, cable));
             for (destination, source) in to.own.into_iter().zip(at.own) {
-                let way = NeighbourRoute { destination, next_hop, interface, source };
+                let way = NeighbourRoute { destination, next_hop: Some(next_hop), interface, source };
                 at.space.run(|| way.set(&mut Netlink::open().unwrap(), table)).unwrap().unwrap();
             }
         };

@@ -59,6 +59,10 @@ pub enum Said {
         /// The status code of IEEE 802.11-2020, table 9-50, if it told one.
         status: Option<u16>,
     },
+    /// The network does not accept the login (802.1X).
+    LoginRefused,
+    /// Who posed as the network did not show a certificate that is vouched for.
+    Untrusted,
     /// No access point of the network is heard.
     NotFound,
     /// The answer to [`Control::ask_status`].
@@ -214,6 +218,8 @@ fn parse(text: &str) -> Said {
         "CTRL-EVENT-ASSOC-REJECT" | "CTRL-EVENT-AUTH-REJECT" => {
             Said::Rejected { status: number("status_code") }
         }
+        "CTRL-EVENT-EAP-FAILURE" => Said::LoginRefused,
+        "CTRL-EVENT-EAP-TLS-CERT-ERROR" => Said::Untrusted,
         "CTRL-EVENT-NETWORK-NOT-FOUND" => Said::NotFound,
         _ => Said::Other,
     }
@@ -254,6 +260,10 @@ mod tests {
         let full = "<3>CTRL-EVENT-ASSOC-REJECT bssid=02:00:00:00:01:00 status_code=17";
         assert_eq!(parse(full), Said::Rejected { status: Some(17) });
         assert_eq!(parse("<3>CTRL-EVENT-NETWORK-NOT-FOUND "), Said::NotFound);
+        assert_eq!(parse("<3>CTRL-EVENT-EAP-FAILURE EAP authentication failed"), Said::LoginRefused);
+        let other =
+            "<3>CTRL-EVENT-EAP-TLS-CERT-ERROR reason=1 depth=0 subject='/CN=x' err='self-signed certificate'";
+        assert_eq!(parse(other), Said::Untrusted);
         let status =
             "bssid=02:00:00:00:01:00\nfreq=2437\nssid=home\nid=0\nkey_mgmt=SAE\nwpa_state=COMPLETED\n";
         let expected = Status {

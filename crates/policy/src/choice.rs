@@ -111,6 +111,8 @@ enum Standing {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Usage {
     Regular,
+    /// Regular, but its access point is not worth its air beside better ones.
+    Spared,
     /// Paid for by volume, and nobody said whether it is a backup.
     Paid,
     Backup,
@@ -250,10 +252,11 @@ impl NetworkPolicy {
             _ if cap == CapEffect::Backup => Usage::Backup,
             Some(true) => Usage::Backup,
             None if paid => Usage::Paid,
+            None | Some(false) if input.spared => Usage::Spared,
             None | Some(false) => Usage::Regular,
         };
         // What the user wants to be used is not ordered by price.
-        let price = if usage == Usage::Regular { 0 } else { price };
+        let price = if matches!(usage, Usage::Regular | Usage::Spared) { 0 } else { price };
         Ok(Rank { standing, usage, priority: input.preference.priority.0, price })
     }
 
@@ -279,6 +282,7 @@ impl Rank {
             (Standing::Recovering, _) => Reason::RecoveringAtLast,
             (_, Usage::Backup) => Reason::BackupAtLast,
             (_, Usage::Paid) => Reason::PaidAtLast,
+            (_, Usage::Spared) => Reason::SparedAtLast,
             _ if networks == 1 => Reason::OnlyOne { priority: self.priority },
             _ => Reason::Equal { priority: self.priority },
         }
@@ -318,6 +322,7 @@ fn waiting(input: &NetworkInput, rank: Rank, best: Option<Rank>) -> (PathStatus,
             }
             _ => (PathStatus::Backup, Reason::Backup),
         },
+        (Standing::Good, Usage::Spared) => (PathStatus::Backup, Reason::Spared),
         (Standing::Good, Usage::Paid | Usage::Regular) => (PathStatus::Backup, Reason::Paid),
     }
 }

@@ -6,6 +6,7 @@
 //! - [`rules`] say what users want for their flows, and explain what came of it.
 //! - [`replay`] runs a recorded day through all of it again.
 //! - [`steering`] says which access points of a channel carry data, and how senders learn of it.
+//! - [`unused`] says which adapters need not be on.
 //! - [`DataCap`], [`energy`], [`neighbours`] and [`refusal`] know what the choice needs beside metrics.
 #![forbid(unsafe_code)]
 
@@ -30,6 +31,7 @@ pub mod slots;
 pub mod steering;
 mod table;
 mod treatment;
+pub mod unused;
 
 pub use assign::{Assignment, NewFlow, NoNetwork, Why, Wish, assign};
 pub use capacity::CapacityEstimator;

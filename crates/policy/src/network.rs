@@ -41,6 +41,9 @@ pub struct NetworkInput {
     /// Where it stands against its data cap; `None` if it has none.
     #[serde(default)]
     pub cap: Option<CapReport>,
+    /// Its access point takes more air from better ones of its channel than it brings, by [`crate::steering`].
+    #[serde(default)]
+    pub spared: bool,
 }
 
 impl NetworkInput {
@@ -57,6 +60,7 @@ impl NetworkInput {
             power: None,
             price: None,
             cap: None,
+            spared: false,
         }
     }
 }

@@ -52,6 +52,8 @@ pub enum Reason {
     BackupAtLast,
     /// Paid for by volume and used: nothing better is left.
     PaidAtLast,
+    /// Not worth its air beside a better access point that is gone now.
+    SparedAtLast,
     /// Back for a moment only and used: nothing better is left.
     RecoveringAtLast,
     /// Behind a captive portal and used: nothing better is left.
@@ -107,6 +109,8 @@ pub enum Reason {
     Backup,
     /// Paid for by volume, and something better is left.
     Paid,
+    /// Its access point takes more air from better ones than it brings.
+    Spared,
     /// Near its data cap, and something better is left.
     CapNear {
         /// Used in this period.
@@ -157,6 +161,8 @@ impl fmt::Display for Reason {
                 }
                 Ok(())
             }
+            Self::Spared => formatter.write_str("its access point is slow: better ones need the air"),
+            Self::SparedAtLast => formatter.write_str("its access point is slow: nothing better is left"),
             Self::BackupAtLast => formatter.write_str("backup: nothing else is left"),
             Self::PaidAtLast => formatter.write_str("paid by volume: nothing else is left"),
             Self::RecoveringAtLast => formatter.write_str("just came back: nothing else is left"),

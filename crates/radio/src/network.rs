@@ -175,15 +175,17 @@ pub(crate) struct Life {
     pub unanswered: u32,
     /// When it was last asked for one.
     pub asked: Timestamp,
+    /// How often it was asked since its beacons stayed away, without learning whether it acknowledged.
+    pub questions: u8,
 }
 
 impl Life {
     pub fn begun(now: Timestamp) -> Self {
-        Self { sign: now, seen: now, unanswered: 0, asked: now }
+        Self { sign: now, seen: now, unanswered: 0, asked: now, questions: 0 }
     }
 
     pub fn seen(&mut self, now: Timestamp) {
-        (self.sign, self.seen, self.unanswered) = (now, now, 0);
+        (self.sign, self.seen, self.unanswered, self.questions) = (now, now, 0, 0);
     }
 }
 

@@ -41,6 +41,8 @@ impl Protection {
                     "WPA3"
                 } else if offers(KeyManagement::Enterprise) {
                     "enterprise"
+                } else if offers(KeyManagement::Opportunistic) {
+                    "open, encrypted"
                 } else {
                     "other"
                 }

@@ -3,7 +3,7 @@
 //! A [`Link`] is one direction of a network. The simulator drives it with a virtual clock, the lab's
 //! link emulator drives the same code with the real one. [`World`] joins nodes by links and runs them
 //! in virtual time; [`scenario`] names the pairs of links that experiments use. A [`medium`] is the air that Wi-Fi
-//! stations share.
+//! stations share; a [`meadow`] is people with radios who pass on each other's packets; a [`neighbourhood`] is homes that lend each other their uplinks.
 //!
 //! ```
 //! use sim::{Link, LinkSpec};
@@ -22,7 +22,9 @@
 pub mod cellular;
 mod event_queue;
 mod link;
+pub mod meadow;
 pub mod medium;
+pub mod neighbourhood;
 mod random;
 pub mod scenario;
 mod trace;

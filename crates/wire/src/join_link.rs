@@ -5,7 +5,7 @@
 //! ```text
 //!  offset  size  field
 //!  0       1     version, 1
-//!  1       1     kind: 0 gateway, 1 peer, 2 neighbour
+//!  1       1     kind: 0 gateway, 1 peer, 2 neighbour, 3 group
 //!  2       32    X25519 public key of the inviter
 //!  34      16    invitation secret
 //!  50      8     expiry, seconds since 1970 UTC
@@ -14,7 +14,8 @@
 //!  61      ...   addresses, each: type, host, port (2)
 //!                  type 4: host is 4 bytes of IPv4
 //!                  type 6: host is 16 bytes of IPv6
-//!                  type 1: host is a length (1) and that many bytes of DNS name
+//!                  type 1: host is a length (1) and that many bytes of DNS name; 001122334455.bluetooth.invalid is
+//!                          the Bluetooth controller with that address, which older versions look up in vain (RFC 6761)
 //!  end-4   4     CRC-32 (ISO-HDLC) of everything before it
 //! ```
 //!
@@ -27,7 +28,10 @@ use std::str::FromStr;
 
 use data_encoding::BASE64URL_NOPAD;
 use thiserror::Error;
+use units::MacAddress;
 use zeroize::{Zeroize, ZeroizeOnDrop};
+
+use crate::peer::BLUETOOTH_PREFIX;
 
 /// What every link starts with.
 pub const LINK_PREFIX: &str = "anabranch://join/";
@@ -40,6 +44,7 @@ pub const MAX_LINK_TEXT: usize = 4_096;
 
 const VERSION: u8 = 1;
 const CHECKSUM_LENGTH: usize = 4;
+const BLUETOOTH_SUFFIX: &str = ".bluetooth.invalid";
 const TYPE_NAME: u8 = 1;
 const TYPE_V4: u8 = 4;
 const TYPE_V6: u8 = 6;
@@ -57,6 +62,8 @@ pub enum InvitationKind {
     Peer,
     /// A neighbour who lends its uplink.
     Neighbour,
+    /// A member of a group that the inviter is in.
+    Group,
 }
 
 impl InvitationKind {
@@ -66,6 +73,7 @@ impl InvitationKind {
             Self::Gateway => "gateway",
             Self::Peer => "peer",
             Self::Neighbour => "neighbour",
+            Self::Group => "group",
         }
     }
 
@@ -74,6 +82,7 @@ impl InvitationKind {
             Self::Gateway => 0,
             Self::Peer => 1,
             Self::Neighbour => 2,
+            Self::Group => 3,
         }
     }
 
@@ -82,6 +91,7 @@ impl InvitationKind {
             0 => Ok(Self::Gateway),
             1 => Ok(Self::Peer),
             2 => Ok(Self::Neighbour),
+            3 => Ok(Self::Group),
             other => Err(JoinLinkError::Kind(other)),
         }
     }
@@ -110,6 +120,8 @@ pub enum Host {
     Address(IpAddr),
     /// A DNS name, looked up over each network on its own.
     Name(HostName),
+    /// A Bluetooth controller.
+    Bluetooth(MacAddress),
 }
 
 impl fmt::Display for Host {
@@ -117,6 +129,7 @@ impl fmt::Display for Host {
         match self {
             Self::Address(address) => write!(formatter, "{address}"),
             Self::Name(name) => formatter.write_str(&name.0),
+            Self::Bluetooth(device) => write!(formatter, "{BLUETOOTH_PREFIX}{device}"),
         }
     }
 }
@@ -166,17 +179,24 @@ impl fmt::Display for HostPort {
 }
 
 impl HostPort {
-    /// Reads `HOST`, `HOST:PORT`, `[V6]` or `[V6]:PORT`; a bare IPv6 address needs no brackets.
+    /// Reads `HOST`, `HOST:PORT`, `[V6]` or `[V6]:PORT`; a bare IPv6 address needs no brackets. `bt:00:11:22:33:44:55` is a Bluetooth controller.
     ///
     /// # Errors
     /// [`JoinLinkError::Address`] or [`JoinLinkError::HostName`] if the text is none of these.
     pub fn parse_with_default(text: &str, default_port: NonZeroU16) -> Result<Self, JoinLinkError> {
         let text = text.trim();
+        if let Some(device) = text.strip_prefix(BLUETOOTH_PREFIX).and_then(|rest| rest.parse().ok()) {
+            return Ok(Self { host: Host::Bluetooth(device), port: default_port });
+        }
         if let Ok(address) = text.parse::<IpAddr>() {
             return Ok(Self { host: Host::Address(address), port: default_port });
         }
         let (host, port) = split_port(text)?;
         let port = port.map_or(Ok(default_port), |port| port.parse().map_err(|_| JoinLinkError::Address))?;
+        if let Some(device) = host.strip_prefix(BLUETOOTH_PREFIX) {
+            let device = device.parse().map_err(|_| JoinLinkError::Address)?;
+            return Ok(Self { host: Host::Bluetooth(device), port });
+        }
         if let Some(inner) = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
             let address = inner.parse::<Ipv6Addr>().map_err(|_| JoinLinkError::Address)?;
             return Ok(Self { host: Host::Address(address.into()), port });
@@ -372,6 +392,11 @@ fn encode_address(address: &HostPort, bytes: &mut Vec<u8>) {
             bytes.extend([TYPE_NAME, name.0.len() as u8]);
             bytes.extend(name.0.bytes());
         }
+        Host::Bluetooth(device) => {
+            let name: String = device.0.iter().map(|byte| format!("{byte:02x}")).collect();
+            bytes.extend([TYPE_NAME, (name.len() + BLUETOOTH_SUFFIX.len()) as u8]);
+            bytes.extend(name.bytes().chain(BLUETOOTH_SUFFIX.bytes()));
+        }
     }
     bytes.extend(address.port.get().to_be_bytes());
 }
@@ -400,13 +425,27 @@ impl Reader<'_> {
                 let (name, rest) = self.rest.split_at_checked(length).ok_or(JoinLinkError::Truncated)?;
                 self.rest = rest;
                 let name = std::str::from_utf8(name).map_err(|_| JoinLinkError::HostName)?;
-                Host::Name(HostName::new(name)?)
+                match bluetooth_of(name) {
+                    Some(device) => Host::Bluetooth(device),
+                    None => Host::Name(HostName::new(name)?),
+                }
             }
             _ => return Err(JoinLinkError::Address),
         };
         let port = NonZeroU16::new(u16::from_be_bytes(self.array()?)).ok_or(JoinLinkError::Address)?;
         Ok(HostPort { host, port })
     }
+}
+
+/// The controller that a name stands for, if it stands for one.
+fn bluetooth_of(name: &str) -> Option<MacAddress> {
+    let digits = name.strip_suffix(BLUETOOTH_SUFFIX)?;
+    let mut device = [0; 6];
+    for (byte, pair) in device.iter_mut().zip(digits.as_bytes().chunks(2)) {
+        *byte = u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()?;
+    }
+    let is_plain = digits.len() == 12 && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+    is_plain.then_some(MacAddress(device))
 }
 
 /// Splits `HOST:PORT` at the last colon outside brackets.
@@ -420,7 +459,8 @@ fn split_port(text: &str) -> Result<(&str, Option<&str>), JoinLinkError> {
             None => Err(JoinLinkError::Address),
         };
     }
-    match text.split_once(':') {
+    let split = if text.starts_with(BLUETOOTH_PREFIX) { text.rsplit_once(':') } else { text.split_once(':') };
+    match split {
         Some((host, port)) => Ok((host, Some(port))),
         None => Ok((text, None)),
     }

@@ -5,31 +5,44 @@ use proptest::prelude::*;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::num::NonZeroU16;
 use std::path::Path;
+use wire::announcement::Announcement;
 use wire::datagram::{Initiation, MAC_LEN, Reset, Retry, VERSION};
 use wire::frame::{Ack, Arrived, Data, Frame, GaveUp, Part, PathStatus, Rekey, Repair};
+use wire::group;
 use wire::hello::{DefaultTreatment, Features, Hello, Name, Prefixed, Refusal, Reply, Welcome};
 use wire::inner::FlowKey;
 use wire::join_link::{Host, HostName, HostPort, InvitationKind, InvitationSecret, JoinLink, UnixSeconds};
+use wire::mesh::{self, LinkAddress, Node, NodeId, RequestId, Sequence};
 use wire::neighbour::{self, Message, Number};
-use wire::peer::{AdapterAddress, Adapters, Answer, Conversation, Greeting};
+use wire::peer::{AdapterAddress, Adapters, Answer, Conversation, FurtherAdapters, Greeting};
 use wire::request::Request;
+use wire::short_announcement::{SHORT_ANNOUNCEMENT_LEN, ShortAnnouncement};
 use wire::stream::{StreamData, StreamFrame, StreamId};
+use wire::upload::{
+    AirChunk, AirCombination, AirHeader, AirNumber, Chunk, Feedback, Generation, Grant, Member, MemberState,
+    Offer, RateIndex, Reception, Report, Run, Transfer,
+};
 
 #[path = "../../../fuzz/properties/wire.rs"]
 mod properties;
 
 type Property = fn(&[u8]);
 
-const ALL: [(&str, Property); 9] = [
+const ALL: [(&str, Property); 14] = [
     ("datagram", properties::datagram),
     ("frames", properties::frames),
     ("hello", properties::hello),
     ("request", properties::request),
     ("join_link", properties::join_link),
     ("inner", properties::inner),
+    ("mesh", properties::mesh),
     ("neighbour", properties::neighbour),
     ("peer", properties::peer),
     ("translation", properties::translation),
+    ("announcement", properties::announcement),
+    ("group", properties::group),
+    ("short_announcement", properties::short_announcement),
+    ("upload", properties::upload),
 ];
 
 /// One valid message of each kind: (target, bytes).
@@ -41,10 +54,64 @@ fn samples() -> Vec<(&'static str, Vec<u8>)> {
     samples.push(("request", request().encode()));
     samples.extend(links().into_iter().map(|text| ("join_link", text.into_bytes())));
     samples.extend(packets().into_iter().map(|bytes| ("inner", bytes)));
+    samples.extend(meshes().into_iter().map(|bytes| ("mesh", bytes)));
     samples.extend(neighbours().into_iter().map(|bytes| ("neighbour", bytes)));
     samples.extend(peers().into_iter().map(|bytes| ("peer", bytes)));
     samples.extend(packets().into_iter().chain(translated()).map(|bytes| ("translation", bytes)));
+    samples.push(("announcement", announcement()));
+    samples.extend(groups().into_iter().map(|bytes| ("group", bytes)));
+    samples.push(("short_announcement", (1..=SHORT_ANNOUNCEMENT_LEN as u8).collect()));
+    samples.extend(uploads().into_iter().map(|bytes| ("upload", bytes)));
     samples
+}
+
+fn uploads() -> Vec<Vec<u8>> {
+    let (transfer, air, rate) = (Transfer(7), AirNumber(70_000), RateIndex(2));
+    let member = Member::new(3).unwrap();
+    let run = |first, last| Run::new(Chunk(first), Chunk(last)).unwrap();
+    let on_air = |header: AirHeader| {
+        let mut bytes = Vec::new();
+        header.put(&mut bytes);
+        bytes.extend(b"sealed chunk");
+        bytes.extend([8; wire::upload::AUTHENTICATOR_LEN]);
+        bytes
+    };
+    let (generation, coefficients) = (Generation(5), vec![1, 0, 7, 255]);
+    let combination = AirCombination { transfer, air, rate, generation, coefficients: coefficients.clone() };
+    let receptions = vec![Reception { period: 9, heard: vec![(RateIndex(0), 1), (rate, 128)] }];
+    let report = Report {
+        transfer,
+        through: air,
+        window: 12,
+        buffered: 300,
+        receptions: receptions.clone(),
+        heard: vec![run(0, 4), run(6, 6), run(1_000, 70_000)],
+    };
+    let grant = Grant { transfer, carry: vec![run(2, 3)], stored: vec![run(0, 1)], withdrawn: vec![] };
+    let feedback = Feedback {
+        transfer,
+        through: air,
+        shortage: -40,
+        stored: vec![run(0, 1)],
+        held: vec![run(2, 4)],
+        lost: vec![run(6, 6)],
+        spare: vec![run(4, 4)],
+        members: vec![MemberState { member, target: 60, room: 5, receptions }],
+    };
+    let offer = Offer { transfer, length: 1 << 30, chunk_length: 1_400 };
+    let messages = [
+        wire::upload::Message::Offer(offer),
+        wire::upload::Message::Carried(transfer, Chunk(8), b"sealed"),
+        wire::upload::Message::Mixed(transfer, generation, coefficients, b"sealed"),
+        wire::upload::Message::Report(report),
+        wire::upload::Message::Grant(grant),
+        wire::upload::Message::Feedback(feedback),
+    ];
+    let headers = [
+        AirHeader::Chunk(AirChunk { transfer, air, rate, addressee: Some(member), chunk: Chunk(8) }),
+        AirHeader::Combination(combination),
+    ];
+    headers.into_iter().map(on_air).chain(messages.iter().map(wire::upload::Message::encode)).collect()
 }
 
 /// Packets that a translator of IPv4 and IPv6 has something to do with: an error of each kind, a fragment, an echo.
@@ -96,11 +163,39 @@ fn neighbours() -> Vec<Vec<u8>> {
     ]
 }
 
+fn meshes() -> Vec<Vec<u8>> {
+    let (node, signature) = (Node { key: [7; 32], port: 4_612 }, mesh::Signature([8; mesh::SIGNATURE_LEN]));
+    let (sequence, destination) = (Sequence(70_000), NodeId([9; 16]));
+    let mut data = Vec::new();
+    mesh::DataHeader { hops_left: 30, destination, source: NodeId([6; 16]) }.put(&mut data);
+    data.extend(b"sealed");
+    let addresses = vec![
+        LinkAddress::V4(Ipv4Addr::new(192, 0, 2, 1), 4_612),
+        LinkAddress::V6(Ipv6Addr::LOCALHOST, 4_612),
+        LinkAddress::Bluetooth([1, 2, 3, 4, 5, 6], 4_099),
+    ];
+    let (id, originator) = (RequestId(5), node);
+    let request = mesh::Request { hop_count: 1, reach: 7, id, sequence, originator, destination, signature };
+    let reply = mesh::Reply {
+        hop_count: 2,
+        id,
+        originator: destination,
+        sequence,
+        lifetime_ms: 3_000,
+        destination: node,
+        signature,
+    };
+    let error = mesh::RouteError { sequence, node, lost: vec![destination; 2], signature };
+    let hello = mesh::Hello { asks: true, relays: true, sequence, node, addresses, signature };
+    vec![data, request.encode(), reply.encode(), error.encode(), hello.encode()]
+}
+
 fn peers() -> Vec<Vec<u8>> {
     let greeting = Greeting {
         conversation: Conversation(7),
         name: Some(Name::new("laptop").unwrap()),
         invitation: Some(InvitationSecret([5; 16])),
+        proof: Some([6; wire::group::PROOF_LEN]),
     };
     let address = |text: &str| AdapterAddress { kind: 2, address: text.parse().unwrap() };
     let adapters = vec![address("192.0.2.1:4610"), address("[2001:db8::1]:4610")];
@@ -108,7 +203,34 @@ fn peers() -> Vec<Vec<u8>> {
         greeting.encode(),
         Answer::Continued.encode(),
         Adapters { sequence: 3, battery: Some(19), adapters }.encode(),
+        FurtherAdapters { sequence: 3, adapters: vec![address("bt:00:11:22:33:44:55:4610")] }.encode(),
     ]
+}
+
+/// As a TXT record has it.
+fn announcement() -> Vec<u8> {
+    let told = Announcement {
+        what: "files".to_owned(),
+        nonce: [7; neighbour::NONCE_LEN],
+        tags: vec![[4; neighbour::TAG_LEN]; 30],
+        entries: vec![[5; group::ENTRY_LEN]; 2],
+    };
+    let mut bytes = Vec::new();
+    for (name, value) in told.values() {
+        bytes.push((name.len() + 1 + value.len()) as u8);
+        bytes.extend(name.bytes().chain([b'=']).chain(value));
+    }
+    bytes
+}
+
+fn groups() -> Vec<Vec<u8>> {
+    let name = Name::new("hikers").unwrap();
+    let entry = group::Entry { public_key: [3; 32], name: Some(name.clone()) };
+    let members = vec![([4; 32], name.clone())];
+    let told = group::Told { secret: [9; group::SECRET_LEN], name, inviter: None, members };
+    let mut sealed = Vec::new();
+    group::put_sealed(&mut sealed, &[1; neighbour::SALT_LEN], &[2; 60]);
+    vec![entry.encode(), told.encode(), sealed]
 }
 
 fn request() -> Request {
@@ -216,12 +338,19 @@ fn links() -> Vec<String> {
             host(Host::Address(Ipv4Addr::new(192, 0, 2, 1).into())),
             host(Host::Address(Ipv6Addr::LOCALHOST.into())),
             host(Host::Name(HostName::new("gateway.example").unwrap())),
+            host(Host::Bluetooth(units::MacAddress([0, 0x11, 0x22, 0x33, 0x44, 0x55]))),
         ],
         tcp_port: NonZeroU16::new(443),
         secret: InvitationSecret([6; 16]),
         expires: UnixSeconds(1_900_000_000),
     };
-    vec![link.encode().unwrap(), "gateway.example:443".into(), "[::1]:9".into(), "192.0.2.1".into()]
+    vec![
+        link.encode().unwrap(),
+        "gateway.example:443".into(),
+        "[::1]:9".into(),
+        "192.0.2.1".into(),
+        "bt:00:11:22:33:44:55".into(),
+    ]
 }
 
 fn packets() -> Vec<Vec<u8>> {
@@ -257,10 +386,22 @@ fn every_sample_is_accepted_by_its_parser() {
             "neighbour" => {
                 neighbour::Datagram::parse(&bytes).is_ok() || matches!(Message::parse(&bytes), Ok(Some(_)))
             }
+            "mesh" => mesh::Message::parse(&bytes).is_ok(),
             "peer" => {
                 Greeting::parse(&bytes).is_ok()
                     || Answer::parse(&bytes).is_ok()
                     || matches!(Adapters::parse(&bytes), Ok(Some(_)))
+                    || matches!(FurtherAdapters::parse(&bytes), Ok(Some(_)))
+            }
+            "announcement" => properties::announcement_in(&bytes).is_some(),
+            "short_announcement" => ShortAnnouncement::read(&bytes).is_some(),
+            "upload" => {
+                wire::upload::AirFrame::parse(&bytes).is_ok() || wire::upload::Message::parse(&bytes).is_ok()
+            }
+            "group" => {
+                group::Entry::parse(&bytes).is_ok()
+                    || group::Told::parse(&bytes).is_ok()
+                    || group::sealed(&bytes).is_ok()
             }
             _ => std::str::from_utf8(&bytes).is_ok_and(|text| {
                 JoinLink::parse(text).is_ok() || HostPort::parse_with_default(text, NonZeroU16::MIN).is_ok()

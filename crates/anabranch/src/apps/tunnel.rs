@@ -1,12 +1,13 @@
 //! TCP programs over virtual sockets: a loopback proxy at the one end, ports that are open to peers at the other.
 //!
 //! ```text
-//! curl -- SOCKS5 or HTTP CONNECT --> proxy == virtual stream ==> serve -- TCP --> 127.0.0.1:PORT
+//! curl -- SOCKS5 or HTTP --> proxy == virtual stream ==> serve -- TCP --> 127.0.0.1:PORT
 //! ```
 //!
 //! After the first line, `anabranch tcp PORT`, the serving end answers with one byte, 0 for "connected" or the SOCKS5 reply (RFC 1928
 //! section 6) that fits; then bytes are passed both ways, each direction ended by itself.
 
+mod http;
 mod proxy;
 mod serve;
 

@@ -38,6 +38,7 @@ mod client;
 mod direct;
 mod event;
 mod gateway;
+mod machine;
 mod measure;
 mod neighbours;
 mod pin_socket;
@@ -58,6 +59,7 @@ pub use gateway::{
     ClientReport, ForwardReport, ForwardRequest, GatewayClients, InvitationReport, InviteRequest, Invited,
     LinkText, PortNumber, Revoked, TransportProtocol,
 };
+pub use machine::MachineReport;
 pub use measure::{Fraction, Micros, Seconds, UnixMillis};
 pub use neighbours::{NeighbourKey, NeighbourLinkReport, NeighbourReport, Neighbourhood};
 pub use pin_socket::pin_socket;
@@ -69,6 +71,8 @@ pub use status::{
 
 /// Name of the control socket in the state directory.
 pub const SOCKET_NAME: &str = "control.sock";
+/// The interface of a device that was not given another name.
+pub const DEFAULT_INTERFACE: &str = "any0";
 /// Largest body of a request or of an answer that is not a stream, in bytes.
 pub const MAX_BODY: usize = 4 * 1024 * 1024;
 

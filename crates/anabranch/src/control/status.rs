@@ -185,6 +185,8 @@ pub enum CarrierKind {
     Udp,
     /// Frames in a TCP connection.
     Tcp,
+    /// Datagrams of a Bluetooth link.
+    Bluetooth,
 }
 
 /// How a path does.

@@ -16,8 +16,10 @@ use bond::SessionId;
 use identity::PublicKey;
 use policy::{ChoiceSettings, ConnectionPolicy, ConnectionWish};
 use units::{NetworkId, Timestamp};
+use wire::mesh::NodeId;
 use wire::peer::Conversation as ConversationKey;
 
+use super::core::Experience;
 use super::error::ConnectError;
 use super::wakers::Wakers;
 
@@ -52,11 +54,21 @@ pub(super) struct Conversation {
     /// Where the peer says that it is.
     pub(super) told: Vec<SocketAddr>,
     pub(super) told_sequence: u64,
+    /// The same of adapters that are of no IP network.
+    pub(super) further: Vec<SocketAddr>,
+    pub(super) further_sequence: u64,
     pub(super) peer_battery: Option<u8>,
+    /// The group that it belongs to, by its number among the endpoint's; 0 where there is none.
+    pub(super) web: usize,
+    /// The peer as a node of a mesh: under each port that it may have.
+    pub(super) nodes: Vec<NodeId>,
+    /// When the first call was made.
+    pub(super) begun: Timestamp,
     /// The paths that are open, and whether each could carry data.
     pub(super) paths: BTreeMap<NetworkId, bool>,
     pub(super) active: Option<NetworkId>,
     pub(super) policy: ConnectionPolicy,
+    pub(super) experience: Experience,
     pub(super) wakers: Wakers,
     /// Streams and the like that the application holds.
     pub(super) handles: usize,
@@ -86,10 +98,16 @@ impl Conversation {
             hints: Vec::new(),
             told: Vec::new(),
             told_sequence: 0,
+            further: Vec::new(),
+            further_sequence: 0,
             peer_battery: None,
+            web: 0,
+            nodes: Vec::new(),
+            begun: Timestamp::ZERO,
             paths: BTreeMap::new(),
             active: None,
             policy: ConnectionPolicy::new(settings, wish),
+            experience: Experience::default(),
             wakers: Wakers::default(),
             handles: 0,
             idle_since: None,
@@ -103,8 +121,10 @@ impl Conversation {
 
     /// Where the peer may be, what it says itself first.
     pub(super) fn remotes(&self) -> Vec<SocketAddr> {
-        let mut remotes = self.told.clone();
-        remotes.extend(self.hints.iter().filter(|hint| !self.told.contains(hint)));
+        let mut remotes = [self.told.as_slice(), &self.further].concat();
+        let new: Vec<SocketAddr> =
+            self.hints.iter().filter(|hint| !remotes.contains(hint)).copied().collect();
+        remotes.extend(new);
         remotes
     }
 

@@ -3,7 +3,10 @@
 
 mod calling;
 mod choosing;
+mod experience;
 mod hearing;
+mod relaying;
+mod sparing;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -11,8 +14,11 @@ use std::task::Waker;
 use std::time::Duration;
 
 use bond::{SessionId, StreamId};
+pub(super) use experience::Experience;
 use linux::poll::Poller;
 use policy::network::PowerSupply;
+use policy::unused::UnusedAdapters;
+use tracing::debug;
 use units::{NetworkId, Timestamp};
 use wire::frame::CLOSE_GOODBYE;
 
@@ -22,7 +28,9 @@ use super::error::{BindError, ConnectError};
 use super::event::{Audience, Event, EventKind};
 use super::monitor::AdapterMonitor;
 use super::options::EndpointOptions;
+use super::packets::Arrivals;
 use super::paths::{Carriers, Change};
+use super::relays::{self, Mesh, Relays};
 
 /// A conversation that nobody uses is ended after this time.
 const IDLE: Duration = Duration::from_secs(30);
@@ -37,6 +45,8 @@ pub(super) struct Core {
     pub(super) carriers: Carriers,
     pub(super) poller_of_places: Poller,
     pub(super) adapters: Arc<Vec<Adapter>>,
+    /// Those that are not to be used as well.
+    all_adapters: Arc<Vec<Adapter>>,
     pub(super) power: PowerSupply,
     pub(super) version: u64,
     pub(super) conversations: BTreeMap<ConversationId, Conversation>,
@@ -53,16 +63,25 @@ pub(super) struct Core {
     pub(super) closing: Option<Timestamp>,
     pub(super) ended: bool,
     pub(super) close_wakers: Vec<Waker>,
+    pub(super) arrivals: Arrivals,
     adapters_sequence: u64,
+    /// This end as a node of a mesh, once it has a port: one for each of its groups, or the one that is open to all.
+    webs: Vec<Mesh>,
+    /// Which adapters are off for want of use, and when to look again.
+    unused: UnusedAdapters,
+    spare_at: Timestamp,
+    /// Ways over relays on which nothing is acknowledged, since.
+    silent: BTreeMap<relays::Place, Timestamp>,
 }
 
 impl Core {
     pub(super) fn new(bond: bond::Endpoint, options: EndpointOptions) -> Result<Self, BindError> {
         Ok(Self {
             bond,
-            carriers: Carriers::new(options.port),
+            carriers: Carriers::new(options.port, options.relays != Relays::Off),
             poller_of_places: Poller::new()?,
             adapters: Arc::default(),
+            all_adapters: Arc::default(),
             power: PowerSupply::Mains,
             version: 0,
             conversations: BTreeMap::new(),
@@ -76,7 +95,12 @@ impl Core {
             closing: None,
             ended: false,
             close_wakers: Vec::new(),
+            arrivals: Arrivals::default(),
             adapters_sequence: 0,
+            webs: Vec::new(),
+            unused: UnusedAdapters::default(),
+            spare_at: Timestamp::ZERO,
+            silent: BTreeMap::new(),
         })
     }
 
@@ -90,13 +114,17 @@ impl Core {
         &mut self,
         now: Timestamp,
         monitor: &AdapterMonitor,
-    ) -> Result<(), linux::BindError> {
+    ) -> Result<(), BindError> {
         let (adapters, power, version) = monitor.look();
         if version == self.version && !self.adapters.is_empty() {
             return Ok(());
         }
         self.version = version;
-        self.adapters = adapters;
+        self.all_adapters = Arc::clone(&adapters);
+        self.adapters = match &self.options.only {
+            Some(only) => Arc::new(adapters.iter().filter(|one| only.contains(&one.name)).cloned().collect()),
+            None => adapters,
+        };
         self.power = power;
         let (changes, refused) = self.carriers.follow(&self.poller_of_places, &self.adapters);
         for change in &changes {
@@ -106,6 +134,7 @@ impl Core {
             }
         }
         if !changes.is_empty() {
+            self.follow_mesh(now);
             for id in self.ids() {
                 self.plan_paths(now, id);
                 self.tell_adapters(id);
@@ -113,6 +142,20 @@ impl Core {
             }
         }
         refused.map_or(Ok(()), Err)
+    }
+
+    /// Takes over what adapters with connections tell of them.
+    pub(super) fn follow_links(&mut self, now: Timestamp) {
+        for change in self.carriers.take_changes() {
+            match change {
+                Change::Up(pairs) => pairs.iter().for_each(|pair| self.bond.network_up(now, *pair)),
+                // As silence, without the wait for it; the path asks for a connection again from then on.
+                Change::Down(pairs) => pairs.iter().for_each(|pair| {
+                    self.bond.network_down(now, *pair);
+                    self.bond.network_up(now, *pair);
+                }),
+            }
+        }
     }
 
     pub(super) fn sweep_pairs(&mut self) {
@@ -131,6 +174,10 @@ impl Core {
 
     fn ids(&self) -> Vec<ConversationId> {
         self.conversations.keys().copied().collect()
+    }
+
+    pub(super) fn conversation_of(&mut self, session: SessionId) -> Option<&mut Conversation> {
+        self.conversations.get_mut(self.by_session.get(&session)?)
     }
 
     fn add(&mut self, conversation: Conversation) -> ConversationId {
@@ -180,6 +227,7 @@ impl Core {
 
     fn tell(&mut self, id: ConversationId, kind: EventKind) {
         if let Some(conversation) = self.conversations.get(&id) {
+            debug!(?kind, "a conversation");
             self.audience.tell(&Event { peer: conversation.peer, kind });
         }
     }
@@ -200,7 +248,7 @@ impl Core {
         if let Some(since) = self.closing {
             next = next.min(self.tick_closing(now, since));
         }
-        next
+        next.min(self.tick_mesh(now)).min(self.spare_adapters(now))
     }
 
     fn tick_one(&mut self, now: Timestamp, id: ConversationId) -> Timestamp {
@@ -251,6 +299,7 @@ impl Core {
         self.audience.close();
         self.close_wakers.drain(..).for_each(Waker::wake);
         self.accept_wakers.drain(..).for_each(Waker::wake);
+        self.close_packets();
         Timestamp::FAR_FUTURE
     }
 }

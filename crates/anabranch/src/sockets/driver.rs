@@ -127,6 +127,8 @@ fn turn(shared: &Shared, core: &mut Core, ready: &mut Vec<Ready>, buffer: &mut V
         debug!(%error, "an adapter has no socket");
     }
     let mut more = receive(core, now, ready);
+    core.follow_links(now);
+    core.hear_mesh(now);
     if core.bond.poll_timeout().is_some_and(|at| at <= now) {
         core.bond.handle_timeout(now);
     }
@@ -171,7 +173,12 @@ fn send(core: &mut Core, buffer: &mut Vec<u8>) -> bool {
     for _ in 0..SENDS {
         let Some(transmit) = core.bond.poll_transmit(clock::now(), buffer, SEGMENTS) else { return false };
         let bytes = buffer.get(..transmit.size).unwrap_or_default();
-        if core.carriers.send(&transmit, bytes) == Sent::TooLarge {
+        let sent = if core.carriers.is_relayed(transmit.address.network) {
+            core.send_relayed(transmit.address, transmit.ecn, bytes, transmit.segment_size)
+        } else {
+            core.carriers.send(&transmit, bytes)
+        };
+        if sent == Sent::TooLarge {
             let size = u16::try_from(transmit.segment_size).unwrap_or(u16::MAX);
             core.bond.datagram_too_large(transmit.address.network, size);
         }

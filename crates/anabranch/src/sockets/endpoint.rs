@@ -1,7 +1,6 @@
 //! Endpoints: who this end is, and its conversations.
 
 use std::future::poll_fn;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -9,7 +8,9 @@ use std::time::Duration;
 use bond::{EndpointConfig, PrivateKey, SessionConfig, StreamError, StreamLimits};
 use identity::PublicKey;
 use linux::clock;
+use mesh::Counters as RelayCounters;
 use units::Timestamp;
+use wire::peer::PeerAddress;
 
 use super::adapter::Adapter;
 use super::conversation::{ConversationId, State};
@@ -20,6 +21,7 @@ use super::event::Events;
 use super::listener::VirtualListener;
 use super::monitor::AdapterMonitor;
 use super::options::{ConnectOptions, EndpointOptions, Peer};
+use super::remote;
 use super::stream::VirtualStream;
 use crate::machine;
 
@@ -113,19 +115,32 @@ impl Endpoint {
         VirtualListener::new(Arc::clone(&self.0))
     }
 
+    /// Further addresses of a peer, tried at once by what is connected with it or about to be.
+    pub fn hint(&self, peer: &Peer) {
+        let mut core = self.shared().lock();
+        core.hint(clock::now(), peer);
+        self.shared().done(core);
+        self.shared().wake();
+    }
+
     /// What happens to connections from now on.
     pub fn events(&self) -> Events {
         self.shared().lock().audience.join()
     }
 
-    /// The adapters of this machine, best first.
+    /// The adapters of this machine, best first, those too that this endpoint does not use.
     pub fn adapters(&self) -> Vec<Adapter> {
         self.shared().monitor.look().0.to_vec()
     }
 
     /// Where peers reach this end.
-    pub fn addresses(&self) -> Vec<SocketAddr> {
-        self.shared().lock().carriers.own_addresses().map(|(_, address)| address).collect()
+    pub fn addresses(&self) -> Vec<PeerAddress> {
+        self.shared().lock().carriers.own_addresses().map(|(_, address)| remote::told(address)).collect()
+    }
+
+    /// What this end has done for others over relays, and said to find ways itself.
+    pub fn relayed(&self) -> RelayCounters {
+        self.shared().lock().relay_counters()
     }
 
     /// Who this end is.
@@ -153,8 +168,12 @@ impl Endpoint {
         .await;
     }
 
-    fn shared(&self) -> &Shared {
+    pub(super) fn shared(&self) -> &Shared {
         self.0.shared()
+    }
+
+    pub(super) fn owner(&self) -> Arc<Owner> {
+        Arc::clone(&self.0)
     }
 
     /// The conversation with a peer, once it is up; held until released.

@@ -15,6 +15,9 @@ pub enum BindError {
     /// No socket on any adapter.
     #[error(transparent)]
     Socket(#[from] linux::BindError),
+    /// No socket on a Bluetooth controller.
+    #[error(transparent)]
+    Bluetooth(#[from] linux::bluetooth::LinkError),
     /// The system gives no randomness.
     #[error("no randomness from the system: {0}")]
     Randomness(#[from] rand::rand_core::OsError),
@@ -69,6 +72,9 @@ pub enum ConnectError {
     /// It broke the protocol.
     #[error("{} broke the rules of the protocol", short(.0))]
     Broken(PublicKey),
+    /// The endpoint works in no such group.
+    #[error("this end does not work in the group {0}")]
+    NotInGroup(String),
     /// The endpoint is closed.
     #[error("this endpoint is closed")]
     Closed,
@@ -84,6 +90,7 @@ impl ConnectError {
             Self::NotListening(_) => io::ErrorKind::ConnectionRefused,
             Self::Incomprehensible(_) | Self::Broken(_) => io::ErrorKind::InvalidData,
             Self::Restarted(_) | Self::Ended(_) => io::ErrorKind::ConnectionReset,
+            Self::NotInGroup(_) => io::ErrorKind::InvalidInput,
             Self::Closed => io::ErrorKind::NotConnected,
         };
         io::Error::new(kind, self)

@@ -7,7 +7,7 @@
 //! core: conversations, one for each peer process --- bond::Endpoint (sessions, paths, streams)
 //!        ^                             |
 //!        |  one thread for each Endpoint: driver
-//! sockets of adapters (adapter/ip.rs; a new kind is a file beside it) <--- AdapterMonitor, one thread for each process
+//! sockets of adapters (adapter/ip.rs, adapter/bluetooth.rs; a new kind is a file beside them) <--- AdapterMonitor, one thread for each process
 //! ```
 //!
 //! `[VCONN]` calls a path that carries data a channel that is active, one that stands by passive, and its control socket is the path
@@ -24,14 +24,23 @@ mod event;
 mod listener;
 mod monitor;
 mod options;
+mod packets;
 mod paths;
+mod relays;
+mod remote;
 mod stream;
+mod switch_off;
 mod wakers;
+
+pub(crate) use monitor::AdapterMonitor;
 
 pub use adapter::{Adapter, AdapterState};
 pub use endpoint::{Datagrams, Endpoint};
 pub use error::{BindError, ConnectError};
 pub use event::{Event, EventKind, Events};
 pub use listener::{Incoming, VirtualListener};
-pub use options::{Admission, AskAdmission, Caller, ConnectOptions, EndpointOptions, Peer};
+pub use options::{Admission, AskAdmission, Caller, ConnectOptions, EndpointOptions, Membership, Peer};
+pub use packets::Packets;
+pub use relays::Relays;
 pub use stream::{Standing, VirtualStream};
+pub use switch_off::{SwitchOff, SwitchOffError};

@@ -1,13 +1,16 @@
 //! What applications say of their endpoints and connections.
 
 use std::fmt;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use identity::{InvitationSecret, KeyPair, PublicKey};
+use identity::{GroupKeys, InvitationSecret, KeyPair, PublicKey};
 use policy::{ChoiceSettings, ConnectionWish};
 use wire::hello::Name;
+use wire::peer::PeerAddress;
+
+use super::relays::Relays;
+use super::switch_off::SwitchOff;
 
 /// Who may call.
 #[derive(Clone)]
@@ -34,6 +37,17 @@ pub struct Caller<'a> {
     pub name: Option<&'a Name>,
     /// The invitation that it shows.
     pub invitation: Option<&'a InvitationSecret>,
+    /// The group of [`EndpointOptions::groups`] that it has shown to be in.
+    pub group: Option<&'a str>,
+}
+
+/// A group that an endpoint works in.
+#[derive(Clone, Debug)]
+pub struct Membership {
+    /// What it is called here.
+    pub group: String,
+    /// Its keys.
+    pub keys: GroupKeys,
 }
 
 impl fmt::Debug for Admission {
@@ -69,12 +83,21 @@ pub struct EndpointOptions {
     pub port: u16,
     /// Who may call.
     pub admission: Admission,
+    /// The only adapters that are used, by name; all if there is no such list.
+    pub only: Option<Vec<String>>,
+    /// Adapters that may be switched off while no connection uses them.
+    pub switch_off: Option<SwitchOff>,
     /// How long a connection waits for a network before it is lost.
     pub patience: Duration,
     /// How adapters are chosen.
     pub choice: ChoiceSettings,
     /// Use all adapters that are as good at once, packet by packet, in place of the best one.
     pub spread: bool,
+    /// Whether peers are looked for over relays where no adapter leads to them, and what is done for others.
+    pub relays: Relays,
+    /// The groups that it works in, eight at most: only their members may call, beside whom [`Admission`] lets in by an invitation, and relays are
+    /// those of the group alone, each group by itself. Without any, it works among all whom it knows, in no group.
+    pub groups: Vec<Membership>,
 }
 
 impl EndpointOptions {
@@ -85,9 +108,13 @@ impl EndpointOptions {
             name: None,
             port: 0,
             admission: Admission::Nobody,
+            only: None,
+            switch_off: None,
             patience: Duration::from_secs(300),
             choice: ChoiceSettings::default(),
             spread: false,
+            relays: Relays::default(),
+            groups: Vec::new(),
         }
     }
 
@@ -102,8 +129,9 @@ impl EndpointOptions {
 pub struct Peer {
     /// Who it is.
     pub key: PublicKey,
-    /// Where it may be reached: hints, all tried at once. Whoever answers must have the key.
-    pub addresses: Vec<SocketAddr>,
+    /// Where it may be reached: hints, all tried at once. Whoever answers must have the key. One with the unspecified address says that
+    /// the port is known and the place is not: relays may find it.
+    pub addresses: Vec<PeerAddress>,
 }
 
 /// Settings of one connection.
@@ -115,10 +143,17 @@ pub struct ConnectOptions {
     pub deadline: Duration,
     /// Shown to the peer in case that it does not know this end.
     pub invitation: Option<InvitationSecret>,
+    /// The group of the endpoint's that the peer is called in; its first one unless named.
+    pub group: Option<String>,
 }
 
 impl Default for ConnectOptions {
     fn default() -> Self {
-        Self { wish: ConnectionWish::default(), deadline: Duration::from_secs(20), invitation: None }
+        Self {
+            wish: ConnectionWish::default(),
+            deadline: Duration::from_secs(20),
+            invitation: None,
+            group: None,
+        }
     }
 }

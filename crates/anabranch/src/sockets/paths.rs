@@ -5,32 +5,46 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 
 use bond::{Address, Carrier, Transmit};
-use linux::BindError;
+use linux::group::GroupSocket;
 use linux::poll::{Interest, Poller, Token};
 use linux::udp::ReceiveBuffer;
 use tracing::debug;
-use units::NetworkId;
+use units::{IpPrefix, NetworkId};
 use wire::inner::Ecn;
 
-use super::adapter::{Adapter, AdapterSocket, IpSocket, Sent};
+use super::adapter::{Adapter, AdapterSocket, BluetoothSocket, IpSocket, LinkChange, Sent};
+use super::error::BindError;
+use super::relays::{self, Arrived, GROUP, Inbox};
+use super::remote::{self, Family};
 
 /// Tokens below this are the driver's own.
 const FIRST_TOKEN: u64 = 16;
+/// Tokens from here on are of groups.
+const FIRST_GROUP_TOKEN: u64 = 1 << 20;
+/// The place of ways over relays, which no adapter has.
+const RELAYS: usize = usize::MAX;
+/// What stands for an adapter's name there.
+const RELAYS_NAME: &str = "relays";
+/// Messages read from a group in one turn.
+const GROUP_READS: usize = 64;
 /// Adapters, by family, that are remembered.
 const MAX_PLACES: usize = 128;
 /// Pairs that are remembered; those that no session uses give way.
 const MAX_PAIRS: usize = 2_048;
-/// Headers of IP and UDP, bytes, by family: IPv4, IPv6.
-const HEADERS: [u32; 2] = [28, 48];
 
 /// One adapter's place in one family; it stays when the adapter goes and comes back.
 struct Place {
     name: String,
-    ipv6: bool,
+    family: Family,
     index: u32,
-    address: Option<IpAddr>,
+    /// Its own, with port 0.
+    address: Option<SocketAddr>,
     mtu_limit: u16,
     socket: Option<Box<dyn AdapterSocket>>,
+    /// Hears what nodes of a mesh say to everybody.
+    group: Option<GroupSocket>,
+    /// The subnets of its link: nodes of a mesh are beside each other.
+    subnets: Vec<IpPrefix>,
 }
 
 /// What became of an adapter's place.
@@ -60,11 +74,14 @@ pub(super) struct Carriers {
     shared_port: Option<u16>,
     crowded: bool,
     buffer: ReceiveBuffer,
+    /// Whether what nodes of a mesh say is listened to.
+    listens: bool,
+    inbox: Inbox,
 }
 
 impl Carriers {
-    /// No socket yet; all will have this port, or any if it is 0.
-    pub(super) fn new(port: u16) -> Self {
+    /// No socket yet; all will have this port, or any if it is 0. `listens` to the mesh or not.
+    pub(super) fn new(port: u16, listens: bool) -> Self {
         Self {
             places: Vec::new(),
             pairs: BTreeMap::new(),
@@ -74,6 +91,8 @@ impl Carriers {
             shared_port: None,
             crowded: false,
             buffer: ReceiveBuffer::new(),
+            listens,
+            inbox: Inbox::default(),
         }
     }
 
@@ -86,10 +105,11 @@ impl Carriers {
         let (mut changes, mut refused) = (Vec::new(), None);
         let adapter_of = |name: &str| adapters.iter().find(|adapter| adapter.name == name);
         for adapter in adapters {
-            for ipv6 in [false, true] {
-                let known = self.places.iter().any(|place| place.name == adapter.name && place.ipv6 == ipv6);
-                if !known && adapter.address(ipv6).is_some() && self.places.len() < MAX_PLACES {
-                    self.places.push(Place::of(adapter, ipv6));
+            for family in Family::ALL {
+                let known =
+                    self.places.iter().any(|place| place.name == adapter.name && place.family == family);
+                if !known && adapter.address(family).is_some() && self.places.len() < MAX_PLACES {
+                    self.places.push(Place::of(adapter, family));
                 }
             }
         }
@@ -97,22 +117,29 @@ impl Carriers {
             let pairs = self.pairs_of(at);
             let Some(place) = self.places.get_mut(at) else { continue };
             let adapter = adapter_of(&place.name);
-            let wanted = adapter.and_then(|adapter| adapter.address(place.ipv6));
+            place.subnets = adapter.map(|adapter| adapter.addresses.clone()).unwrap_or_default();
+            let wanted = adapter.and_then(|adapter| adapter.address(place.family));
             let same = adapter.is_some_and(|adapter| adapter.index == place.index) && wanted == place.address;
             if same && place.socket.is_some() == wanted.is_some() {
                 continue;
             }
             let was_open = place.socket.take().is_some();
+            place.group = None;
             place.address = wanted;
             if let (Some(adapter), Some(address)) = (adapter, wanted) {
                 place.index = adapter.index;
-                place.mtu_limit = mtu_limit(adapter, place.ipv6);
+                place.mtu_limit = mtu_limit(adapter, place.family);
                 let (name, any) = (place.name.as_str(), self.shared_port.is_some());
                 let wanted = self.shared_port.unwrap_or(self.port);
-                let opened = open(poller, at, name, SocketAddr::new(address, wanted));
+                let at_port = |port| {
+                    let mut address = address;
+                    address.set_port(port);
+                    address
+                };
+                let opened = open(poller, at, name, at_port(wanted));
                 // The kernel's choice for another adapter may be taken on this one.
                 let opened = match opened {
-                    Err(_) if any => open(poller, at, name, SocketAddr::new(address, 0)),
+                    Err(_) if any => open(poller, at, name, at_port(0)),
                     other => other,
                 };
                 match opened {
@@ -121,6 +148,9 @@ impl Carriers {
                             self.shared_port.get_or_insert(socket.local().port());
                         }
                         place.socket = Some(socket);
+                        if self.listens && !adapter.loopback && place.family != Family::Bluetooth {
+                            place.group = open_group(poller, at, place);
+                        }
                         changes.push(Change::Up(pairs));
                         continue;
                     }
@@ -149,6 +179,11 @@ impl Carriers {
         self.places.iter().filter_map(move |place| Some((place.name.as_str(), local(place)?)))
     }
 
+    /// Whether this end has, or had, adapters that are of no IP network.
+    pub(super) fn has_further(&self) -> bool {
+        self.places.iter().any(|place| place.family == Family::Bluetooth)
+    }
+
     pub(super) fn is_open(&self) -> bool {
         self.places.iter().any(|place| place.socket.is_some())
     }
@@ -156,14 +191,17 @@ impl Carriers {
     /// Ways to a remote address: one for each adapter that leads there, those on its own link first.
     pub(super) fn candidates(&mut self, adapters: &[Adapter], remote: SocketAddr) -> Vec<Candidate> {
         let mut ways: Vec<(bool, usize, u16)> = Vec::new();
+        if remote.ip().is_unspecified() {
+            return Vec::new();
+        }
         for (at, place) in self.places.iter().enumerate() {
             let adapter = adapters.iter().find(|adapter| adapter.name == place.name);
-            if let Some(adapter) = adapter.filter(|adapter| adapter.leads_to(remote.ip()))
-                && place.ipv6 == remote.is_ipv6()
+            if let Some(adapter) = adapter.filter(|adapter| adapter.leads_to(remote))
+                && place.family == Family::of(remote)
                 && let Some(socket) = &place.socket
                 && socket.local() != remote
             {
-                let far = !adapter.addresses.iter().any(|prefix| prefix.contains(remote.ip()));
+                let far = !adapter.is_beside(remote);
                 ways.push((far, at, place.mtu_limit));
             }
         }
@@ -174,38 +212,146 @@ impl Carriers {
         ways.into_iter()
             .filter_map(|(_, at, mtu_limit)| {
                 let network = pair(&mut self.pairs, &mut self.by_network, &mut self.next, at, remote)?;
-                Some(Candidate { address: Address { network, carrier: Carrier::Udp, remote }, mtu_limit })
+                let carrier = self.places.get(at)?.carrier();
+                Some(Candidate { address: Address { network, carrier, remote }, mtu_limit })
             })
             .collect()
     }
 
+    /// The way to a node of the mesh, as a candidate; datagrams grow by `overhead` bytes on it.
+    pub(super) fn relayed(&mut self, remote: SocketAddr, overhead: usize) -> Option<Candidate> {
+        let open = self.places.iter().filter(|place| place.is_of_mesh());
+        // Relays may have smaller links; the bond finds out.
+        let least = open.map(|place| place.mtu_limit).min()?;
+        let mtu_limit = least.saturating_sub(overhead as u16);
+        let network = pair(&mut self.pairs, &mut self.by_network, &mut self.next, RELAYS, remote)?;
+        Some(Candidate { address: Address { network, carrier: Carrier::Udp, remote }, mtu_limit })
+    }
+
+    /// Whether a network is a way over relays.
+    pub(super) fn is_relayed(&self, network: NetworkId) -> bool {
+        self.by_network.get(&network).is_some_and(|(at, _)| *at == RELAYS)
+    }
+
+    /// Where a network leads to.
+    pub(super) fn remote_of(&self, network: NetworkId) -> Option<SocketAddr> {
+        self.by_network.get(&network).map(|(_, remote)| *remote)
+    }
+
     /// The name of the adapter of a pair.
     pub(super) fn adapter_of(&self, network: NetworkId) -> Option<&str> {
-        let (at, _) = self.by_network.get(&network)?;
-        self.places.get(*at).map(|place| place.name.as_str())
+        match self.by_network.get(&network)? {
+            (RELAYS, _) => Some(RELAYS_NAME),
+            (at, _) => self.places.get(*at).map(|place| place.name.as_str()),
+        }
     }
 
     /// Sends what the bond wants sent.
-    pub(super) fn send(&self, transmit: &Transmit, bytes: &[u8]) -> Sent {
+    pub(super) fn send(&mut self, transmit: &Transmit, bytes: &[u8]) -> Sent {
         let place = self.by_network.get(&transmit.address.network).map(|(at, _)| *at);
-        match place.and_then(|at| self.places.get(at)?.socket.as_ref()) {
+        match place.and_then(|at| self.places.get_mut(at)?.socket.as_mut()) {
             Some(socket) => socket.send(transmit.address.remote, transmit.ecn, bytes, transmit.segment_size),
             None => Sent::Dropped,
         }
     }
 
+    /// Sends bytes of the mesh from a place; datagrams of `segment` bytes each.
+    pub(super) fn send_from(
+        &mut self,
+        place: usize,
+        remote: SocketAddr,
+        ecn: Ecn,
+        bytes: &[u8],
+        segment: usize,
+    ) -> Sent {
+        match self.places.get_mut(place).and_then(|place| place.socket.as_mut()) {
+            Some(socket) => socket.send(remote, ecn, bytes, segment),
+            None => Sent::Dropped,
+        }
+    }
+
+    /// Sends a message of the mesh to everybody on every link.
+    pub(super) fn send_to_all(&mut self, bytes: &[u8]) {
+        for place in self.places.iter_mut().filter(|place| place.is_of_mesh()) {
+            let Some(socket) = &mut place.socket else { continue };
+            let everybody = match place.family {
+                Family::V4 | Family::V6 => vec![GROUP.address(place.family == Family::V6, place.index)],
+                // There is no way to speak to all: whoever has a link is a neighbour.
+                Family::Bluetooth => socket.connected(),
+            };
+            for to in everybody {
+                socket.send(to, Ecn::NotEct, bytes, bytes.len());
+            }
+        }
+    }
+
+    /// Pairs whose connection has come or gone since this was asked last, where there are connections.
+    pub(super) fn take_changes(&mut self) -> Vec<Change> {
+        let mut changes = Vec::new();
+        for (at, place) in self.places.iter_mut().enumerate() {
+            let told = place.socket.as_mut().map(|socket| socket.take_changes()).unwrap_or_default();
+            let pair = |remote| self.pairs.get(&(at, remote)).copied();
+            changes.extend(told.into_iter().filter_map(|change| {
+                Some(match change {
+                    LinkChange::Up(remote) => Change::Up(vec![pair(remote)?]),
+                    LinkChange::Down(remote) => Change::Down(vec![pair(remote)?]),
+                })
+            }));
+        }
+        changes
+    }
+
+    /// What has come of the mesh since this was asked last.
+    pub(super) fn take_arrived(&mut self) -> Vec<Arrived> {
+        self.inbox.take()
+    }
+
+    /// Reads from the group of a place. What this end says itself comes back to it, and is left out.
+    fn receive_group(&mut self, at: usize) {
+        let own: Vec<SocketAddr> = self.own_addresses().map(|(_, address)| address).collect();
+        let Some(place) = self.places.get(at) else { return };
+        let Some(group) = &place.group else { return };
+        let mut buffer = [0; 2_048];
+        for _ in 0..GROUP_READS {
+            let Ok(Some((length, from))) = group.receive(&mut buffer) else { return };
+            let is_own = own.iter().any(|own| own.ip() == from.ip() && own.port() == from.port());
+            let is_heeded = !is_own && place.is_beside(from);
+            let Some(bytes) = buffer.get(..length).filter(|bytes| is_heeded && wire::mesh::is_mesh(bytes))
+            else {
+                continue;
+            };
+            self.inbox.push(Arrived { hop: relays::hop(at, from), ecn: Ecn::NotEct, bytes: bytes.to_vec() });
+        }
+    }
+
     /// Reads once from the socket with this token; the number of datagrams.
     pub(super) fn receive(&mut self, token: Token, sink: &mut dyn FnMut(Address, Ecn, &mut [u8])) -> usize {
+        if let Some(at) = token.0.checked_sub(FIRST_GROUP_TOKEN) {
+            self.receive_group(at as usize);
+            return 0;
+        }
         let Some(at) = token.0.checked_sub(FIRST_TOKEN).map(|at| at as usize) else { return 0 };
-        let Some(socket) = self.places.get(at).and_then(|place| place.socket.as_ref()) else { return 0 };
+        let Some(place) = self.places.get_mut(at) else { return 0 };
+        let Some(mut socket) = place.socket.take() else { return 0 };
+        let (place, carrier) = (&*place, socket.carrier());
         let (pairs, by_network, next) = (&mut self.pairs, &mut self.by_network, &mut self.next);
+        let (listens, inbox) = (self.listens, &mut self.inbox);
         let mut crowded = false;
-        let received = socket.receive(&mut self.buffer, &mut |remote, ecn, bytes| match pair(
-            pairs, by_network, next, at, remote,
-        ) {
-            Some(network) => sink(Address { network, carrier: Carrier::Udp, remote }, ecn, bytes),
-            None => crowded = true,
+        let received = socket.receive(&mut self.buffer, &mut |remote, ecn, bytes| {
+            if wire::mesh::is_mesh(bytes) {
+                if listens && place.is_beside(remote) {
+                    inbox.push(Arrived { hop: relays::hop(at, remote), ecn, bytes: bytes.to_vec() });
+                }
+                return;
+            }
+            match pair(pairs, by_network, next, at, remote) {
+                Some(network) => sink(Address { network, carrier, remote }, ecn, bytes),
+                None => crowded = true,
+            }
         });
+        if let Some(place) = self.places.get_mut(at) {
+            place.socket = Some(socket);
+        }
         self.crowded |= crowded;
         received.unwrap_or(0)
     }
@@ -224,21 +370,42 @@ impl Carriers {
 }
 
 impl Place {
-    fn of(adapter: &Adapter, ipv6: bool) -> Self {
+    fn of(adapter: &Adapter, family: Family) -> Self {
         Self {
             name: adapter.name.clone(),
-            ipv6,
+            family,
             index: adapter.index,
             address: None,
-            mtu_limit: mtu_limit(adapter, ipv6),
+            mtu_limit: mtu_limit(adapter, family),
             socket: None,
+            group: None,
+            subnets: adapter.addresses.clone(),
         }
+    }
+
+    fn carrier(&self) -> Carrier {
+        self.socket.as_ref().map_or(Carrier::Udp, |socket| socket.carrier())
+    }
+
+    /// Whether nodes of a mesh are heard here.
+    fn is_of_mesh(&self) -> bool {
+        self.socket.is_some() && (self.group.is_some() || self.family == Family::Bluetooth)
+    }
+
+    /// Whether an address is on the link. Nobody from elsewhere may have packets passed on.
+    fn is_beside(&self, remote: SocketAddr) -> bool {
+        self.family == Family::Bluetooth || is_beside(&self.subnets, remote.ip())
     }
 }
 
-fn mtu_limit(adapter: &Adapter, ipv6: bool) -> u16 {
-    let [v4, v6] = HEADERS;
-    u16::try_from(adapter.mtu.saturating_sub(if ipv6 { v6 } else { v4 })).unwrap_or(MAX_DATAGRAM)
+/// Less the headers of IP and UDP.
+fn mtu_limit(adapter: &Adapter, family: Family) -> u16 {
+    let headers = match family {
+        Family::V4 => 28,
+        Family::V6 => 48,
+        Family::Bluetooth => 0,
+    };
+    u16::try_from(adapter.mtu.saturating_sub(headers)).unwrap_or(MAX_DATAGRAM)
 }
 
 /// Longer datagrams gain nothing, and a batch of them would not fit a segmented send.
@@ -250,12 +417,31 @@ fn open(
     name: &str,
     local: SocketAddr,
 ) -> Result<Box<dyn AdapterSocket>, BindError> {
-    let socket: Box<dyn AdapterSocket> = Box::new(IpSocket::open(name, local)?);
+    let socket: Box<dyn AdapterSocket> = match remote::device_of(local) {
+        Some(device) => Box::new(BluetoothSocket::open(device, local.port())?),
+        None => Box::new(IpSocket::open(name, local)?),
+    };
     if let Err(error) = poller.add(&socket.descriptor(), Token(FIRST_TOKEN + at as u64), Interest::Readable) {
         // A socket that nobody watches would be deaf: not opened at all it is at least no candidate.
         debug!(%error, name, "a socket cannot be watched");
     }
     Ok(socket)
+}
+
+/// Whether an address is on the link with these subnets.
+fn is_beside(subnets: &[IpPrefix], address: IpAddr) -> bool {
+    let link_local = matches!(address, IpAddr::V6(address) if address.is_unicast_link_local());
+    link_local || subnets.iter().any(|subnet| subnet.contains(address))
+}
+
+/// `None` where the link has no multicast: nodes of a mesh are not heard there.
+fn open_group(poller: &Poller, at: usize, place: &Place) -> Option<GroupSocket> {
+    let opened =
+        GroupSocket::open(&GROUP, &place.name, place.index, place.family == Family::V6).and_then(|group| {
+            poller.add(&group, Token(FIRST_GROUP_TOKEN + at as u64), Interest::Readable)?;
+            Ok(group)
+        });
+    opened.inspect_err(|error| debug!(%error, name = place.name, "relays are not heard on an adapter")).ok()
 }
 
 /// The number of a pair; `None` if there are too many.
@@ -277,4 +463,17 @@ fn pair(
     pairs.insert((at, remote), network);
     by_network.insert(network, (at, remote));
     Some(network)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_those_on_the_link_are_nodes_beside_this_one() {
+        let subnets = ["192.0.2.7/24".parse().unwrap(), "2001:db8:1::7/64".parse().unwrap()];
+        let is_beside = |text: &str| is_beside(&subnets, text.parse().unwrap());
+        assert!(is_beside("192.0.2.200") && is_beside("2001:db8:1::1") && is_beside("fe80::1"));
+        assert!(!is_beside("198.51.100.1") && !is_beside("2001:db8:2::1") && !is_beside("::1"));
+    }
 }

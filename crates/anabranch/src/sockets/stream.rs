@@ -81,13 +81,18 @@ impl VirtualStream {
         }
     }
 
-    /// Gives the connection up at once: what is on its way either way is lost, and the peer reads `code` as an error.
-    pub fn reset(self, code: u64) {
+    /// Gives the connection up at once: what is on its way either way is lost, the peer reads `code` as an error, and calls that
+    /// wait here return.
+    pub fn reset(&self, code: u64) {
         let shared = self.owner.shared();
         let mut core = shared.lock();
-        if let Some(session) = core.conversations.get(&self.conversation).map(|known| known.session) {
-            core.bond.reset_stream(clock::now(), session, self.stream, code);
-            core.bond.stop_stream(clock::now(), session, self.stream, code);
+        let Core { bond, conversations, .. } = &mut *core;
+        if let Some(known) = conversations.get_mut(&self.conversation) {
+            bond.reset_stream(clock::now(), known.session, self.stream, code);
+            bond.stop_stream(clock::now(), known.session, self.stream, code);
+            for what in [Wait::Read, Wait::Write, Wait::Finish] {
+                known.wakers.wake(self.stream, what);
+            }
         }
         shared.done(core);
     }

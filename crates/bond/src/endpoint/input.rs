@@ -24,7 +24,7 @@ impl Endpoint {
             }
             Ok(Datagram::Response(response)) => self.on_response(now, from, &response),
             Ok(Datagram::Retry(retry)) => self.on_retry(now, from, &retry),
-            Ok(Datagram::Reset(reset)) => self.on_reset(now, &reset),
+            Ok(Datagram::Reset(reset)) => self.on_reset(now, from, &reset),
             Err(_) => self.counters.malformed += 1,
         }
     }

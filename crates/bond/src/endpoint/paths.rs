@@ -79,6 +79,15 @@ impl Endpoint {
         self.touch(session);
     }
 
+    /// Asks for a sign of life on a path while data flows in the session, whichever path it takes: so the round trip of one that stands by is
+    /// known as it is. Without data nothing is asked, which spares batteries.
+    pub fn probe_path(&mut self, now: Timestamp, session: SessionId, network: NetworkId) {
+        if let Some(open) = self.slots.get_mut(&session).and_then(|slot| slot.session.as_mut()) {
+            open.probe_path(now, network);
+        }
+        self.touch(session);
+    }
+
     /// The kernel says that a network is gone: what was in flight there goes elsewhere at once.
     pub fn network_down(&mut self, now: Timestamp, network: NetworkId) {
         for id in self.sorted_sessions() {

@@ -28,10 +28,13 @@ impl Endpoint {
     }
 
     /// The peer does not know the session any more: begin again, if it proves that it is the peer.
-    pub(super) fn on_reset(&mut self, now: Timestamp, reset: &Reset) {
+    ///
+    /// Somebody else who has the peer's key, as a copy of its machine, makes the same tokens; it never knew the session, and is where
+    /// the session never was.
+    pub(super) fn on_reset(&mut self, now: Timestamp, from: Address, reset: &Reset) {
         let found = self.slots.iter().find(|(_, slot)| {
-            let index = slot.session.as_ref().map(|session| session.peer_index);
-            index == Some(reset.unknown_index) && slot.reset_token == Some(reset.token)
+            let session = slot.session.as_ref().filter(|session| session.peer_index == reset.unknown_index);
+            session.is_some_and(|session| session.was_at(from)) && slot.reset_token == Some(reset.token)
         });
         let Some((&id, _)) = found else { return };
         // A handshake under way was sent to a gateway that was not there: now it is.

@@ -399,9 +399,14 @@ impl Session {
         self.stalled_since
     }
 
+    /// Whether data has gone either way just now.
+    fn is_busy(&self, now: Timestamp) -> bool {
+        self.last_data_at.is_some_and(|at| now.since(at) < BUSY_TIME)
+    }
+
     /// Housekeeping: rare while idle, every [`TICK`] while data flows.
     fn tick(&mut self, now: Timestamp) {
-        let busy = self.last_data_at.is_some_and(|at| now.since(at) < BUSY_TIME);
+        let busy = self.is_busy(now);
         self.keys.forget_old(now);
         self.receivers.retain(|_, receiver| now.since(receiver.last_used) < RECEIVER_IDLE);
         self.load = Load::default();

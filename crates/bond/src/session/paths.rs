@@ -55,6 +55,11 @@ impl Session {
         self.paths.iter_mut().find(|path| path.address.network == network)
     }
 
+    /// Whether the peer has answered from this address.
+    pub(crate) fn was_at(&self, address: Address) -> bool {
+        self.paths.iter().any(|path| path.address == address && path.is_validated())
+    }
+
     pub(crate) fn validate_path(&mut self, address: Address) {
         if let Some(path) = self.paths.iter_mut().find(|path| path.address == address) {
             path.set_validated();
@@ -98,6 +103,13 @@ impl Session {
     pub(crate) fn set_path_marks(&mut self, network: NetworkId, marks: MarkShare) {
         if let Some(path) = self.path_of(network) {
             path.received.set_marks(marks);
+        }
+    }
+
+    pub(crate) fn probe_path(&mut self, now: Timestamp, network: NetworkId) {
+        let busy = self.is_busy(now);
+        if let Some(path) = self.path_of(network) {
+            path.ping_wanted |= busy && path.state == PathState::Usable;
         }
     }
 

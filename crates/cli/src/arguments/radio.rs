@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use daemon::config::ProbeTarget;
-use daemon::radio::{Cycle, SlotSettings};
+use daemon::radio::{Cycle, LoginMethod, SlotSettings};
 
 #[derive(Args, Debug)]
 pub struct Radio {
@@ -141,6 +141,39 @@ pub struct RadioAdd {
     /// Our address there, such as 10.9.0.1/24, instead of asking for one
     #[arg(long, value_name = "ADDRESS/LENGTH")]
     pub address: Option<String>,
+    #[command(flatten)]
+    pub login: RadioLogin,
+}
+
+/// For networks where everybody has a login of their own.
+#[derive(Args, Debug)]
+pub struct RadioLogin {
+    /// You have a login of your own there (802.1X): peap or ttls with a password, tls with a certificate
+    #[arg(long = "login", value_name = "METHOD", value_parser = login_method, requires = "identity", requires = "authority")]
+    pub method: Option<LoginMethod>,
+    /// Your name at the network, such as me@example.org
+    #[arg(long, value_name = "NAME", requires = "method")]
+    pub identity: Option<String>,
+    /// The name that anybody near may read
+    #[arg(long, value_name = "NAME", requires = "method")]
+    pub anonymous: Option<String>,
+    /// File with the certificate of whoever vouches for the network's server, PEM
+    #[arg(long, value_name = "FILE", requires = "method")]
+    pub authority: Option<PathBuf>,
+    /// How the server's name has to end
+    #[arg(long, value_name = "NAME", requires = "method")]
+    pub domain: Option<String>,
+    /// File with your certificate, PEM; for tls
+    #[arg(long, value_name = "FILE", requires = "method")]
+    pub certificate: Option<PathBuf>,
+    /// File with its private key, PEM; for tls
+    #[arg(long, value_name = "FILE", requires = "method")]
+    pub private_key: Option<PathBuf>,
+}
+
+fn login_method(text: &str) -> Result<LoginMethod, String> {
+    let found = LoginMethod::ALL.into_iter().find(|(name, _)| *name == text);
+    found.map(|(_, method)| method).ok_or_else(|| "expected peap, ttls or tls".to_owned())
 }
 
 #[derive(Args, Debug)]

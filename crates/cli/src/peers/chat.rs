@@ -2,12 +2,14 @@
 
 use std::io::{self, BufRead, Write};
 
+use anabranch::EventKind;
 use anabranch::apps::chat::{CHAT, hear, say};
 use anabranch::apps::read_line;
 use anabranch::blocking::{Endpoint, VirtualStream};
-use anabranch::{ConnectOptions, EventKind};
 
+use super::Typed;
 use crate::arguments::Chat;
+use crate::exit::WrongUsage;
 use crate::output;
 use crate::session::Session;
 
@@ -35,18 +37,30 @@ fn call(
     peer: &str,
 ) -> anyhow::Result<(Endpoint, VirtualStream, String)> {
     let (state, key) = super::identity(session)?;
-    let name = arguments.name.as_deref();
-    let known = super::find(&state, key.public(), peer, name, &arguments.address, super::CHAT_PORT)?;
-    let endpoint = Endpoint::from(super::caller(key)?);
-    let options = ConnectOptions { invitation: known.invitation.clone(), ..ConnectOptions::default() };
-    let mut stream = endpoint.connect(&known.peer, &options)?;
+    let ([] | [_]) = arguments.listen.group.as_slice() else {
+        anyhow::bail!(WrongUsage("a peer is called in one group".to_owned()));
+    };
+    let typed = Typed {
+        text: peer,
+        name: arguments.name.as_deref(),
+        addresses: &arguments.address,
+        group: arguments.listen.group.first(),
+        port: super::CHAT_PORT,
+        only: &arguments.listen.only,
+    };
+    let known = super::find(&state, &key, &typed)?;
+    let endpoint = known.caller(&state, &key, (&arguments.listen.only, &arguments.listen.spare))?;
+    let lookout = known.look_out(&key, super::nearby::CHAT, &arguments.listen.only, &endpoint);
+    let endpoint = Endpoint::from(endpoint);
+    let mut stream = endpoint.connect(&lookout.wait_for(&known), &known.options())?;
     stream.write_all(format!("{CHAT}\n").as_bytes())?;
     super::redeemed(&state, known.peer.key)?;
     Ok((endpoint, stream, known.name))
 }
 
 fn wait(session: &Session, arguments: &Chat) -> anyhow::Result<(Endpoint, VirtualStream, String)> {
-    let (endpoint, state) = super::listener(session, arguments.listen.port, !arguments.listen.no_link)?;
+    let (endpoint, state) = super::listener(session, &arguments.listen)?;
+    let _told = super::nearby::announce(session, &arguments.listen, super::nearby::CHAT);
     let endpoint = Endpoint::from(endpoint);
     let listener = endpoint.listen();
     loop {

@@ -1,11 +1,14 @@
 //! Peers: whom this machine talks to over virtual sockets, and how they meet.
 
 pub mod chat;
+pub mod groups;
+pub mod nearby;
 pub mod program;
 pub mod reach;
 pub mod receive;
 pub mod send;
 pub mod serve;
+pub mod switch_off;
 
 use std::io::{self, Write};
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -14,19 +17,24 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use anabranch::{Admission, Caller, Endpoint, EndpointOptions, Peer};
+use anabranch::nearby::Circle;
+use anabranch::{
+    Admission, Caller, ConnectOptions, Endpoint, EndpointOptions, Membership, Peer, PeerAddress, Relays,
+    SwitchOff,
+};
 use anyhow::{Context, bail};
 use identity::{
-    InvitationKind, InvitationSecret, JoinError, KeyPair, Peers, PublicKey, StateDirectory, UnixSeconds,
-    wall_time,
+    Groups, InvitationKind, InvitationSecret, JoinError, KeyPair, Peers, PublicKey, StateDirectory,
+    UnixSeconds, wall_time,
 };
 use rand::TryRngCore;
 use wire::hello::Name;
 use wire::join_link::{Host, HostPort, JoinLink, LINK_PREFIX, MAX_ADDRESSES};
 
+use crate::arguments::{Listen, Only, Spare};
 use crate::exit::WrongUsage;
-use crate::output;
 use crate::session::Session;
+use crate::{logging, output};
 
 /// Ports of what listens.
 pub const FILES_PORT: u16 = 4610;
@@ -42,42 +50,106 @@ pub struct Known {
     pub name: String,
     pub peer: Peer,
     pub invitation: Option<InvitationSecret>,
+    /// The group that it is called in, if any.
+    pub groups: Vec<Membership>,
+}
+
+impl Known {
+    /// How it is called.
+    pub fn options(&self) -> ConnectOptions {
+        ConnectOptions { invitation: self.invitation.clone(), ..ConnectOptions::default() }
+    }
+
+    /// An endpoint that calls it.
+    pub fn caller(
+        &self,
+        state: &StateDirectory,
+        key: &KeyPair,
+        ways: (&Only, &Spare),
+    ) -> anyhow::Result<Endpoint> {
+        caller(state, key.clone(), self.groups.clone(), ways)
+    }
+
+    /// Looks for it nearby while something calls it.
+    pub fn look_out(
+        &self,
+        key: &KeyPair,
+        what: &'static str,
+        only: &Only,
+        endpoint: &Endpoint,
+    ) -> nearby::Lookout {
+        let peers = if self.groups.is_empty() { std::slice::from_ref(&self.peer.key) } else { &[] };
+        nearby::Lookout::begin(
+            key,
+            Circle { peers, groups: &self.groups, only: only.as_slice() },
+            what,
+            endpoint,
+        )
+    }
+}
+
+/// Whom a command is to call, as it was typed.
+#[derive(Clone, Copy)]
+pub struct Typed<'a> {
+    /// A name, or a link.
+    pub text: &'a str,
+    /// What the peer of a link is to be called.
+    pub name: Option<&'a str>,
+    /// Further places to look for it.
+    pub addresses: &'a [String],
+    /// The group that it is in.
+    pub group: Option<&'a String>,
+    /// Where it listens unless an address or a link says otherwise.
+    pub port: u16,
+    /// The adapters by which it may be looked for.
+    pub only: &'a Only,
 }
 
 /// The identity of this machine, made if there is none.
 pub fn identity(session: &Session) -> anyhow::Result<(StateDirectory, KeyPair)> {
+    logging::start_if_asked();
     let state = session.create()?;
     let key = KeyPair::load_or_create(&state)?;
+    if let Err(error) = SwitchOff::undo(&switch_off::note(&state)) {
+        output::remark(&format!("anabranch: an adapter that a command has left off stays off: {error}"));
+    }
     Ok((state, key))
 }
 
-/// An endpoint that calls.
-pub fn caller(key: KeyPair) -> anyhow::Result<Endpoint> {
-    let options = EndpointOptions { name: own_name(), ..EndpointOptions::new(key) };
+/// An endpoint that calls, in these groups if there are any.
+pub fn caller(
+    state: &StateDirectory,
+    key: KeyPair,
+    groups: Vec<Membership>,
+    (only, spare): (&Only, &Spare),
+) -> anyhow::Result<Endpoint> {
+    let switch_off = switch_off::permission(state, spare)?;
+    let own = EndpointOptions::new(key);
+    let options = EndpointOptions { name: own_name(), groups, only: only.list(), switch_off, ..own };
     Ok(Endpoint::bind(options)?)
 }
 
-/// The peer of that name, or of that link, which is then remembered. `addresses` are further places to look for it; what listens there
-/// has port `port` unless a link says otherwise.
-pub fn find(
-    state: &StateDirectory,
-    own: PublicKey,
-    text: &str,
-    name: Option<&str>,
-    addresses: &[String],
-    port: u16,
-) -> anyhow::Result<Known> {
-    let mut known_by = text.to_owned();
+/// The peer of that name, or of that link, which is then remembered; or the member of a group.
+pub fn find(state: &StateDirectory, key: &KeyPair, typed: &Typed<'_>) -> anyhow::Result<Known> {
+    let Typed { text, name, addresses, group, port, only: _ } = *typed;
     let is_link = text.starts_with(LINK_PREFIX);
+    if let Some(group) = group {
+        if is_link {
+            bail!(WrongUsage("a link leads to a peer in no group; leave --group out".to_owned()));
+        }
+        return groups::find(state, key, typed, group.clone());
+    }
+    let mut known_by = text.to_owned();
     if is_link {
         let link = JoinLink::parse(text).map_err(|error| WrongUsage(error.to_string()))?;
         if link.kind != InvitationKind::Peer {
             let kind = link.kind;
+            let command = if kind == InvitationKind::Group { "group join" } else { "join" };
             bail!(WrongUsage(format!(
-                "this is a link to a {kind}, not to a peer; take it with `anabranch join`"
+                "this is a link to a {kind}, not to a peer; take it with `anabranch {command}`"
             )));
         }
-        known_by = Peers::change(state, |peers| peers.join(&link, name, own, wall_time()))?.name;
+        known_by = Peers::change(state, |peers| peers.join(&link, name, key.public(), wall_time()))?.name;
         output::remark(&format!("The peer is called {known_by} on this machine from now on."));
     }
     let peers = Peers::load(state)?;
@@ -87,17 +159,14 @@ pub fn find(
         );
     };
     let Some(default_port) = NonZeroU16::new(port) else { bail!("port 0 is none") };
+    let mut found = given(addresses, port)?;
     let mut hosts = Vec::new();
-    for address in addresses {
-        let host = HostPort::parse_with_default(address, default_port);
-        hosts.push(host.map_err(|error| WrongUsage(error.to_string()))?);
-    }
     for stored in &known.addresses {
         hosts.push(stored.clone());
         // What made the link may have been another command, with a port of its own.
         hosts.push(HostPort { port: default_port, ..stored.clone() });
     }
-    let mut found: Vec<SocketAddr> = hosts.iter().flat_map(resolve).collect();
+    found.extend(hosts.iter().flat_map(resolve));
     let mut seen = Vec::new();
     found.retain(|address| {
         !seen.contains(address) && {
@@ -109,15 +178,29 @@ pub fn find(
         name: known_by,
         peer: Peer { key: known.public_key, addresses: found },
         invitation: known.invitation.clone(),
+        groups: Vec::new(),
     })
 }
 
-fn resolve(host: &HostPort) -> Vec<SocketAddr> {
+/// Addresses as they were typed.
+fn given(addresses: &[String], port: u16) -> anyhow::Result<Vec<PeerAddress>> {
+    let Some(default_port) = NonZeroU16::new(port) else { bail!("port 0 is none") };
+    let mut found = Vec::new();
+    for address in addresses {
+        let host = HostPort::parse_with_default(address, default_port);
+        found.extend(resolve(&host.map_err(|error| WrongUsage(error.to_string()))?));
+    }
+    Ok(found)
+}
+
+fn resolve(host: &HostPort) -> Vec<PeerAddress> {
     let port = host.port.get();
     match &host.host {
-        Host::Address(address) => vec![SocketAddr::new(*address, port)],
+        Host::Address(address) => vec![SocketAddr::new(*address, port).into()],
+        Host::Bluetooth(device) => vec![PeerAddress::Bluetooth { device: *device, port }],
         Host::Name(name) => {
-            (name.as_str(), port).to_socket_addrs().map(Iterator::collect).unwrap_or_default()
+            let found = (name.as_str(), port).to_socket_addrs().map(Iterator::collect::<Vec<_>>);
+            found.unwrap_or_default().into_iter().map(PeerAddress::from).collect()
         }
     }
 }
@@ -131,9 +214,24 @@ pub fn redeemed(state: &StateDirectory, peer: PublicKey) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// An endpoint that known peers may call, and one more who has the link that is shown.
-pub fn listener(session: &Session, port: u16, show_link: bool) -> anyhow::Result<(Endpoint, PathBuf)> {
+/// An endpoint that known peers may call, and one more who has the link that is shown; or the members of groups, and nobody else.
+pub fn listener<const PORT: u16>(
+    session: &Session,
+    listen: &Listen<PORT>,
+) -> anyhow::Result<(Endpoint, PathBuf)> {
+    relaying_listener(session, listen, !listen.no_link, Relays::default())
+}
+
+/// As [`listener`], one that does so much for others.
+pub fn relaying_listener<const PORT: u16>(
+    session: &Session,
+    listen: &Listen<PORT>,
+    show_link: bool,
+    relays: Relays,
+) -> anyhow::Result<(Endpoint, PathBuf)> {
     let (state, key) = identity(session)?;
+    let groups = groups::memberships(&state, &listen.group)?;
+    let show_link = show_link && groups.is_empty();
     let mut secret = InvitationSecret([0; 16]);
     rand::rngs::OsRng.try_fill_bytes(&mut secret.0).context("no randomness from the system")?;
     let open = Arc::new(Mutex::new(show_link.then(|| secret.clone())));
@@ -142,17 +240,24 @@ pub fn listener(session: &Session, port: u16, show_link: bool) -> anyhow::Result
         let directory = directory.clone();
         Admission::Ask(Arc::new(move |caller: &Caller<'_>| admit(&directory, public, &open, caller)))
     };
-    let options = EndpointOptions { name: own_name(), ..EndpointOptions::listening(key, port, admission) };
+    let options = EndpointOptions::listening(key, listen.port(), admission);
+    let (only, switch_off) = (listen.only.list(), switch_off::permission(&state, &listen.spare)?);
+    let options = EndpointOptions { name: own_name(), relays, groups, only, switch_off, ..options };
     let endpoint = Endpoint::bind(options)?;
     if show_link {
-        show(&endpoint, public, &secret)?;
+        show(&endpoint, public, &secret, InvitationKind::Peer)?;
     }
     Ok((endpoint, directory))
 }
 
 /// Prints the link to an endpoint.
-fn show(endpoint: &Endpoint, public: PublicKey, secret: &InvitationSecret) -> anyhow::Result<()> {
-    let outside = || endpoint.addresses().into_iter().filter(|address| !address.ip().is_loopback());
+fn show(
+    endpoint: &Endpoint,
+    public: PublicKey,
+    secret: &InvitationSecret,
+    kind: InvitationKind,
+) -> anyhow::Result<()> {
+    let outside = || endpoint.addresses().into_iter().filter(|address| !address.is_loopback());
     let deadline = Instant::now() + NETWORK_PATIENCE;
     while outside().next().is_none() && Instant::now() < deadline {
         // An interface that was just switched on takes a moment.
@@ -161,7 +266,11 @@ fn show(endpoint: &Endpoint, public: PublicKey, secret: &InvitationSecret) -> an
     let reachable = outside();
     let addresses: Vec<HostPort> = reachable
         .filter_map(|address| {
-            Some(HostPort { host: Host::Address(address.ip()), port: NonZeroU16::new(address.port())? })
+            let host = match address {
+                PeerAddress::Ip(address) => Host::Address(address.ip()),
+                PeerAddress::Bluetooth { device, .. } => Host::Bluetooth(device),
+            };
+            Some(HostPort { host, port: NonZeroU16::new(address.port())? })
         })
         .take(MAX_ADDRESSES)
         .collect();
@@ -172,7 +281,7 @@ fn show(endpoint: &Endpoint, public: PublicKey, secret: &InvitationSecret) -> an
         return Ok(());
     }
     let link = JoinLink {
-        kind: InvitationKind::Peer,
+        kind,
         public_key: public.0,
         addresses,
         tcp_port: None,
@@ -180,13 +289,14 @@ fn show(endpoint: &Endpoint, public: PublicKey, secret: &InvitationSecret) -> an
         expires: UnixSeconds(wall_time().0 + LINK_SECONDS),
     };
     output::line(&link.encode()?)?;
-    output::remark(
-        "Whoever has this link may call once, and is known from then on. It ends with this command.",
-    );
+    output::remark(match kind {
+        InvitationKind::Group => "Whoever has this link may join once. It ends with this command.",
+        _ => "Whoever has this link may call once, and is known from then on. It ends with this command.",
+    });
     Ok(())
 }
 
-/// Known peers are let in, and the first one with the open invitation, who is then known.
+/// Members of the endpoint's groups are let in; else known peers, and the first one with the open invitation, who is then known.
 fn admit(
     directory: &Path,
     own: PublicKey,
@@ -194,6 +304,11 @@ fn admit(
     caller: &Caller<'_>,
 ) -> bool {
     let Ok(state) = StateDirectory::create(directory) else { return false };
+    if let Some(group) = caller.group {
+        // Whom it was is shown by name later; a full disk keeps nobody out.
+        let _ = groups::remember(&state, group, caller.name, caller.key);
+        return true;
+    }
     let known = Peers::load(&state).unwrap_or_default();
     if known.of_kind(InvitationKind::Peer).any(|peer| peer.public_key == caller.key) {
         return true;
@@ -224,10 +339,16 @@ fn admit(
 
 /// What a peer is called here.
 pub fn name_of(directory: &Path, key: PublicKey) -> String {
-    let peers = StateDirectory::create(directory).ok().and_then(|state| Peers::load(&state).ok());
-    let peers = peers.unwrap_or_default();
+    let state = StateDirectory::create(directory).ok();
+    let peers = state.as_ref().and_then(|state| Peers::load(state).ok()).unwrap_or_default();
     let known = peers.of_kind(InvitationKind::Peer).find(|peer| peer.public_key == key);
-    known.map_or_else(|| key.to_string().chars().take(8).collect(), |peer| peer.name.clone())
+    if let Some(known) = known {
+        return known.name.clone();
+    }
+    let groups = state.as_ref().and_then(|state| Groups::load(state).ok()).unwrap_or_default();
+    let mut members = groups.iter().flat_map(|group| &group.members);
+    let met = members.find(|member| member.public_key == key);
+    met.map_or_else(|| key.to_string().chars().take(8).collect(), |member| member.name.clone())
 }
 
 fn own_name() -> Option<Name> {
@@ -251,11 +372,6 @@ fn bar(bars: &indicatif::MultiProgress, name: &str) -> indicatif::ProgressBar {
     }
     bar.set_message(name.to_owned());
     bar
-}
-
-/// A peer's name without what tells programs that it is one.
-fn bare(host: &str) -> &str {
-    host.strip_suffix(".peer").unwrap_or(host)
 }
 
 fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {

@@ -2,21 +2,30 @@
 
 use std::io::{self, Read, Write};
 
-use anabranch::ConnectOptions;
 use anabranch::apps::tunnel::TCP;
 use anabranch::blocking::Endpoint;
 use anyhow::bail;
 
+use super::Typed;
 use crate::arguments::Reach;
 use crate::session::Session;
 
 pub fn run(session: &Session, arguments: &Reach) -> anyhow::Result<()> {
     let (state, key) = super::identity(session)?;
-    let name = super::bare(&arguments.peer);
-    let known = super::find(&state, key.public(), name, None, &arguments.address, super::SERVE_PORT)?;
-    let endpoint = Endpoint::from(super::caller(key)?);
-    let options = ConnectOptions { invitation: known.invitation.clone(), ..ConnectOptions::default() };
-    let mut stream = endpoint.connect(&known.peer, &options)?;
+    let name = wire::preload::bare(&arguments.peer);
+    let typed = Typed {
+        text: name,
+        name: None,
+        addresses: &arguments.address,
+        group: arguments.group.as_ref(),
+        port: super::SERVE_PORT,
+        only: &arguments.only,
+    };
+    let known = super::find(&state, &key, &typed)?;
+    let endpoint = known.caller(&state, &key, (&arguments.only, &arguments.spare))?;
+    let lookout = known.look_out(&key, super::nearby::PORTS, &arguments.only, &endpoint);
+    let endpoint = Endpoint::from(endpoint);
+    let mut stream = endpoint.connect(&lookout.wait_for(&known), &known.options())?;
     stream.write_all(format!("{TCP}{}\n", arguments.port).as_bytes())?;
     let mut reply = [0];
     stream.read_exact(&mut reply)?;

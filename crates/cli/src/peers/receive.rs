@@ -19,7 +19,8 @@ const OTHER_PROTOCOL: u64 = 1;
 pub fn run(session: &Session, arguments: &Receive) -> anyhow::Result<()> {
     std::fs::create_dir_all(&arguments.to)
         .with_context(|| format!("cannot use {}", arguments.to.display()))?;
-    let (endpoint, state) = super::listener(session, arguments.listen.port, !arguments.listen.no_link)?;
+    let (endpoint, state) = super::listener(session, &arguments.listen)?;
+    let _told = super::nearby::announce(session, &arguments.listen, super::nearby::FILES);
     let endpoint = Endpoint::from(endpoint);
     let listener = endpoint.listen();
     let bars = MultiProgress::new();

@@ -11,8 +11,10 @@ use anabranch::blocking::Endpoint;
 use anabranch::{ConnectError, ConnectOptions};
 use anyhow::bail;
 use indicatif::MultiProgress;
+use policy::ConnectionWish;
 
-use super::Known;
+use super::nearby::Lookout;
+use super::{Known, Typed};
 use crate::arguments::Send;
 use crate::exit::WrongUsage;
 use crate::session::Session;
@@ -36,10 +38,21 @@ pub fn run(session: &Session, arguments: &Send) -> anyhow::Result<()> {
         }
     }
     let (state, key) = super::identity(session)?;
-    let name = arguments.name.as_deref();
-    let known = super::find(&state, key.public(), peer, name, &arguments.address, super::FILES_PORT)?;
-    let endpoint = Endpoint::from(super::caller(key)?);
-    let failed = send_all(&endpoint, &known, files);
+    let typed = Typed {
+        text: peer,
+        name: arguments.name.as_deref(),
+        addresses: &arguments.address,
+        group: arguments.group.as_ref(),
+        port: super::FILES_PORT,
+        only: &arguments.only,
+    };
+    let known = super::find(&state, &key, &typed)?;
+    let endpoint = known.caller(&state, &key, (&arguments.only, &arguments.spare))?;
+    let lookout = known.look_out(&key, super::nearby::FILES, &arguments.only, &endpoint);
+    lookout.wait_for(&known);
+    let endpoint = Endpoint::from(endpoint);
+    let wish = if arguments.cheapest { ConnectionWish::Cheapest } else { ConnectionWish::default() };
+    let failed = send_all(&endpoint, &known, &lookout, files, wish);
     endpoint.close();
     if let Some(SendOutcome::Let) = failed.iter().find(|outcome| matches!(outcome, SendOutcome::Let)) {
         super::redeemed(&state, known.peer.key)?;
@@ -61,13 +74,21 @@ enum SendOutcome {
     Failed(anyhow::Error),
 }
 
-fn send_all(endpoint: &Endpoint, known: &Known, files: &[OsString]) -> Vec<SendOutcome> {
+fn send_all(
+    endpoint: &Endpoint,
+    known: &Known,
+    lookout: &Lookout,
+    files: &[OsString],
+    wish: ConnectionWish,
+) -> Vec<SendOutcome> {
     let (bars, next, outcomes) = (MultiProgress::new(), AtomicUsize::new(0), Mutex::new(Vec::new()));
     std::thread::scope(|scope| {
         for _ in 0..AT_ONCE.min(files.len()) {
             scope.spawn(|| {
                 while let Some(file) = files.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let outcome = match send_one(endpoint, known, &PathBuf::from(file), &bars) {
+                    let options = ConnectOptions { wish, ..known.options() };
+                    let file = PathBuf::from(file);
+                    let outcome = match send_one(endpoint, known, lookout, &file, &options, &bars) {
                         Ok(()) => SendOutcome::Let,
                         Err(error) => SendOutcome::Failed(error),
                     };
@@ -80,15 +101,23 @@ fn send_all(endpoint: &Endpoint, known: &Known, files: &[OsString]) -> Vec<SendO
 }
 
 /// Sends one file, again and again while the receiver is away.
-fn send_one(endpoint: &Endpoint, known: &Known, file: &Path, bars: &MultiProgress) -> anyhow::Result<()> {
+fn send_one(
+    endpoint: &Endpoint,
+    known: &Known,
+    lookout: &Lookout,
+    file: &Path,
+    options: &ConnectOptions,
+    bars: &MultiProgress,
+) -> anyhow::Result<()> {
     let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let bar = super::bar(bars, &name);
-    let options = ConnectOptions { invitation: known.invitation.clone(), ..ConnectOptions::default() };
     let mut lost_at: Option<Instant> = None;
     loop {
         let mut begun = false;
-        let outcome =
-            endpoint.connect(&known.peer, &options).map_err(anyhow::Error::from).and_then(|mut stream| {
+        let outcome = endpoint
+            .connect(&lookout.complete(&known.peer), options)
+            .map_err(anyhow::Error::from)
+            .and_then(|mut stream| {
                 files::send(&mut stream, file, &mut |progress| {
                     begun = true;
                     bar.set_length(progress.size);

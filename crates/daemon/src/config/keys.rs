@@ -239,6 +239,19 @@ pub(super) const DEVICE: &[Key<DeviceConfig>] = &[
         set: |config, value| value::boolean(value).map(|on| config.neighbours = on),
     },
     Key {
+        name: "peers",
+        meaning: "Reach known peers by name (NAME.anabranch.internal) and any0 address wherever they are, over the Internet and over relays too, and\nbe reached by them (UDP port 4615). Names then go through a server of the daemon's. Means neighbours as well.",
+        accepts: "true or false",
+        default: "false",
+        otherwise: None,
+        set: |config, value| {
+            let on = value::boolean(value)?;
+            config.peers = on;
+            config.neighbours |= on;
+            Some(())
+        },
+    },
+    Key {
         name: "neighbour_address",
         meaning: "IPv4 address of the interface for neighbours. They know its IPv6 address by its key.",
         accepts: "an IPv4 address from 10.254.0.1 to 10.254.255.254",
@@ -359,7 +372,7 @@ pub(super) const NETWORK: &[Key<NetworkConfig>] = &[
     Key {
         name: "card",
         meaning: "Whose published figures of power come nearest to its card; for saving the battery.",
-        accepts: "\"lte-2012\", \"3g-2012\", \"wifi-2012\", \"3g-2009\", \"gsm-2009\", \"wifi-2009\", \"wavelan-11\" or \"wavelan-2\"",
+        accepts: "\"lte-2012\", \"3g-2012\", \"wifi-2012\", \"3g-2009\", \"gsm-2009\", \"wifi-2009\", \"bluetooth-2008\", \"bluetooth-2013\", \"wavelan-11\" or \"wavelan-2\"",
         default: "\"lte-2012\"",
         otherwise: Some("unknown, so nothing is saved"),
         set: |config, value| Card::by_name(value::text(value)?).map(|card| config.card = Some(card.name)),

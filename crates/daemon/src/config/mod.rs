@@ -16,6 +16,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::num::NonZeroU16;
 use std::time::Duration;
 
+use anabranch::control::DEFAULT_INTERFACE;
 use identity::{Ipv4Pool, Ipv6Pool};
 use linux::routing::Routing;
 use policy::calendar::BillingDay;
@@ -112,6 +113,8 @@ pub struct DeviceConfig {
     pub record: Option<String>,
     /// Whether devices whose keys are known are looked for on shared links.
     pub neighbours: bool,
+    /// Whether known peers are reached beyond the links too, and by name.
+    pub peers: bool,
     /// IPv4 address of any0 for them; worked out from the key if `None`.
     pub neighbour_address: Option<Ipv4Addr>,
     /// How much staler the preferred link to a neighbour may be than another.
@@ -244,7 +247,7 @@ impl Default for DeviceConfig {
     fn default() -> Self {
         let choice = ChoiceSettings::default();
         Self {
-            interface: "any0".to_owned(),
+            interface: DEFAULT_INTERFACE.to_owned(),
             mtu: None,
             gateway: None,
             address_v4: Ipv4Addr::new(10, 255, 86, 1),
@@ -263,6 +266,7 @@ impl Default for DeviceConfig {
             cheapest_below: choice.cheapest_adapter_below,
             record: None,
             neighbours: false,
+            peers: false,
             neighbour_address: None,
             maxdiff: policy::neighbours::NeighbourSettings::default().maxdiff,
             mark: Routing::DEFAULT_MARK,
@@ -291,7 +295,7 @@ impl Default for NetworkConfig {
 impl Default for GatewayConfig {
     fn default() -> Self {
         Self {
-            interface: "any0".to_owned(),
+            interface: DEFAULT_INTERFACE.to_owned(),
             mtu: DEFAULT_MTU,
             listen: DEFAULT_LISTEN.to_vec(),
             tcp: Some(DEFAULT_PORT),

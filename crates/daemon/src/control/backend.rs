@@ -2,8 +2,9 @@
 
 use anabranch::control::{
     AccessPointReport, DownReport, ExplainRequest, Explained, FailureCode, Flows, ForwardReport,
-    ForwardRequest, GatewayClients, HeardNetwork, Hold, InviteRequest, Invited, NeighbourKey, Neighbourhood,
-    NetworkChange, NetworkReport, PinRequest, RadioStatus, Revoked, RuleReport, Running, Status,
+    ForwardRequest, GatewayClients, HeardNetwork, Hold, InviteRequest, Invited, MachineReport, NeighbourKey,
+    Neighbourhood, NetworkChange, NetworkReport, PinRequest, RadioStatus, Revoked, RuleReport, Running,
+    Status,
 };
 use thiserror::Error;
 
@@ -42,6 +43,14 @@ pub trait Backend: Send + Sync + 'static {
     /// # Errors
     /// If the kernel does not list them.
     fn flows(&self, _by: Requester) -> Result<Flows, BackendError> {
+        Err(BackendError::WrongRole(NOT_A_DEVICE))
+    }
+
+    /// Networks and power, for the caller to judge alike.
+    ///
+    /// # Errors
+    /// [`BackendError::Unavailable`] if the loop does not answer.
+    fn machine(&self) -> Result<MachineReport, BackendError> {
         Err(BackendError::WrongRole(NOT_A_DEVICE))
     }
 

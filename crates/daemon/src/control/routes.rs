@@ -41,6 +41,7 @@ pub(super) fn router(callers: Callers, backend: Arc<dyn Backend>, stopped: watch
         .route("/v1/networks/{name}", put(set_network))
         .route("/v1/events", get(events))
         .route("/v1/flows", get(flows))
+        .route("/v1/machine", get(machine))
         .route("/v1/explain", post(explain))
         .route("/v1/run", post(run))
         .route("/v1/rules", get(rules).post(pin))
@@ -168,6 +169,10 @@ async fn forget_neighbour(State(shared): State<Shared>, Path(name): Path<String>
 
 async fn flows(State(shared): State<Shared>, Extension(by): Extension<Requester>) -> impl IntoResponse {
     ask(shared, move |backend| backend.flows(by)).await
+}
+
+async fn machine(State(shared): State<Shared>) -> impl IntoResponse {
+    ask(shared, move |backend| backend.machine()).await
 }
 
 async fn explain(

@@ -186,6 +186,8 @@ impl Carriers {
         let address = transmit.address;
         match address.carrier {
             Carrier::Udp => self.send_udp(transmit, bytes),
+            // Virtual sockets have it, tunnels do not.
+            Carrier::Bluetooth => SendOutcome::Dropped,
             Carrier::Tcp => {
                 let Some(token) = self.tcp.get(&(address.network, address.remote)).copied() else {
                     return SendOutcome::Dropped;

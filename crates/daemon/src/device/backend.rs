@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anabranch::control::{
-    DownReport, ExplainRequest, Explained, Flows, Hold, NeighbourKey, Neighbourhood, NetworkChange,
-    NetworkReport, PinRequest, RuleReport, Running, Status,
+    DownReport, ExplainRequest, Explained, Flows, Hold, MachineReport, NeighbourKey, Neighbourhood,
+    NetworkChange, NetworkReport, PinRequest, RuleReport, Running, Status,
 };
 use identity::{InvitationKind, JoinError, Peers, PeersError, PublicKey, StateDirectory, wall_time};
 use linux::cgroup::{CgroupPath, Hierarchy};
@@ -126,6 +126,10 @@ impl Backend for DeviceBackend {
         let picture = self.picture()?;
         let mut sampler = self.sampler.lock().unwrap_or_else(PoisonError::into_inner);
         sampler.flows(&picture, &self.root, by)
+    }
+
+    fn machine(&self) -> Result<MachineReport, BackendError> {
+        ask(&self.choices, Question::Machine)
     }
 
     fn explain(&self, by: Requester, request: &ExplainRequest) -> Result<Explained, BackendError> {

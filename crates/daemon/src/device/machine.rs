@@ -13,7 +13,6 @@ use linux::routing::{self, Routing};
 use tracing::info;
 
 use super::groups::Groups;
-use super::neighbours;
 use crate::config::DeviceConfig;
 use crate::supervision::{self, Answer, Machine, Request};
 
@@ -36,7 +35,7 @@ pub fn neighbour_routes(routing: &Routing) -> NeighbourRoutes {
         interface: routing.interface.clone(),
         mark: routing.mark,
         interface_table: routing.table,
-        prefixes: neighbours::address::prefixes(),
+        prefixes: identity::any0_address::prefixes(),
     }
 }
 

@@ -71,6 +71,7 @@ pub fn path(report: &bond::PathReport, traffic: Traffic, all: u64) -> PathReport
         carrier: match report.address.carrier {
             Carrier::Udp => CarrierKind::Udp,
             Carrier::Tcp => CarrierKind::Tcp,
+            Carrier::Bluetooth => CarrierKind::Bluetooth,
         },
         status: report.status,
         health,

@@ -224,6 +224,7 @@ impl Watcher {
             for HostPort { host, port } in &addresses {
                 let found = match host {
                     Host::Address(host) => vec![*host],
+                    Host::Bluetooth(_) => Vec::new(),
                     Host::Name(name) => by(name.as_str()),
                 };
                 named |= matches!(host, Host::Name(_)) && !found.is_empty();
@@ -287,7 +288,7 @@ fn ask_again(links: &mut NewLinks, netlink: &mut Netlink) {
 fn literal(address: &HostPort) -> Option<SocketAddr> {
     match &address.host {
         Host::Address(host) => Some(SocketAddr::new(*host, address.port.get())),
-        Host::Name(_) => None,
+        Host::Name(_) | Host::Bluetooth(_) => None,
     }
 }
 

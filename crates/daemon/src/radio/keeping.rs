@@ -9,7 +9,7 @@ use std::io;
 use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
-use anabranch::control::{AccessPointReport, EventKind, HeardNetwork, RadioNetworkReport, RadioStatus};
+use anabranch::control::{AccessPointReport, EventKind, HeardNetwork, RadioStatus};
 use identity::StateError;
 use linux::clock;
 use linux::netlink::NetlinkError;
@@ -98,29 +98,14 @@ pub(super) trait Keeper {
     /// Says good-bye to the access points.
     fn end(&mut self);
 
-    /// How the radio and its networks are; by default, which there are.
-    fn status(&self, _now: Timestamp) -> RadioStatus {
-        let networks = self.networks().into_iter().map(|(_, known)| RadioNetworkReport {
-            interface: known.interface_name().unwrap_or_default(),
-            weight: known.weight,
-            ssid: known.ssid,
-            ..RadioNetworkReport::default()
-        });
-        RadioStatus {
-            pid: std::os::unix::process::parent_id(),
-            networks: networks.collect(),
-            ..RadioStatus::default()
-        }
-    }
+    /// How the radio and its networks are.
+    fn status(&self, now: Timestamp) -> RadioStatus;
 
     /// Access points in range, and how much each is worth.
     fn access_points(&mut self, now: Timestamp) -> Vec<AccessPointReport>;
 
-    /// Listens on all channels and then gives what was heard; by default nothing.
-    fn scan(&mut self, _now: Timestamp, reply: SyncSender<Vec<HeardNetwork>>) {
-        // Who asked may not wait any more.
-        drop(reply.try_send(Vec::new()));
-    }
+    /// Listens on all channels and then gives what was heard.
+    fn scan(&mut self, now: Timestamp, reply: SyncSender<Vec<HeardNetwork>>);
 
     /// What was found beyond a network, by asking as an application would.
     fn found(&mut self, _now: Timestamp, _network: NetworkId, _found: Beyond) {}
@@ -255,6 +240,12 @@ mod tests {
         }
 
         fn end(&mut self) {}
+
+        fn status(&self, _: Timestamp) -> RadioStatus {
+            RadioStatus::default()
+        }
+
+        fn scan(&mut self, _: Timestamp, _: SyncSender<Vec<HeardNetwork>>) {}
 
         fn access_points(&mut self, _: Timestamp) -> Vec<AccessPointReport> {
             Vec::new()

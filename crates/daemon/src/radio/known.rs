@@ -13,6 +13,8 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use units::{Frequency, MacAddress, Ssid};
 
+use super::login::Login;
+
 /// The file's name.
 pub const KNOWN_NETWORKS_FILE: &str = "radio.toml";
 /// Networks that one radio is in at most: more would leave none of them a usable turn.
@@ -96,6 +98,9 @@ pub struct KnownNetwork {
     /// Our address and its subnet, such as `10.9.0.1/24`, in place of one that the network lends. For ad hoc groups, where nobody lends any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
+    /// Our own login, where the network asks for one (802.1X). For cards whose networks the kernel keeps.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub login: Option<Login>,
 }
 
 fn one() -> u16 {
@@ -129,6 +134,12 @@ impl KnownNetwork {
         let group = self.ad_hoc_channel.map(group).transpose()?;
         if group.is_some() && self.passphrase.is_some() {
             return Err(wrong("passphrase", "an ad hoc group of this radio is open".to_owned()));
+        }
+        if let Some(login) = &self.login {
+            if self.passphrase.is_some() || group.is_some() {
+                return Err(wrong("login", "a network has a passphrase or a login, not both".to_owned()));
+            }
+            login.check().map_err(|(key, problem)| wrong(key, problem.to_owned()))?;
         }
         self.own_address()?;
         let address = |key, text: &String| {
@@ -314,6 +325,7 @@ mod tests {
             interface: None,
             ad_hoc_channel: None,
             address: None,
+            login: None,
         }
     }
 
@@ -350,6 +362,14 @@ mod tests {
             ("[[network]]\nssid = \"x\"\nad_hoc_channel = 200", "not 200"),
             ("[[network]]\nssid = \"x\"\naddress = \"10.9.0.1\"", "like 10.9.0.1/24"),
             ("[[network]]\nssid = \"x\"\nad_hoc_channel = 6\npassphrase = \"topsecret\"", "is open"),
+            (
+                "[[network]]\nssid = \"x\"\npassphrase = \"topsecret\"\n[network.login]\nmethod = \"peap\"\nidentity = \"me\"\nauthority = \"\"",
+                "not both",
+            ),
+            (
+                "[[network]]\nssid = \"x\"\n[network.login]\nmethod = \"peap\"\nidentity = \"me\"\npassword = \"topsecret\"\nauthority = \"\"",
+                "authority: expected the PEM text",
+            ),
             ("[[network]]\nssid = \"a b\"\n[[network]]\nssid = \"ab\"", "two networks would be called wl-ab"),
         ];
         for (text, expected) in cases {

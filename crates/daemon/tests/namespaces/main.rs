@@ -13,6 +13,7 @@ mod direct_learning;
 mod direct_metrics;
 mod direct_nat64;
 mod disk;
+mod far_peers;
 mod hardship;
 mod holding;
 mod hostile;

@@ -19,6 +19,7 @@ mod idle;
 mod memory;
 mod ping;
 mod result;
+mod sockets;
 mod throughput;
 mod ways;
 mod wireguard;
@@ -83,7 +84,7 @@ fn nothing_to_prepare() -> anyhow::Result<()> {
     Ok(())
 }
 
-fn benchmarks() -> [Benchmark; 7] {
+fn benchmarks() -> [Benchmark; 8] {
     [
         Benchmark {
             name: "throughput",
@@ -100,6 +101,14 @@ fn benchmarks() -> [Benchmark; 7] {
             goals: direct::goals,
             prepare: nothing_to_prepare,
             run: direct::run,
+        },
+        Benchmark {
+            name: "sockets",
+            title: "virtual sockets beside plain TCP on one cable, without a limit and shaped",
+            bed: Bed::Netns,
+            goals: sockets::goals,
+            prepare: nothing_to_prepare,
+            run: sockets::run,
         },
         Benchmark {
             name: "memory",

@@ -3,7 +3,7 @@
 
 use super::bond_trials::{NamedTrial, Ride, run_all};
 use super::record::RATE_SCALE;
-use super::{BarGroup, Bed, Experiment, ExperimentId, Goal, Metrics, Report};
+use super::{Axes, BarGroup, Bed, Experiment, ExperimentId, Goal, Metrics, Report};
 use crate::simbed::{Algorithm, Outcome, Traffic, Trial, Way, quantile};
 use anyhow::Context;
 use sim::{Capacity, Loss, NetworkSpec, Scenario};
@@ -48,6 +48,7 @@ fn experiment(scenario: Scenario) -> Experiment {
         beds: vec![Bed::Sim, Bed::Netns, Bed::Vm],
         bars: bars(&scenario),
         unit: "Mbit/s",
+        axes: Axes::default(),
         runner: Box::new(move |bed, seed| run(&scenario, bed, seed)),
     }
 }

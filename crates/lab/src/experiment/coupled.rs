@@ -5,7 +5,7 @@
 //! share of the shared one beside, which an algorithm that couples all paths of a bond gives up for nothing.
 
 use super::failover::seed_step;
-use super::{BarGroup, Bed, Experiment, ExperimentId, Goal, Metrics, Report};
+use super::{Axes, BarGroup, Bed, Experiment, ExperimentId, Goal, Metrics, Report};
 use crate::simbed::{Algorithm, Fairness, FairnessOutcome};
 use sim::NetworkSpec;
 use std::time::Duration;
@@ -60,6 +60,7 @@ pub(super) fn experiment() -> Experiment {
             group("separate: of the best network", "separate.of_best"),
         ],
         unit: "ratio",
+        axes: Axes::default(),
         runner: Box::new(|_bed, seed| run(seed)),
     }
 }

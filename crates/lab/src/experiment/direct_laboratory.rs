@@ -11,6 +11,25 @@ use anyhow::Context;
 /// A processor with less time left than this part of all may be what bounds a flow.
 const LEAST_IDLE: f64 = 0.1;
 
+/// How the device reaches its networks where an experiment has both kinds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Links {
+    /// By shaped cables.
+    Wired,
+    /// By access points and simulated radios.
+    Air,
+}
+
+impl Links {
+    /// What the experiment `name` is called with them.
+    pub(super) fn of(self, name: &str) -> String {
+        match self {
+            Self::Wired => format!("{name}-wired"),
+            Self::Air => name.to_owned(),
+        }
+    }
+}
+
 /// A run of one experiment.
 pub(super) struct Laboratory {
     machine: Machine,

@@ -1,7 +1,7 @@
 //! BOND/failover: what a download feels when the network that carries most of it goes away.
 
 use super::record::RATE_SCALE;
-use super::{BarGroup, Bed, Experiment, ExperimentId, Goal, Metrics, Report};
+use super::{Axes, BarGroup, Bed, Experiment, ExperimentId, Goal, Metrics, Report};
 use crate::simbed::{Failover, FailoverOutcome, quantile};
 use crate::vm::Machine;
 use crate::vm::measurement::Programs;
@@ -60,6 +60,7 @@ pub(super) fn experiment() -> Experiment {
         beds: vec![Bed::Sim, Bed::Vm],
         bars: vec![group("silent", "goes silent"), group("reported", "reported down")],
         unit: "ms",
+        axes: Axes::default(),
         runner: Box::new(run),
     }
 }

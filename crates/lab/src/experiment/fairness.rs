@@ -5,7 +5,7 @@
 //! what the other gets.
 
 use super::failover::seed_step;
-use super::{BarGroup, Bed, Experiment, ExperimentId, Goal, Metrics, Report};
+use super::{Axes, BarGroup, Bed, Experiment, ExperimentId, Goal, Metrics, Report};
 use crate::simbed::{Algorithm, Fairness};
 use sim::NetworkSpec;
 use std::time::Duration;
@@ -52,6 +52,7 @@ pub(super) fn experiment() -> Experiment {
         beds: vec![Bed::Sim],
         bars: kinds().map(group).collect(),
         unit: "Mbit/s",
+        axes: Axes::default(),
         runner: Box::new(|_bed, seed| run(seed)),
     }
 }

@@ -7,10 +7,12 @@ mod direct_laboratory;
 mod failover;
 mod fairness;
 mod juggler;
+mod linkalike;
 mod multiap;
 mod record;
 mod registry;
 mod seeds;
+mod vconn;
 mod verdict;
 mod vif;
 
@@ -117,10 +119,19 @@ pub type Metrics = BTreeMap<String, f64>;
 pub struct Report {
     /// The figures.
     pub metrics: Metrics,
-    /// Lines over time for the plot: name, then (seconds, value).
+    /// Lines for the plot: name, then (seconds, value), or what [`Experiment::axes`] says.
     pub series: Vec<(String, Vec<(f64, f64)>)>,
     /// The run does not count, and why.
     pub void: Option<String>,
+}
+
+/// The axes of an experiment's lines.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Axes {
+    /// What they are drawn over; seconds if it is not said.
+    pub over: Option<&'static str>,
+    /// Unit of their values; the experiment's if it is not said.
+    pub unit: Option<&'static str>,
 }
 
 /// A way to run an experiment on one bed with a seed.
@@ -144,6 +155,8 @@ pub struct Experiment {
     pub bars: Vec<BarGroup>,
     /// Unit of bars and lines.
     pub unit: &'static str,
+    /// What its lines are drawn over.
+    pub axes: Axes,
     /// Runs it.
     pub runner: Runner,
 }

@@ -4,7 +4,8 @@
 
 use super::seeds::means;
 use super::{
-    Bed, Experiment, ExperimentId, Goal, Metrics, Report, SeedRun, SeededReport, Verdict, spread, verdict,
+    Axes, Bed, Experiment, ExperimentId, Goal, Metrics, Report, SeedRun, SeededReport, Verdict, spread,
+    verdict,
 };
 use crate::plot;
 use anyhow::Context;
@@ -125,7 +126,7 @@ pub fn write_record(
     };
     let (suffix, series) = (suffix(experiment, record.bed), thinned(&report.series));
     write(&format!("result{suffix}.json"), record.to_json()?)?;
-    write(&format!("series{suffix}.csv"), series_text(&series))?;
+    write(&format!("series{suffix}.csv"), series_text(&series, experiment.axes))?;
     write(&format!("plot{suffix}.svg"), plot::experiment_plot(experiment, record, &series))?;
     let spec = toml::to_string_pretty(&experiment.spec).context("write the spec as TOML")?;
     write("spec.toml", spec)?;
@@ -159,7 +160,7 @@ pub fn read_record(directory: &Path, experiment: &Experiment, bed: Bed) -> anyho
         .with_context(|| format!("{} is damaged", place.join(&result).display()))?;
     let series = parse_series(&read(&series)?)
         .with_context(|| format!("{} is damaged", place.join(&series).display()))?;
-    let report = Report { metrics: record.metrics.clone(), series, void: None };
+    let report = Report { metrics: record.metrics.clone(), series, ..Report::default() };
     Ok((record, report))
 }
 
@@ -188,9 +189,9 @@ fn thinned(series: &Series) -> Series {
     series.iter().map(|(name, points)| (name.clone(), thin(points))).collect()
 }
 
-/// One line per point: line's name, seconds, value.
-fn series_text(series: &Series) -> String {
-    let mut text = String::from("line,seconds,value\n");
+/// One line per point: line's name, seconds or what else the lines are over, value.
+fn series_text(series: &Series, axes: Axes) -> String {
+    let mut text = format!("line,{},value\n", axes.over.unwrap_or("seconds"));
     for (name, points) in series {
         for (seconds, value) in points {
             let _ = writeln!(text, "{name},{seconds:.1},{value:.2}");
@@ -327,7 +328,7 @@ mod tests {
         let series: Series = vec![("one".to_owned(), points(0.0)), ("two".to_owned(), points(5.0))];
         let thin = thinned(&series);
         assert_eq!(thin[0], ("one".to_owned(), vec![(0.0, 0.0), (0.5, 1.0), (1.0, 2.0), (1.5, 3.0)]));
-        assert_eq!(parse_series(&series_text(&thin)).unwrap(), thin);
+        assert_eq!(parse_series(&series_text(&thin, Axes::default())).unwrap(), thin);
         assert_eq!(thinned(&thin), thin);
         assert!(parse_series("line,seconds,value\none,2\n").is_err());
     }

@@ -1,6 +1,9 @@
 //! All experiments, family by family.
 
-use super::{Experiment, ExperimentId, bond_family, coupled, failover, fairness, juggler, multiap, vif};
+use super::{
+    Experiment, ExperimentId, bond_family, coupled, failover, fairness, juggler, linkalike, multiap, vconn,
+    vif,
+};
 use std::collections::BTreeSet;
 
 /// Every experiment of the lab, in the order in which it lists and runs them.
@@ -12,6 +15,8 @@ pub fn registry() -> Vec<Experiment> {
     all.extend(vif::experiments());
     all.extend(juggler::experiments());
     all.extend(multiap::experiments());
+    all.extend(linkalike::experiments());
+    all.extend(vconn::experiments());
     all
 }
 

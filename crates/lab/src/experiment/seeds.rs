@@ -80,7 +80,7 @@ pub fn spread(runs: &[SeedRun], metric: &str) -> Option<(f64, f64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::{ExperimentId, Goal};
+    use crate::experiment::{Axes, ExperimentId, Goal};
     use std::sync::atomic::AtomicUsize;
 
     fn metrics(values: &[(&str, f64)]) -> Metrics {
@@ -110,6 +110,7 @@ mod tests {
             beds: vec![Bed::Sim],
             bars: Vec::new(),
             unit: "",
+            axes: Axes::default(),
             runner: Box::new(|_, seed| {
                 anyhow::ensure!(seed != 99, "no such seed");
                 Ok(Report { metrics: metrics(&[("seed", seed as f64)]), ..Report::default() })

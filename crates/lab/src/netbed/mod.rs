@@ -179,6 +179,6 @@ fn device_address(index: usize) -> Ipv4Addr {
     Ipv4Addr::new(10, 11 + index as u8, 0, 2)
 }
 
-fn provider_address(index: usize) -> Ipv4Addr {
+pub(crate) fn provider_address(index: usize) -> Ipv4Addr {
     Ipv4Addr::new(10, 11 + index as u8, 0, 1)
 }

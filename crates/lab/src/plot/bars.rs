@@ -46,7 +46,7 @@ pub(super) fn draw_bars(canvas: &mut Canvas, area: Area, groups: &[BarGroup], re
                 x + bar_width / 2.0,
                 label_at - 3.0,
                 9.0,
-                &short_number((value * 10.0).round() / 10.0),
+                &short_number(if value < 10.0 { value } else { (value * 10.0).round() / 10.0 }),
             );
         }
         canvas.centred_text(left + group_width / 2.0, inner.bottom() + 16.0, 12.0, &group.label);

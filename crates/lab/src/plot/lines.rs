@@ -1,10 +1,10 @@
-//! Lines over time.
+//! Lines over time, or over something else.
 
 use super::Series;
 use super::canvas::{Area, COLOURS, Canvas, axis, draw_axis, short_number};
 
-/// Draws `series`, values in `unit`, over seconds.
-pub(super) fn draw_lines(canvas: &mut Canvas, area: Area, series: &Series, unit: &str) {
+/// Draws `series`, values in `unit`, over seconds or over what `over` says.
+pub(super) fn draw_lines(canvas: &mut Canvas, area: Area, series: &Series, over: Option<&str>, unit: &str) {
     let points = || series.iter().flat_map(|(_, points)| points);
     let inner = Area {
         left: area.left + 36.0,
@@ -18,7 +18,12 @@ pub(super) fn draw_lines(canvas: &mut Canvas, area: Area, series: &Series, unit:
     for mark in 0..=(end / step).floor() as u32 {
         let seconds = f64::from(mark) * step;
         let x = inner.left + seconds / end * inner.width;
-        canvas.centred_text(x, inner.bottom() + 14.0, 10.0, &format!("{} s", short_number(seconds)));
+        let number = short_number(seconds);
+        let label = if over.is_some() { number } else { format!("{number} s") };
+        canvas.centred_text(x, inner.bottom() + 14.0, 10.0, &label);
+    }
+    if let Some(over) = over {
+        canvas.centred_text(inner.left + inner.width / 2.0, inner.bottom() + 28.0, 10.0, over);
     }
     // The last line is the one to look at: drawn last, in the strongest colour.
     let mut legend = area.left + 60.0;

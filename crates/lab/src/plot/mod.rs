@@ -1,4 +1,4 @@
-//! Plots as SVG files, drawn by this crate: bars of metrics, lines over time.
+//! Plots as SVG files, drawn by this crate: bars of metrics, and lines over time or over something else.
 
 mod bars;
 mod canvas;
@@ -15,10 +15,10 @@ const LINES_HEIGHT: f64 = 240.0;
 const TITLE_HEIGHT: f64 = 46.0;
 const MARGIN: f64 = 20.0;
 
-/// Lines over time: name, then (seconds, value).
+/// Lines: name, then (seconds or what else they are over, value).
 type Series = [(String, Vec<(f64, f64)>)];
 
-/// The plot of a run: its bars, and below them its lines over time.
+/// The plot of a run: its bars, and below them its lines.
 pub fn experiment_plot(experiment: &Experiment, record: &Record, series: &Series) -> String {
     let lines_height = if series.is_empty() { 0.0 } else { LINES_HEIGHT };
     let mut canvas = Canvas::new(WIDTH, TITLE_HEIGHT + BARS_HEIGHT + lines_height + MARGIN);
@@ -35,7 +35,14 @@ pub fn experiment_plot(experiment: &Experiment, record: &Record, series: &Series
     let area = |top, height| Area { left: MARGIN, top, width: WIDTH - 2.0 * MARGIN, height };
     draw_bars(&mut canvas, area(TITLE_HEIGHT, BARS_HEIGHT), &experiment.bars, record, experiment.unit);
     if !series.is_empty() {
-        draw_lines(&mut canvas, area(TITLE_HEIGHT + BARS_HEIGHT, LINES_HEIGHT), series, experiment.unit);
+        let unit = experiment.axes.unit.unwrap_or(experiment.unit);
+        draw_lines(
+            &mut canvas,
+            area(TITLE_HEIGHT + BARS_HEIGHT, LINES_HEIGHT),
+            series,
+            experiment.axes.over,
+            unit,
+        );
     }
     canvas.finish()
 }
@@ -44,7 +51,7 @@ pub fn experiment_plot(experiment: &Experiment, record: &Record, series: &Series
 mod tests {
     use super::bars::SPREAD_COLOUR;
     use super::*;
-    use crate::experiment::{Bed, Metrics, Report, registry};
+    use crate::experiment::{Axes, Bed, Metrics, Report, registry};
 
     #[test]
     fn a_plot_is_well_formed_and_shows_its_bars() {
@@ -63,6 +70,7 @@ mod tests {
         let svg = experiment_plot(&experiment, &record, &series);
         assert!(svg.starts_with("<svg ") && svg.ends_with("</svg>\n"));
         assert!(svg.contains("a &lt;b&gt;"));
+        assert!(svg.contains(">1 s<"));
         let bars: usize = experiment.bars.iter().map(|group| group.bars.len()).sum();
         assert!(svg.matches("<rect ").count() >= bars);
         assert!(svg.matches(SPREAD_COLOUR).count() >= bars, "each bar shows how far the seeds are apart");
@@ -70,5 +78,8 @@ mod tests {
             let open = svg.matches(&format!("<{tag} ")).count();
             assert_eq!(open, svg.matches(&format!("</{tag}>")).count(), "{tag}");
         }
+        let axes = Axes { over: Some("neighbours"), unit: Some("uplinks") };
+        let other = experiment_plot(&Experiment { axes, ..experiment }, &record, &series);
+        assert!(other.contains(">neighbours<") && other.contains(">uplinks<") && !other.contains(">1 s<"));
     }
 }

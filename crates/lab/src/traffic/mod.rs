@@ -14,6 +14,8 @@ mod ping;
 mod quic;
 mod record;
 mod request;
+mod sockets;
+mod stream;
 mod tcp;
 mod torrent;
 mod tracker;
@@ -37,6 +39,8 @@ pub use ping::PingReport;
 pub use record::{FlowReport, Gap, Report};
 pub(crate) use record::{MAX_GAPS, SHORTEST_GAP};
 pub use request::{Congestion, Request, Transport};
+pub use sockets::SocketsReport;
+pub use stream::StreamReport;
 pub use torrent::TorrentArguments;
 pub use transfers::{Transfer, TransferReport};
 pub use video::VideoReport;
@@ -63,22 +67,9 @@ pub enum TrafficCommand {
         listen: SocketAddr,
     },
     /// Send UDP pings and report round-trip times.
-    Ping {
-        /// The address of an `echo`.
-        server: SocketAddr,
-        /// Time between two pings.
-        #[arg(long, default_value_t = 20)]
-        interval_ms: u64,
-        /// How long to go on.
-        #[arg(long, default_value_t = 10.0)]
-        seconds: f64,
-        /// Network interface to send through.
-        #[arg(long)]
-        interface: Option<String>,
-        /// File for the report; standard output without it.
-        #[arg(long)]
-        json: Option<PathBuf>,
-    },
+    Ping(PacketArguments),
+    /// Have an `echo` send UDP packets by itself, and report which came.
+    Stream(PacketArguments),
     /// Exchange small packets of one flow with an `echo`, as many as go, and report how many.
     Exchange {
         /// The address of an `echo`.
@@ -187,6 +178,10 @@ pub enum TrafficCommand {
         /// Address and port to wait on.
         listen: SocketAddr,
     },
+    /// Answer over virtual sockets, until ended.
+    SocketsServe(sockets::ServeArguments),
+    /// Download over virtual sockets, and report what happened meanwhile.
+    SocketsFetch(sockets::FetchArguments),
     /// Relay frames between two interfaces as over a link, until ended.
     Link(LinkArguments),
     /// Have an interface hand over whole frames with checksums, as a relay at its other end needs them.
@@ -233,6 +228,33 @@ pub struct FetchArguments {
     pub json: Option<PathBuf>,
 }
 
+/// What `traffic ping` and `traffic stream` take.
+#[derive(Clone, Debug, clap::Args)]
+pub struct PacketArguments {
+    /// The address of an `echo`.
+    server: SocketAddr,
+    /// Time between two packets.
+    #[arg(long, default_value_t = 20)]
+    interval_ms: u64,
+    /// How long to go on.
+    #[arg(long, default_value_t = 10.0)]
+    seconds: f64,
+    /// Network interface to use.
+    #[arg(long)]
+    interface: Option<String>,
+    /// File for the report; standard output without it.
+    #[arg(long)]
+    json: Option<PathBuf>,
+}
+
+impl PacketArguments {
+    /// Between two packets, and of all.
+    fn times(&self) -> Result<(Duration, Duration)> {
+        let length = Duration::try_from_secs_f64(self.seconds).context("--seconds is not a time")?;
+        Ok((Duration::from_millis(self.interval_ms.max(1)), length))
+    }
+}
+
 /// Runs one command; `serve` and `echo` return only on error.
 ///
 /// # Errors
@@ -248,11 +270,15 @@ pub fn run(command: TrafficCommand) -> Result<()> {
             write_report(arguments.json.as_ref(), &report)
         }
         TrafficCommand::Echo { listen } => ping::echo(listen),
-        TrafficCommand::Ping { server, interval_ms, seconds, interface, json } => {
-            let interval = Duration::from_millis(interval_ms.max(1));
-            let length = Duration::try_from_secs_f64(seconds).context("--seconds is not a time")?;
-            let report = ping::ping(server, interval, length, interface.as_deref())?;
-            write_report(json.as_ref(), &report)
+        TrafficCommand::Ping(packets) => {
+            let (interval, length) = packets.times()?;
+            let report = ping::ping(packets.server, interval, length, packets.interface.as_deref())?;
+            write_report(packets.json.as_ref(), &report)
+        }
+        TrafficCommand::Stream(packets) => {
+            let (interval, length) = packets.times()?;
+            let report = stream::receive(packets.server, interval, length, packets.interface.as_deref())?;
+            write_report(packets.json.as_ref(), &report)
         }
         TrafficCommand::Exchange { server, seconds } => {
             let length = Duration::try_from_secs_f64(seconds).context("--seconds is not a time")?;
@@ -284,6 +310,10 @@ pub fn run(command: TrafficCommand) -> Result<()> {
             let length = Duration::try_from_secs_f64(seconds).context("--seconds is not a time")?;
             let interval = Duration::from_millis(interval_ms.max(1));
             write_report(json.as_ref(), &counters::watch(&interfaces, interval, length)?)
+        }
+        TrafficCommand::SocketsServe(arguments) => sockets::serve(&arguments),
+        TrafficCommand::SocketsFetch(arguments) => {
+            write_report(arguments.json.as_ref(), &sockets::fetch(&arguments)?)
         }
         TrafficCommand::Link(arguments) => link::relay(arguments),
         TrafficCommand::WholeFrames { interface } => linux::packet_socket::disable_offloads(&interface)

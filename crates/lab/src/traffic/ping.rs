@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
+use super::stream;
 use super::tcp::bound_socket;
 
 /// Round-trip times, in milliseconds.
@@ -29,7 +30,7 @@ pub struct PingReport {
     pub round_trips: Vec<f64>,
 }
 
-/// Sends every packet back to where it came from. Returns only on error.
+/// Sends every packet back to where it came from, and the streams that are asked for. Returns only on error.
 ///
 /// # Errors
 /// If the address cannot be used.
@@ -38,6 +39,10 @@ pub fn echo(listen: SocketAddr) -> Result<()> {
     let mut buffer = [0; 2_048];
     loop {
         let (length, from) = socket.recv_from(&mut buffer).context("receiving pings")?;
+        if let Some(request) = stream::Request::parse(&buffer[..length]) {
+            request.serve(socket.try_clone().context("sharing the socket")?, from);
+            continue;
+        }
         // A route that is gone for now is what the pinging side measures.
         let _ = socket.send_to(&buffer[..length], from);
     }
@@ -54,6 +59,8 @@ pub fn ping(
     interface: Option<&str>,
 ) -> Result<PingReport> {
     let socket = bound_socket(server, socket2::Type::DGRAM, None, interface)?;
+    // `server` may be everybody's address.
+    socket.set_broadcast(true).context("being allowed to send to everybody")?;
     let socket: UdpSocket = socket.into();
     let receiver = socket.try_clone().context("sharing the ping socket")?;
     let start = Instant::now();

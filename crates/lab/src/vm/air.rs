@@ -7,7 +7,7 @@ use sim::NetworkSpec;
 
 use super::wifi::{AccessPoint, Wifi, WifiNetwork};
 use super::{Job, MachineError, program};
-use crate::medium::Config;
+use crate::medium::{Config, LinkConfig};
 
 /// How the networks of a [`DirectJob`](super::direct::DirectJob) reach the device by Wi-Fi. Access points have the networks' names, are open
 /// and 802.11g; the device's interfaces are called like the networks, with cables or without.
@@ -21,13 +21,18 @@ pub struct Air {
     pub partings: bool,
     /// Other computers' namespaces with the number of their radios, `wlan0` and so on.
     pub others: Vec<(&'static str, u32)>,
+    /// Links that are not perfect. Radios are counted in this order: access points, cards of the device, others'.
+    pub links: Vec<LinkConfig>,
 }
 
 /// The device's Wi-Fi cards.
 #[derive(Clone, Debug)]
 pub enum Radios {
     /// One for each network, with the kernel's own station, without power saving.
-    Cards,
+    Cards {
+        /// Further ones: the interface, and the place of the network that it joins.
+        more: Vec<(&'static str, usize)>,
+    },
     /// One for all, shared by `anabranch radio up`.
     Shared {
         /// Further arguments of the command.
@@ -41,12 +46,12 @@ impl Air {
     /// All on the given channels, with one card for all that gives each network the same share.
     pub fn shared(channels: &[u8], arguments: impl Into<String>) -> Self {
         let radios = Radios::Shared { arguments: arguments.into(), weights: vec![1; channels.len()] };
-        Self { channels: channels.to_vec(), radios, partings: false, others: Vec::new() }
+        Self { channels: channels.to_vec(), radios, partings: false, others: Vec::new(), links: Vec::new() }
     }
 
     /// The same with a card for each network.
     pub fn cards(channels: &[u8]) -> Self {
-        Self { channels: channels.to_vec(), radios: Radios::Cards, partings: false, others: Vec::new() }
+        Self { radios: Radios::Cards { more: Vec::new() }, ..Self::shared(channels, "") }
     }
 
     /// Adds what the guest needs for `networks`.
@@ -61,8 +66,9 @@ impl Air {
             points: vec![AccessPoint::open(link.name, *channel)],
         });
         let mut wifi = Wifi::new(with_points.collect());
-        if matches!(self.radios, Radios::Cards) {
-            wifi.stations = vec![("device", u32::try_from(networks.len()).context("too many networks")?)];
+        if let Radios::Cards { more } = &self.radios {
+            let cards = u32::try_from(networks.len() + more.len()).context("too many cards")?;
+            wifi.stations = vec![("device", cards)];
         }
         wifi.stations.extend(&self.others);
         wifi.add_to(job)?;
@@ -70,6 +76,7 @@ impl Air {
             seed: seed.into(),
             report: Some("/results/air.json".into()),
             partings: self.partings.then(|| "/results/partings".into()),
+            link: self.links.clone(),
             ..Config::default()
         };
         let config = toml::to_string(&config).context("describe the air")?;
@@ -92,10 +99,12 @@ impl Air {
         let names: Vec<&str> = networks.iter().map(|network| network.name).collect();
         let mut commands = String::new();
         match &self.radios {
-            Radios::Cards => {
-                for (at, name) in names.iter().enumerate() {
+            Radios::Cards { more } => {
+                let further = more.iter().map(|&(card, network)| (card, names.get(network).copied()));
+                let cards = names.iter().map(|&name| (name, Some(name))).chain(further);
+                for (at, (card, network)) in cards.enumerate() {
                     // Writing to a string cannot fail.
-                    let _ = writeln!(commands, "join_by_card wlan{at} {name}");
+                    let _ = writeln!(commands, "join_by_card wlan{at} {card} {}", network.unwrap_or(card));
                 }
             }
             Radios::Shared { arguments, weights } => {
@@ -133,13 +142,13 @@ grep -q ready /results/medium.log || { cat /results/medium.log; fail 'no medium'
 . /job/wifi
 build_networks; build_air
 has_address() { ip -n device addr show "$1" 2>/dev/null | grep -q 'inet '; }
-join_by_card() {
-    ip -n device link set dev "$1" name "$2"
-    ip -n device link set dev "$2" up
-    in_namespace device iw dev "$2" set power_save off
-    in_namespace device iw dev "$2" connect "$2"
-    sleep 2
-    in_namespace device udhcpc -q -n -t 10 -i "$2" -s /job/lease >/dev/null || fail "no lease of $2"
+join_by_card() { ip -n device link set dev "$1" name "$2"; associate device "$2" "$3" || fail "no lease of $3"; }
+associate() {
+    ip -n "$1" link set dev "$2" up
+    in_namespace "$1" iw dev "$2" set power_save off
+    in_namespace "$1" iw dev "$2" connect "$3"
+    for _ in $(seq 100); do in_namespace "$1" iw dev "$2" link | grep -q '^Connected' && break; sleep 0.1; done
+    in_namespace "$1" udhcpc -q -n -t 10 -T 1 -i "$2" -s /job/lease >/dev/null
 }
 share_radio() {
     mkdir -p /tmp/device/radio; cp /job/radio.toml /tmp/device/radio/
@@ -168,6 +177,9 @@ mod tests {
         assert!(commands.starts_with("share_radio --slot 100\nfor name in a b; do\n"), "{commands}");
         assert_eq!(known_networks(&networks, &[9, 1]).matches("[[network]]").count(), 2);
         let cards = Air::cards(&[1, 11]).join_commands(&networks);
-        assert_eq!(cards, "join_by_card wlan0 a\njoin_by_card wlan1 b\n");
+        assert_eq!(cards, "join_by_card wlan0 a a\njoin_by_card wlan1 b b\n");
+        let radios = Radios::Cards { more: vec![("c", 0)] };
+        let cards = Air { radios, ..Air::cards(&[1]) }.join_commands(&networks[..1]);
+        assert_eq!(cards, "join_by_card wlan0 a a\njoin_by_card wlan1 c a\n");
     }
 }

@@ -144,7 +144,11 @@ fn without_debug_information(path: &Path) -> Result<Vec<u8>> {
 
 /// The shared libraries and the loader that a program names, by their paths on this machine.
 fn libraries(path: &Path) -> Result<Vec<PathBuf>> {
-    let output = Command::new("ldd").arg(path).output().context("starting ldd (package libc-bin)")?;
+    let mut command = Command::new("ldd");
+    if let Some(beside) = libraries_beside(path) {
+        command.env("LD_LIBRARY_PATH", beside);
+    }
+    let output = command.arg(path).output().context("starting ldd (package libc-bin)")?;
     let text = String::from_utf8_lossy(&output.stdout);
     let mut found = Vec::new();
     for line in text.lines() {
@@ -157,6 +161,13 @@ fn libraries(path: &Path) -> Result<Vec<PathBuf>> {
         }
     }
     Ok(found)
+}
+
+/// Where the libraries are that were unpacked together with `usr/bin/PROGRAM` or `usr/sbin/PROGRAM`. In the guest they have the same place, where
+/// nothing looks for them without `LD_LIBRARY_PATH`.
+pub fn libraries_beside(program: &Path) -> Option<PathBuf> {
+    let place = program.parent()?.parent()?.join(format!("lib/{}-linux-gnu", std::env::consts::ARCH));
+    place.is_dir().then_some(place)
 }
 
 /// The tables for `tc ... netem distribution`, which `tc` reads at run time.

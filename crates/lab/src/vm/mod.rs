@@ -10,11 +10,13 @@
 
 pub mod air;
 mod archive;
+pub mod bluetooth;
 pub mod cards;
 pub mod direct;
 mod initramfs;
 mod kernel;
 pub mod measurement;
+pub mod message_bus;
 mod modules;
 pub mod outages;
 mod qemu;
@@ -29,6 +31,7 @@ use std::time::Duration;
 
 use units::Bytes;
 
+pub use initramfs::libraries_beside;
 pub use kernel::{Kernel, cache_directory};
 
 /// A virtual machine that can be started: an emulator and a kernel.

@@ -14,7 +14,7 @@
 
 use std::fmt::Write as _;
 
-use anyhow::ensure;
+use anyhow::{Context, ensure};
 use sim::NetworkSpec;
 use units::MacAddress;
 
@@ -30,6 +30,8 @@ pub struct Wifi {
     pub stations: Vec<(&'static str, u32)>,
     /// On how many channels a radio can be at a time by itself. With 1 it cannot.
     pub radio_channels: u32,
+    /// Further files for the guest.
+    pub files: Vec<(&'static str, Vec<u8>)>,
 }
 
 /// A way to the Internet behind one or more access points.
@@ -60,7 +62,7 @@ pub struct AccessPoint {
 }
 
 /// How an access point is protected.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Security {
     /// Not at all.
     Open,
@@ -78,6 +80,9 @@ pub enum Security {
     },
     /// Encrypted without a passphrase (OWE, RFC 8110); management frames are protected.
     Opportunistic,
+    /// WPA2 with a login for everybody (802.1X), by hostapd's own server. In the guest there are `/job/server.pem`, `/job/server.key`, `/job/authority.pem`
+    /// and `/job/users`, as [`Wifi::files`] brings them.
+    Login,
 }
 
 /// Whether management frames are protected (IEEE 802.11w).
@@ -114,7 +119,7 @@ impl AccessPoint {
 impl Wifi {
     /// `networks` and a device with one radio.
     pub fn new(networks: Vec<WifiNetwork>) -> Self {
-        Self { networks, stations: vec![("device", 1)], radio_channels: 1 }
+        Self { networks, stations: vec![("device", 1)], radio_channels: 1, files: Vec::new() }
     }
 
     /// The address of a network's access point: both counted from 0.
@@ -168,6 +173,19 @@ impl Wifi {
                 job.files.insert(configuration_file(name, at), configuration(name, point, at).into_bytes());
             }
         }
+        if self
+            .networks
+            .iter()
+            .flat_map(|network| &network.points)
+            .any(|point| point.security == Security::Login)
+        {
+            // Without these old algorithms neither hostapd nor wpa_supplicant begins with TLS.
+            let place = format!("/usr/lib/{}-linux-gnu/ossl-modules/legacy.so", std::env::consts::ARCH);
+            let module =
+                std::fs::read(&place).with_context(|| format!("reading {place} (package libssl3)"))?;
+            job.files.insert(place, module);
+        }
+        job.files.extend(self.files.iter().map(|(path, bytes)| ((*path).to_owned(), bytes.clone())));
         job.modules.extend(CRYPTOGRAPHY.map(str::to_owned));
         job.modules.push(format!("mac80211_hwsim radios={} channels={}", self.radios(), self.radio_channels));
         Ok(())
@@ -249,6 +267,13 @@ fn configuration(network: &str, point: &AccessPoint, at: usize) -> String {
     );
     let (passphrase, keys, number) = match &point.security {
         Security::Open => return text,
+        Security::Login => {
+            text.push_str(
+                "ieee8021x=1\neap_server=1\neap_user_file=/job/users\nca_cert=/job/authority.pem\nserver_cert=/job/server.pem\n\
+                 private_key=/job/server.key\n",
+            );
+            (None, "WPA-EAP", 1)
+        }
         Security::Wpa2 { passphrase, protection } => match protection {
             Protection::Off => (Some(passphrase), "WPA-PSK", 0),
             Protection::Offered => (Some(passphrase), "WPA-PSK WPA-PSK-SHA256", 1),

@@ -173,7 +173,8 @@ impl Direct {
         let (mut out, mut into) = (String::new(), String::new());
         for own in &self.neighbourly {
             let header = if own.is_ipv4() { "ip" } else { "ip6" };
-            out += &format!("    oifname != \"{}\" {header} saddr {own} accept\n", self.interface);
+            // To neighbours by their links, to peers beyond them by the interface.
+            out += &format!("    {header} saddr {own} accept\n");
             into += &format!("    {header} daddr {own} accept\n");
         }
         if !self.neighbourly.is_empty() {

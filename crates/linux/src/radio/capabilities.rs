@@ -4,7 +4,7 @@ use std::fmt;
 
 use units::{Frequency, MacAddress};
 
-use super::rfkill::Block;
+use crate::rfkill::Block;
 use crate::wireless::{WirelessInterface, WirelessMode};
 
 /// The kernel's number of a radio (its "wiphy").

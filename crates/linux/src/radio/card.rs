@@ -12,8 +12,8 @@ use units::{Frequency, MacAddress};
 use super::capabilities::{Channel, RadioNumber};
 use super::control::Radios;
 use super::monitor_socket::MonitorSocket;
-use super::rfkill;
 use crate::netlink::{Netlink, NetlinkError};
+use crate::rfkill;
 use crate::system_call::errno;
 use crate::wireless::{WirelessError, WirelessMode};
 

@@ -8,10 +8,10 @@ use units::{Frequency, MacAddress};
 
 use super::capabilities::{Country, Radio, RadioNumber};
 use super::description::Descriptions;
-use super::rfkill;
 use crate::netlink::generic::{FamilyNumber, GenericNetlink, Question};
 use crate::netlink::message::{self, Request};
 use crate::netlink::{Netlink, NetlinkError};
+use crate::rfkill;
 use crate::wireless::{Wireless, WirelessError};
 
 /// A connection to the wireless part of the kernel, for the radios of one network namespace.

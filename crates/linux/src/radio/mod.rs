@@ -54,14 +54,13 @@ mod control;
 mod description;
 mod kernel_scan;
 mod monitor_socket;
-mod rfkill;
 mod takeover;
 
+pub use crate::rfkill::Block;
 pub use addresses::further_addresses;
 pub use back_end::{BackEnd, Choice};
 pub use capabilities::{Band, Channel, Combination, Country, InterfaceLimit, Radio, RadioNumber};
 pub use card::{OpenError, RadioCard, TransferError, TuneError};
 pub use control::Radios;
 pub use kernel_scan::{ScanError, kernel_scan};
-pub use rfkill::Block;
 pub use takeover::{station_address, take_over};

@@ -4,6 +4,8 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
+use socket2::SockRef;
+
 use crate::system_call::{check, check_size, set_integer_option};
 
 /// Frames of one monitor interface, each with its radiotap header.
@@ -88,19 +90,7 @@ impl MonitorSocket {
 
     /// Forgets the error that the socket would tell next: that its interface was switched off, once it is on again.
     pub(super) fn forget_error(&mut self) -> io::Result<()> {
-        let mut error: libc::c_int = 0;
-        let mut length = size_of::<libc::c_int>() as libc::socklen_t;
-        // SAFETY: the pointers are to a live integer and to its length.
-        check(unsafe {
-            libc::getsockopt(
-                self.socket.as_raw_fd(),
-                libc::SOL_SOCKET,
-                libc::SO_ERROR,
-                (&raw mut error).cast(),
-                &raw mut length,
-            )
-        })
-        .map(drop)
+        SockRef::from(&self.socket).take_error().map(drop)
     }
 }
 

@@ -35,12 +35,21 @@ pub struct ConnectionPolicy {
     networks: NetworkPolicy,
     wish: ConnectionWish,
     used: Steady,
+    probed: Vec<NetworkId>,
+    /// The fastest of the last while, and when it was that fast.
+    fastest: (Timestamp, BitRate),
 }
 
 impl ConnectionPolicy {
     /// A policy that has seen no network yet.
     pub fn new(settings: ChoiceSettings, wish: ConnectionWish) -> Self {
-        Self { networks: NetworkPolicy::new(settings), wish, used: Steady::default() }
+        Self {
+            networks: NetworkPolicy::new(settings),
+            wish,
+            used: Steady::default(),
+            probed: Vec::new(),
+            fastest: (Timestamp::ZERO, BitRate(0)),
+        }
     }
 
     /// When [`Self::evaluate`] should be called next, if no network comes or goes before.
@@ -58,12 +67,15 @@ impl ConnectionPolicy {
         let counts = now >= self.networks.next_evaluation();
         let table = self.networks.evaluate(now, inputs, power);
         let used = table.entries.iter().filter(|entry| entry.status == PathStatus::Active);
-        let offers: Vec<Offer> = used
+        let used: Vec<(&NetworkInput, Option<BitRate>)> = used
             .filter_map(|entry| {
-                let input = inputs.iter().find(|input| input.id == entry.network)?;
-                Some(Offer::of(input, entry.capacity))
+                Some((inputs.iter().find(|input| input.id == entry.network)?, entry.capacity))
             })
             .collect();
+        let delivered = used.iter().filter_map(|(input, _)| input.metrics.delivered).max();
+        self.remember(now, delivered.unwrap_or(BitRate(0)));
+        let offers: Vec<Offer> =
+            used.iter().map(|(input, capacity)| Offer::of(input, self.expected(input, *capacity))).collect();
         let best = Best::of(&offers);
         let cost = |offer: &Offer| match self.wish {
             ConnectionWish::Balanced => best.cost(offer),
@@ -80,8 +92,44 @@ impl ConnectionPolicy {
         };
         let challenger = if is_clear { least } else { held.copied() };
         let agreement = self.networks.settings().agreement;
+        self.probed = self.worth_probing(&costs, power);
         let there = |network| costs.iter().any(|(known, _)| *known == network);
         self.used.next(challenger.map(|(network, _)| network), there, counts, agreement)
+    }
+
+    fn remember(&mut self, now: Timestamp, delivered: BitRate) {
+        let (since, fastest) = self.fastest;
+        if delivered >= fastest || now.since(since) > REMEMBERED {
+            self.fastest = (now, delivered);
+        }
+    }
+
+    /// What to expect of a network: one that has carried nothing yet is worth a try where the one in use has become slower than it was, so it is
+    /// taken to be as fast as that was, if it does not claim less.
+    fn expected(&self, input: &NetworkInput, capacity: Option<BitRate>) -> Option<BitRate> {
+        match input.metrics.delivered {
+            None => {
+                let hoped = capacity.unwrap_or(BitRate(0)).max(self.fastest.1);
+                Some(input.metrics.nominal.map_or(hoped, |claimed| hoped.min(claimed)))
+            }
+            Some(_) => capacity,
+        }
+    }
+
+    /// The networks whose round trip is worth a probe at each evaluation while data flows: the best two at most, and none while the battery is
+    /// low or where no round trip would change the choice.
+    pub fn probed(&self) -> &[NetworkId] {
+        &self.probed
+    }
+
+    fn worth_probing(&self, costs: &[(NetworkId, f64)], power: PowerSupply) -> Vec<NetworkId> {
+        let is_low = power.below(self.networks.settings().cheapest_adapter_below).is_some();
+        if is_low || self.wish != ConnectionWish::Balanced || costs.len() < 2 {
+            return Vec::new();
+        }
+        let mut ranked: Vec<(NetworkId, f64)> = costs.to_vec();
+        ranked.sort_by(|left, right| left.1.total_cmp(&right.1));
+        ranked.iter().take(PROBED).map(|(network, _)| *network).collect()
     }
 }
 
@@ -150,6 +198,10 @@ impl Best {
     }
 }
 
+/// How long a rate that a network had counts as one that others may have.
+const REMEMBERED: Duration = Duration::from_secs(60);
+/// How many networks are probed.
+const PROBED: usize = 2;
 /// Weights of the terms.
 const BANDWIDTH: f64 = 0.4;
 const ROUND_TRIP: f64 = 0.3;
@@ -223,6 +275,50 @@ mod tests {
         let dead = NetworkInput { up: false, ..fast };
         assert_eq!(scene.policy.evaluate(scene.now, &[slow, dead], scene.power), Some(NetworkId(0)));
         assert_eq!(scene.next(&[]), None);
+    }
+
+    #[test]
+    fn a_network_that_slows_down_is_left_for_one_that_nobody_has_measured() {
+        let mut scene = Scene::new(ConnectionWish::Balanced);
+        let mut other = input(1, 20, 0);
+        other.metrics.delivered = None;
+        for _ in 0..4 {
+            assert_eq!(scene.next(&[input(0, 20, 80), other.clone()]), Some(0));
+        }
+        let choices: Vec<_> = (0..4).map(|_| scene.next(&[input(0, 20, 6), other.clone()])).collect();
+        assert_eq!(choices[3], Some(1), "{choices:?}");
+        // It turns out to be slower still: back, and there it stays.
+        for slow in 0..300 {
+            let choice = scene.next(&[input(0, 20, 6), input(1, 20, 3)]);
+            assert!(slow < 3 || choice == Some(0), "{slow}: {choice:?}");
+        }
+        // A claim that is below what was seen is believed.
+        let mut scene = Scene::new(ConnectionWish::Balanced);
+        other.metrics.nominal = Some(BitRate(6_000_000));
+        for rate in [80, 80, 80, 6, 6, 6, 6] {
+            assert_eq!(scene.next(&[input(0, 20, rate), other.clone()]), Some(0));
+        }
+    }
+
+    #[test]
+    fn the_best_two_are_probed_and_none_while_the_battery_is_low() {
+        let mut scene = Scene::new(ConnectionWish::Balanced);
+        let three = [input(0, 40, 10), input(1, 10, 40), input(2, 20, 20)];
+        scene.next(&three[..1]);
+        assert!(scene.policy.probed().is_empty(), "there is nothing to choose");
+        scene.next(&three);
+        assert_eq!(scene.policy.probed(), [NetworkId(1), NetworkId(2)]);
+        scene.power = PowerSupply::Battery(Percent::new(19));
+        scene.next(&three);
+        assert!(scene.policy.probed().is_empty());
+        for wish in [ConnectionWish::RealTime, ConnectionWish::Cheapest] {
+            let mut scene = Scene::new(wish);
+            scene.next(&three);
+            assert!(
+                scene.policy.probed().is_empty(),
+                "{wish:?} does not look at round trips once it carries"
+            );
+        }
     }
 
     #[test]

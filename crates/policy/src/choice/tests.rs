@@ -94,6 +94,23 @@ fn a_claim_counts_less_than_a_delivery() {
 }
 
 #[test]
+fn access_points_that_are_not_worth_their_air_wait_but_go_before_what_is_paid_for() {
+    let mut inputs = [input(0), input(1), input(2)];
+    inputs[1].spared = true;
+    inputs[2].preference.metered = true;
+    let table = once(&inputs);
+    assert_eq!(shares(&table), [1.0, 0.0, 0.0]);
+    assert_eq!(reasons(&table)[1], "its access point is slow: better ones need the air");
+    inputs[0].up = false;
+    let table = once(&inputs);
+    assert_eq!(shares(&table), [0.0, 1.0, 0.0]);
+    assert_eq!(reasons(&table)[1], "its access point is slow: nothing better is left");
+    // All alike: as if nothing had been said.
+    inputs[0] = NetworkInput { spared: true, ..input(0) };
+    assert_eq!(shares(&once(&inputs)), [0.5, 0.5, 0.0]);
+}
+
+#[test]
 fn backups_and_paid_ones_wait_until_nothing_else_is_left() {
     let mut inputs = [input(0), input(1), input(2), input(3)];
     inputs[1].preference.metered = true;

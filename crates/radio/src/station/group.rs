@@ -23,7 +23,7 @@ const INTERVAL_UNITS: u16 = 100;
 /// Members wait for a random part of this before each beacon: twice the contention window of 31 slots of 20 us.
 const BEACON_SPREAD: Duration = Duration::from_micros(1_240);
 /// We are gone so much before the end of a stay that was told.
-const LEAVING_TIME: Duration = Duration::from_millis(2);
+pub(super) const LEAVING_TIME: Duration = Duration::from_millis(2);
 
 impl Station {
     /// A group is joined as soon as it is heard, or founded after some time. Gives whether its channel is known now.

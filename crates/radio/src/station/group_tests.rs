@@ -214,6 +214,23 @@ fn two_that_are_away_meet_at_beacons() {
 }
 
 #[test]
+fn a_groups_share_is_time_that_can_be_used() {
+    let mut air = Air::new(&[true, false]);
+    let (mut there, mut visits, steps) = (0, 0, 40_000);
+    for _ in 0..steps {
+        let was_there = air.hosts[0].card == Some(CHANNEL_1);
+        air.run(Duration::from_micros(500));
+        let is_there = air.hosts[0].card == Some(CHANNEL_1);
+        there += u32::from(is_there);
+        visits += u32::from(is_there && !was_there);
+    }
+    // It is there 2 ms before each beacon, and nobody sends to it in the last 2 ms.
+    let usable = f64::from(there) * 0.5 - f64::from(visits) * 4.0;
+    let share = usable / (f64::from(steps) * 0.5);
+    assert!((0.098..0.105).contains(&share), "{share} in {visits} visits");
+}
+
+#[test]
 fn frames_of_another_group_or_protected_ones_are_not_taken() {
     let mut air = Air::new(&[false, false]);
     let bssid = air.bssid(0).unwrap();

@@ -24,7 +24,7 @@ use crate::waking::Drain;
 const STEADY_AFTER: Duration = Duration::from_secs(10);
 /// Beacons between our visits at most; what the access point may forget us after is its own matter.
 const LISTEN_INTERVAL: u16 = 10;
-/// Questions whether an association still holds, unanswered, after which it does not (section 11.13).
+/// Questions whether an association still holds, or an access point is still there, unanswered, after which it does not, or is not (section 11.13).
 const MOST_QUESTIONS: u8 = 4;
 const QUESTION_TIME: Duration = Duration::from_millis(100);
 /// An access point that is watched is asked for a sign of life after so long without any ...
@@ -116,7 +116,7 @@ impl Station {
             }
             State::Linked(linked) => {
                 if linked.beacons.is_gone(now, linked.life.seen) {
-                    return self.lose(now, id, Lost::Gone);
+                    return self.ask_before_it_is_gone(now, id);
                 }
                 if !linked.link.is_open() && now.since(linked.since) >= KEY_TIME {
                     let wrong = linked.link.is_refusing_our_key();
@@ -135,6 +135,20 @@ impl Station {
                 }
                 self.ask_whether_it_holds(now, id);
             }
+        }
+    }
+
+    /// No beacon came for long. All of them may be lost to another access point's that are sent at the same times, so it is asked.
+    fn ask_before_it_is_gone(&mut self, now: Timestamp, id: NetworkId) {
+        let linked = self.networks.get_mut(&id).and_then(|network| network.linked_mut());
+        let Some(Linked { life, drain, .. }) = linked else { return };
+        if life.unanswered > 0 || life.questions >= MOST_QUESTIONS {
+            return self.lose(now, id, Lost::Gone);
+        }
+        if now >= life.asked + QUESTION_TIME {
+            (life.asked, life.questions) = (now, life.questions + 1);
+            let sleeping = drain.polling;
+            self.send_null(id, sleeping);
         }
     }
 
@@ -302,7 +316,10 @@ impl Station {
                 let doubt = linked.doubt.map(|asked| asked.again.max(now));
                 let watch = watch_at(network.watched, linked).map(|at| at.max(now));
                 let polls = linked.drain.polling.then(|| linked.drain.next_poll.unwrap_or(now).max(now));
-                let gone = linked.beacons.gone_at(linked.life.seen);
+                let gone = linked.beacons.gone_at(linked.life.seen).map(|at| match linked.life.unanswered {
+                    0 => at.max(linked.life.asked + QUESTION_TIME),
+                    _ => at,
+                });
                 [keys, doubt, polls, watch, gone].into_iter().flatten().min()
             }
         }

@@ -34,6 +34,8 @@ struct AccessPoint {
     sent: u32,
     from_station: u32,
     silent: bool,
+    /// All its beacons are lost to others that are sent at the same times.
+    unheard: bool,
     /// The highest rate at which it hears us.
     hears: Rate,
     /// It falls silent after so many answers.
@@ -57,6 +59,7 @@ impl AccessPoint {
             sent: 0,
             from_station: 0,
             silent: false,
+            unheard: false,
             hears: Rate(108),
             dies_after: None,
         }
@@ -271,7 +274,8 @@ impl World {
                 let mut air = Vec::new();
                 if self.now >= point.next_beacon && !point.silent {
                     point.next_beacon += INTERVAL;
-                    air.push(point.beacon());
+                    let beacon = point.beacon();
+                    air.extend((!point.unheard).then_some(beacon));
                 }
                 while let Some(spacing) =
                     point.spacing.filter(|_| point.associated && self.now >= point.next_packet)
@@ -487,6 +491,22 @@ fn networks_on_one_channel_need_no_switching() {
 }
 
 #[test]
+fn an_access_point_whose_beacons_are_all_lost_is_asked_whether_it_is_there() {
+    for waking in [Waking::Announce, Waking::Poll] {
+        let mut world = World::new(vec![AccessPoint::new(1, b"one", 2412)], SlotSettings::default());
+        world.join(1, b"one", 1, waking);
+        world.run(Duration::from_secs(2));
+        world.points[0].unheard = true;
+        world.run(Duration::from_secs(10));
+        let down = |event: &Event| matches!(event, Event::Down { .. });
+        assert!(world.up() == 1 && !world.events.iter().any(down), "{:?}", world.events);
+        world.points[0].silent = true;
+        world.run(Duration::from_secs(2));
+        assert!(world.events.iter().any(down), "{:?}", world.events);
+    }
+}
+
+#[test]
 fn an_access_point_that_vanishes_is_noticed_and_the_other_goes_on() {
     let mut world = two(SlotSettings::default(), Waking::Announce);
     world.points[1].silent = true;
@@ -500,6 +520,19 @@ fn an_access_point_that_vanishes_is_noticed_and_the_other_goes_on() {
     world.points[1].associated = false;
     world.run(Duration::from_secs(5));
     assert_eq!(world.up(), 2, "{:?}", world.events);
+}
+
+/// As on the air, where each frame in vain takes ten milliseconds, most of which the other network could use.
+#[test]
+fn an_access_point_that_does_not_answer_is_not_waited_for() {
+    let mut world = two(SlotSettings::default(), Waking::Announce);
+    world.points[1].silent = true;
+    world.run(Duration::from_millis(250));
+    let before = world.present.clone();
+    world.run(Duration::from_millis(500));
+    assert_eq!(world.up(), 2, "it is given time to come back: {:?}", world.events);
+    let there = |channel: u32| (world.present[&channel] - before[&channel]).as_secs_f64();
+    assert!(there(2462) < 0.1 * there(2412), "{} s of {} s", there(2462), there(2412));
 }
 
 #[test]

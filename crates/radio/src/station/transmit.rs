@@ -5,9 +5,10 @@ use std::time::Duration;
 use units::{MacAddress, NetworkId, Timestamp};
 
 use super::Station;
+use super::turns::is_silent;
 use crate::frame::data::{EAPOL_TYPE, Packet};
 use crate::frame::{Header, Kind, management, power_save_poll};
-use crate::network::{MOST_WAITING, State, lowest_rate};
+use crate::network::{MOST_WAITING, Network, State, lowest_rate};
 use crate::{Outcome, Rate, Transmission};
 
 /// Frames that the card holds at once: enough to keep it busy, few enough that leaving is quick.
@@ -71,7 +72,7 @@ impl Station {
         // Networks on this channel take turns, packet by packet.
         let open: Vec<NetworkId> = self
             .here()
-            .filter(|network| network.is_open() && network.has_more())
+            .filter(|network| network.is_open() && network.has_more() && self.may_answer(network))
             .map(|network| network.id)
             .collect();
         for place in 0..open.len() {
@@ -85,6 +86,15 @@ impl Station {
             }
         }
         None
+    }
+
+    /// Whether a frame is worth its attempts: while the access point does not acknowledge, one has to come out well before the next goes to the card, which
+    /// would hold up all others, on other channels too.
+    fn may_answer(&self, network: &Network) -> bool {
+        let unanswered = network.linked().map_or(0, |linked| linked.life.unanswered);
+        let is_out = || self.in_flight.iter().any(|sent| sent.purpose.network() == Some(network.id));
+        let is_vain = || is_out() || is_silent(network) && self.others_answer();
+        unanswered == 0 || !is_vain()
     }
 
     /// The card has no room for a frame that [`Self::poll_transmit`] gave, and is about to leave the channel. A packet's frame is the

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use units::{Frequency, NetworkId, Timestamp};
 
+use super::group::LEAVING_TIME;
 use super::{MOST_SWITCHES, Station, Switch};
 use crate::group::Group;
 use crate::network::{Lost, Network, State};
@@ -24,6 +25,8 @@ const UNANSWERED_TIME: Duration = Duration::from_millis(28);
 const PARTING_TIME: Duration = Duration::from_millis(15);
 /// How often an access point is told that we sleep or wake, each time with all the card's attempts.
 const MOST_TELLINGS: u8 = 3;
+/// Frames in a row without acknowledgement, each with all the card's attempts, after which a visit is not worth its air: one more that fails ends it.
+const SILENT_FRAMES: u32 = 3;
 /// A beacon with group traffic is met this much before it is due.
 const EARLY: Duration = Duration::from_millis(2);
 /// How long a channel is listened to.
@@ -41,6 +44,8 @@ const SWITCHES_WORTH: u32 = 20;
 const FALL_PART: f64 = 0.25;
 /// Visits in a row without confirmation after which an access point counts as gone.
 const MOST_UNCONFIRMED: u8 = 5;
+/// ... if nothing was heard of it for so long either.
+const GONE_AFTER: Duration = Duration::from_secs(1);
 /// A slot is drawn out by at most this part of a cycle, so that the next begins when a group meets.
 const STRETCH_PART: u32 = 4;
 /// A cycle that is this little longer than the time between meetings is shortened to it.
@@ -108,8 +113,11 @@ impl Station {
             return;
         }
         self.switching = self.frequency.map(|_| Switch { begun: now, asleep: now, tuned: now });
-        let awake: Vec<NetworkId> =
-            self.here().filter(|network| stays_to_be_told(network)).map(|network| network.id).collect();
+        let awake: Vec<NetworkId> = self
+            .here()
+            .filter(|network| stays_to_be_told(network) && !is_silent(network))
+            .map(|network| network.id)
+            .collect();
         for id in awake {
             self.forget_vain_telling(id);
             self.send_null(id, true);
@@ -122,8 +130,9 @@ impl Station {
     pub(super) fn leave_if_asleep(&mut self, now: Timestamp) {
         let Phase::Leaving { next, to, since } = self.phase else { return };
         let late = now.since(since) >= PARTING_TIME;
-        let in_vain =
-            |network: &Network| network.linked().is_some_and(|linked| linked.told_in_vain >= MOST_TELLINGS);
+        let in_vain = |network: &Network| {
+            is_silent(network) || network.linked().is_some_and(|linked| linked.told_in_vain >= MOST_TELLINGS)
+        };
         let told = self.here().all(|network| !stays_to_be_told(network) || in_vain(network));
         let polled =
             self.here().any(|network| network.linked().is_some_and(|linked| linked.drain.polled.is_some()));
@@ -143,7 +152,7 @@ impl Station {
             linked.beacons.leave(now);
             linked.drain.left = Some(now);
             linked.drain.polled = None;
-            if linked.unconfirmed >= MOST_UNCONFIRMED {
+            if linked.unconfirmed >= MOST_UNCONFIRMED && now.since(linked.life.seen) >= GONE_AFTER {
                 silent.push(id);
             }
         }
@@ -211,9 +220,8 @@ impl Station {
                 Member::Network(id) => {
                     let Some(network) = self.networks.get(&id) else { continue };
                     if let Some(frequency) = network.frequency() {
-                        // A group is met early; its own time begins with the beacon.
-                        let early = if network.group().is_some() { EARLY } else { Duration::ZERO };
-                        return Some((Slot { length: slot.length + early, ..slot }, frequency));
+                        let length = self.length_with_group(slot.length, network);
+                        return Some((Slot { length, ..slot }, frequency));
                     }
                 }
                 Member::Scan => {
@@ -226,6 +234,14 @@ impl Station {
             }
         }
         None
+    }
+
+    /// How long to be there for a slot so long. A group's own time begins with the beacon and ends when its members stop sending to us; it is
+    /// met once from one meeting to the next, not once in a cycle.
+    fn length_with_group(&self, length: Duration, network: &Network) -> Duration {
+        let Some(group) = network.group() else { return length };
+        let cycles = self.between_meetings(group).div_duration_f64(self.slots.cycle());
+        EARLY + length.mul_f64(cycles.max(1.0)) + LEAVING_TIME
     }
 
     fn next_scan_channel(&mut self) -> Option<Frequency> {
@@ -345,11 +361,13 @@ impl Station {
         if self.here().any(|network| network.group().is_some_and(|group| !group.members.is_empty())) {
             return false;
         }
-        let waits = |network: &Network| network.has_more();
+        let waits = |network: &Network| network.has_more() && !is_silent(network);
         let idle = now.since(active) >= IDLE && !self.here().any(waits);
         let elsewhere = || self.networks.values().filter(|network| network.frequency() != self.frequency);
-        let wants =
-            |network: &Network| network.is_urgent() || self.slots.is_full(Member::Network(network.id));
+        let wants = |network: &Network| {
+            let has_enough = network.is_urgent() || self.slots.is_full(Member::Network(network.id));
+            has_enough && !is_silent(network)
+        };
         if idle && elsewhere().any(|network| network.is_open() && wants(network)) {
             return true;
         }
@@ -385,7 +403,7 @@ impl Station {
                     .values()
                     .any(|network| {
                         let wants = network.has_more() || self.slots.is_full(Member::Network(network.id));
-                        network.frequency() != self.frequency && wants
+                        network.frequency() != self.frequency && wants && !is_silent(network)
                     })
                     .then(|| (active + IDLE).max(earliest))
                     .filter(|at| *at > now);
@@ -424,12 +442,16 @@ impl Station {
     }
 
     fn meeting(&self, now: Timestamp, group: &Group) -> Timestamp {
+        group.clock.next_beacon(now, self.between_meetings(group))
+    }
+
+    fn between_meetings(&self, group: &Group) -> Duration {
         let cycle = self.slots.cycle().mul_f64(CYCLE_TOLERANCE);
         let mut apart = group.interval;
         while apart < cycle {
             apart *= 2;
         }
-        group.clock.next_beacon(now, apart)
+        apart
     }
 
     fn stretch(&mut self, to: Timestamp) {
@@ -460,7 +482,11 @@ impl Station {
             linked.awake = !sleeping;
         } else if sleeping == leaving {
             linked.told_in_vain += 1;
-            if linked.told_in_vain < MOST_TELLINGS {
+            let again = linked.told_in_vain < MOST_TELLINGS;
+            if self.is_worth_nothing() {
+                return self.advance(now);
+            }
+            if again {
                 self.send_null(id, sleeping);
             }
         }
@@ -475,6 +501,17 @@ impl Station {
         }
     }
 
+    /// Whether nobody here answers, while others could use the time.
+    fn is_worth_nothing(&self) -> bool {
+        self.is_present() && self.here().all(is_silent) && self.others_answer()
+    }
+
+    /// Whether a network on another channel could use the time.
+    pub(super) fn others_answer(&self) -> bool {
+        let mut elsewhere = self.networks.values().filter(|network| network.frequency() != self.frequency);
+        elsewhere.any(|network| network.is_open() && !is_silent(network))
+    }
+
     fn forget_vain_telling(&mut self, id: NetworkId) {
         if let Some(linked) = self.networks.get_mut(&id).and_then(|network| network.linked_mut()) {
             linked.told_in_vain = 0;
@@ -485,4 +522,11 @@ impl Station {
 /// Whether an access point may believe that we are awake.
 fn stays_to_be_told(network: &Network) -> bool {
     network.linked().is_some_and(|linked| linked.awake && !linked.drain.polling)
+}
+
+/// Whether an access point has not acknowledged anything for a while. The one that carries all the traffic is listened to until it is clear that
+/// it is gone.
+pub(super) fn is_silent(network: &Network) -> bool {
+    let unanswered = network.linked().map_or(0, |linked| linked.life.unanswered);
+    !network.watched && unanswered >= SILENT_FRAMES
 }

@@ -127,19 +127,35 @@ fn debug_hides_the_secret() {
     assert!(!shown.contains("115, 105, 120"));
 }
 
+#[test]
+fn bluetooth_addresses_need_no_port_and_no_others_are_taken_for_them() {
+    let read = |text: &str| HostPort::parse_with_default(text, port(7));
+    assert_eq!(read("bt:00:11:22:33:44:5F").unwrap().to_string(), "bt:00:11:22:33:44:5f:7");
+    assert_eq!(read("bt:00:11:22:33:44:5f:9").unwrap().port, port(9));
+    assert!(read("bt:00:11:22:33:44").is_err() && read("bt:00:11:22:33:44:5f:0").is_err());
+    assert_eq!(read("bt:80").unwrap().host, Host::Name(HostName::new("bt").unwrap()), "as before");
+    for name in
+        ["00112233445g.bluetooth.invalid", "0011223344.bluetooth.invalid", "é0112233445.bluetooth.invalid"]
+    {
+        assert_eq!(bluetooth_of(name), None, "{name}");
+    }
+    assert!(bluetooth_of("00112233445f.bluetooth.invalid").is_some());
+}
+
 fn any_host_port() -> impl Strategy<Value = HostPort> {
     let host = prop_oneof![
         any::<[u8; 4]>().prop_map(|octets| Host::Address(IpAddr::from(octets))),
         any::<[u8; 16]>().prop_map(|octets| Host::Address(IpAddr::from(octets))),
         "[a-z][a-z0-9-]{0,20}(\\.[a-z0-9]{1,10}){0,3}"
             .prop_map(|name| Host::Name(HostName::new(&name).unwrap())),
+        any::<[u8; 6]>().prop_map(|device| Host::Bluetooth(units::MacAddress(device))),
     ];
     (host, 1u16..).prop_map(|(host, number)| HostPort { host, port: port(number) })
 }
 
 prop_compose! {
     fn any_link()(
-        kind in prop::sample::select(vec![InvitationKind::Gateway, InvitationKind::Peer, InvitationKind::Neighbour]),
+        kind in prop::sample::select(vec![InvitationKind::Gateway, InvitationKind::Peer, InvitationKind::Neighbour, InvitationKind::Group]),
         public_key in any::<[u8; 32]>(),
         addresses in prop::collection::vec(any_host_port(), 1..=MAX_ADDRESSES),
         tcp in any::<u16>(),

@@ -101,7 +101,13 @@ pub fn send(
         }
         head.copy_from_slice(&(count as u32).to_be_bytes());
         context.update(body.get(..count).unwrap_or_default());
-        stream.write_all(piece.get(..4 + count).unwrap_or_default()).map_err(lost)?;
+        if let Err(source) = stream.write_all(piece.get(..4 + count).unwrap_or_default()) {
+            // A receiver that wants no more, as one whose disk is full, has said why before.
+            return Err(match answer(stream, path) {
+                Err(refused @ SendFileError::Refused { .. }) => refused,
+                _ => lost(source),
+            });
+        }
         if count == 0 {
             break;
         }

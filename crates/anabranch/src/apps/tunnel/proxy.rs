@@ -1,19 +1,21 @@
-//! The proxy that unmodified programs are pointed at: SOCKS5 (RFC 1928, without authentication) and HTTP CONNECT (RFC 9110 section 9.3.6)
+//! The proxy that unmodified programs are pointed at: SOCKS5 (RFC 1928, without authentication) and HTTP
 //! on one port of the loopback interface.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tracing::debug;
 
 use super::TCP;
+use super::http::{self, Request};
 use crate::{ConnectError, ConnectOptions, Endpoint, Peer, VirtualStream};
 
-/// Longest request line and headers of HTTP, bytes.
-const MAX_REQUEST: usize = 8_192;
+/// How long a program waits for a peer that does not answer; some have nobody to ask meanwhile.
+const PATIENCE: Duration = Duration::from_secs(10);
 const SOCKS: u8 = 5;
 const CONNECT: u8 = 1;
 const GENERAL_FAILURE: u8 = 1;
@@ -68,7 +70,7 @@ impl Proxy {
                 Ok((connection, _)) => connection,
                 Err(error) => {
                     debug!(%error, "a program's connection was not accepted");
-                    tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+                    tokio::time::sleep(Duration::from_millis(50)).await;
                     continue;
                 }
             };
@@ -91,25 +93,38 @@ async fn serve_program(
     program.set_nodelay(true)?;
     let first = program.read_u8().await?;
     let is_socks = first == SOCKS;
-    let destination = match is_socks {
-        true => socks_request(&mut program).await?,
-        false => http_request(&mut program, first).await?,
+    let request = match is_socks {
+        true => socks_request(&mut program).await?.map(|destination| Request { destination, head: None }),
+        false => http::read(&mut program, first).await?,
     };
-    let Some(destination) = destination else { return Ok(()) };
+    let Some(Request { destination, head }) = request else { return Ok(()) };
+    let teller = match (is_socks, head.is_some()) {
+        (true, _) => Teller::Socks,
+        (false, false) => Teller::Connect,
+        (false, true) => Teller::Request,
+    };
+    let head = head.unwrap_or_default();
     match route(&destination.host) {
         Route::Plain => {
             let reached = TcpStream::connect((destination.host.as_str(), destination.port)).await;
             let reply = if reached.is_ok() { 0 } else { HOST_UNREACHABLE };
-            tell(&mut program, is_socks, reply).await?;
-            super::pass(program, reached?).await
+            teller.tell(&mut program, reply).await?;
+            let mut reached = reached?;
+            reached.set_nodelay(true)?;
+            reached.write_all(&head).await?;
+            super::pass(program, reached).await
         }
         Route::Peer(peer) => match reach(endpoint, &peer, destination.port).await {
-            Ok((reply, stream)) => {
-                tell(&mut program, is_socks, reply).await?;
-                if reply == 0 { super::pass(program, stream).await } else { Ok(()) }
+            Ok((reply, mut stream)) => {
+                teller.tell(&mut program, reply).await?;
+                if reply != 0 {
+                    return Ok(());
+                }
+                stream.write_all(&head).await?;
+                super::pass(program, stream).await
             }
             Err(error) => {
-                tell(&mut program, is_socks, HOST_UNREACHABLE).await?;
+                teller.tell(&mut program, HOST_UNREACHABLE).await?;
                 Err(error)
             }
         },
@@ -117,24 +132,37 @@ async fn serve_program(
 }
 
 async fn reach(endpoint: &Endpoint, peer: &Peer, port: u16) -> io::Result<(u8, VirtualStream)> {
-    let connected = endpoint.connect(peer, &ConnectOptions::default()).await;
+    let options = ConnectOptions { deadline: PATIENCE, ..ConnectOptions::default() };
+    let connected = endpoint.connect(peer, &options).await;
     let mut stream = connected.map_err(|error: ConnectError| io::Error::other(error))?;
     stream.write_all(format!("{TCP}{port}\n").as_bytes()).await?;
     let reply = stream.read_u8().await?;
     Ok((reply, stream))
 }
 
-/// Tells the program what became of its request, in its own protocol.
-async fn tell(program: &mut TcpStream, is_socks: bool, reply: u8) -> io::Result<()> {
-    if is_socks {
-        return program.write_all(&[SOCKS, reply, 0, 1, 0, 0, 0, 0, 0, 0]).await;
+/// In whose words the program is told what became of its request.
+#[derive(Clone, Copy)]
+enum Teller {
+    Socks,
+    /// HTTP CONNECT.
+    Connect,
+    /// Any other request of HTTP, which the server itself answers if it is reached.
+    Request,
+}
+
+impl Teller {
+    async fn tell(self, program: &mut TcpStream, reply: u8) -> io::Result<()> {
+        let (status, why) = match (self, reply) {
+            (Self::Socks, _) => return program.write_all(&[SOCKS, reply, 0, 1, 0, 0, 0, 0, 0, 0]).await,
+            (Self::Request, 0) => return Ok(()),
+            (Self::Connect, 0) => ("200 Connection established", ""),
+            (_, 2) => ("403 Forbidden", "The peer does not serve this port.\n"),
+            _ => ("502 Bad Gateway", "Nothing answers there.\n"),
+        };
+        // The answer to CONNECT has no body (RFC 9110 section 9.3.6).
+        let length = if reply == 0 { String::new() } else { format!("Content-Length: {}\r\n", why.len()) };
+        program.write_all(format!("HTTP/1.1 {status}\r\n{length}\r\n{why}").as_bytes()).await
     }
-    let status = match reply {
-        0 => "200 Connection established",
-        2 => "403 Forbidden",
-        _ => "502 Bad Gateway",
-    };
-    program.write_all(format!("HTTP/1.1 {status}\r\n\r\n").as_bytes()).await
 }
 
 /// Reads a SOCKS5 greeting and request after its first byte. `None` if it was answered with a refusal.
@@ -151,7 +179,7 @@ async fn socks_request(program: &mut TcpStream) -> io::Result<Option<Destination
     program.read_exact(&mut head).await?;
     let [version, command, _, kind] = head;
     if version != SOCKS || command != CONNECT {
-        tell(program, true, COMMAND_NOT_SUPPORTED).await?;
+        Teller::Socks.tell(program, COMMAND_NOT_SUPPORTED).await?;
         return Ok(None);
     }
     let host = match kind {
@@ -172,59 +200,10 @@ async fn socks_request(program: &mut TcpStream) -> io::Result<Option<Destination
             String::from_utf8(name).map_err(|_| io::ErrorKind::InvalidData)?
         }
         _ => {
-            tell(program, true, GENERAL_FAILURE).await?;
+            Teller::Socks.tell(program, GENERAL_FAILURE).await?;
             return Ok(None);
         }
     };
     let port = program.read_u16().await?;
     Ok(Some(Destination { host, port }))
-}
-
-/// Reads an HTTP CONNECT request after its first byte. `None` if it was answered with a refusal.
-async fn http_request(program: &mut TcpStream, first: u8) -> io::Result<Option<Destination>> {
-    let mut request = vec![first];
-    while !request.ends_with(b"\r\n\r\n") {
-        if request.len() >= MAX_REQUEST {
-            return Err(io::ErrorKind::InvalidData.into());
-        }
-        // One by one: what follows the request is the program's first bytes.
-        request.push(program.read_u8().await?);
-    }
-    let destination = connect_target(&request);
-    if destination.is_none() {
-        program.write_all(b"HTTP/1.1 405 Method Not Allowed\r\nAllow: CONNECT\r\n\r\n").await?;
-    }
-    Ok(destination)
-}
-
-/// The destination of `CONNECT host:port HTTP/1.1`.
-fn connect_target(request: &[u8]) -> Option<Destination> {
-    let line = std::str::from_utf8(request).ok()?.lines().next()?;
-    let mut words = line.split(' ');
-    let target = words.next().filter(|method| *method == "CONNECT").and_then(|_| words.next())?;
-    let (host, port) = target.rsplit_once(':')?;
-    let host = host.trim_start_matches('[').trim_end_matches(']');
-    Some(Destination { host: host.to_owned(), port: port.parse().ok()? })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn targets_of_connect() {
-        let target = |text: &str| connect_target(text.as_bytes());
-        let host = |host: &str, port| Some(Destination { host: host.to_owned(), port });
-        assert_eq!(target("CONNECT laptop:22 HTTP/1.1\r\nHost: x\r\n\r\n"), host("laptop", 22));
-        assert_eq!(target("CONNECT [2001:db8::1]:443 HTTP/1.1\r\n\r\n"), host("2001:db8::1", 443));
-        for wrong in [
-            "GET / HTTP/1.1\r\n\r\n",
-            "CONNECT laptop HTTP/1.1\r\n\r\n",
-            "CONNECT laptop:70000 x",
-            "",
-            "CONNECT",
-        ] {
-            assert_eq!(target(wrong), None, "{wrong}");
-        }
-    }
 }

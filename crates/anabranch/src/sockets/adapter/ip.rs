@@ -26,7 +26,7 @@ impl IpSocket {
 }
 
 impl AdapterSocket for IpSocket {
-    fn send(&self, remote: SocketAddr, ecn: Ecn, bytes: &[u8], segment: usize) -> Sent {
+    fn send(&mut self, remote: SocketAddr, ecn: Ecn, bytes: &[u8], segment: usize) -> Sent {
         match self.0.send(remote, None, ecn.bits(), bytes, Some(segment)) {
             Ok(()) => Sent::Yes,
             Err(SendError::TooLarge) => Sent::TooLarge,
@@ -37,7 +37,7 @@ impl AdapterSocket for IpSocket {
         }
     }
 
-    fn receive(&self, buffer: &mut ReceiveBuffer, sink: &mut Sink<'_>) -> io::Result<usize> {
+    fn receive(&mut self, buffer: &mut ReceiveBuffer, sink: &mut Sink<'_>) -> io::Result<usize> {
         self.0.receive(buffer, &mut |datagram| {
             sink(datagram.remote, Ecn::from_bits(datagram.ecn), datagram.bytes);
         })

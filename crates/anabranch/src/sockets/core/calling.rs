@@ -6,20 +6,26 @@ use bond::{PathConfig, SessionId};
 use identity::PublicKey;
 use policy::{PathStatus, Priority};
 use units::Timestamp;
-use wire::peer::{AdapterAddress, Adapters, Conversation as ConversationKey, Greeting};
+use wire::group::PROOF_LEN;
+use wire::mesh::{Node, NodeId};
+use wire::peer::{AdapterAddress, Adapters, Conversation as ConversationKey, FurtherAdapters, Greeting};
 
 use super::super::adapter::kind_code;
 use super::super::conversation::{Conversation, ConversationId, State};
 use super::super::error::ConnectError;
 use super::super::options::{ConnectOptions, Peer};
 use super::super::paths::Candidate;
+use super::super::remote;
 use super::{Core, MAX_PATHS};
 use crate::machine;
 
 /// An end that was called, and whose networks have all changed, waits this long between calls of its own.
 const CALL_INTERVAL: Duration = Duration::from_secs(3);
 /// ... and leaves the other end this time before the first.
-const CALLER_FIRST: Duration = Duration::from_millis(2_500);
+pub(super) const CALLER_FIRST: Duration = Duration::from_millis(2_500);
+
+/// Addresses of one peer that applications have told.
+const MAX_HINTS: usize = 64;
 
 impl Core {
     /// The conversation with a peer, begun if there is none.
@@ -35,15 +41,13 @@ impl Core {
         if self.closing.is_some() {
             return Err(ConnectError::Closed);
         }
-        let known = self.conversations.iter().find(|(_, known)| known.peer == peer.key && !known.is_over());
-        if let Some(id) = known.map(|(id, _)| *id) {
-            if let Some(conversation) = self.conversations.get_mut(&id) {
-                let new = peer.addresses.iter().filter(|address| !conversation.hints.contains(address));
-                let new: Vec<_> = new.copied().collect();
-                conversation.hints.extend(new);
-            }
-            self.plan_paths(now, id);
-            return Ok(id);
+        let web = self.web_called(options)?;
+        self.hint(now, peer);
+        let known = |(_, known): &(&ConversationId, &Conversation)| {
+            known.peer == peer.key && known.web == web && !known.is_over()
+        };
+        if let Some((id, _)) = self.conversations.iter().find(known) {
+            return Ok(*id);
         }
         if peer.addresses.is_empty() {
             return Err(ConnectError::NoAddress(peer.key));
@@ -53,6 +57,7 @@ impl Core {
             conversation: key,
             name: self.options.name.clone(),
             invitation: options.invitation.clone(),
+            proof: self.proof(web, peer.key),
         };
         let far_end = bond::PublicKey(peer.key.0);
         let session = self
@@ -62,11 +67,42 @@ impl Core {
         let state = State::Connecting { until: now + options.deadline };
         let settings = self.options.choice;
         let mut conversation = Conversation::new(peer.key, key, session, true, state, settings, options.wish);
-        conversation.hints.clone_from(&peer.addresses);
+        conversation.hints = peer.addresses.iter().copied().map(remote::of).collect();
+        conversation.begun = now;
+        conversation.web = web;
+        conversation.nodes = nodes_of(peer);
         conversation.deadline = options.deadline;
         let id = self.add(conversation);
         self.plan_paths(now, id);
         Ok(id)
+    }
+
+    /// Tells the conversations with a peer, if there are any, where else the peer may be.
+    pub(in crate::sockets) fn hint(&mut self, now: Timestamp, peer: &Peer) {
+        let known = self.conversations.iter().filter(|(_, known)| known.peer == peer.key && !known.is_over());
+        let known: Vec<ConversationId> = known.map(|(id, _)| *id).collect();
+        for id in known {
+            let Some(conversation) = self.conversations.get_mut(&id) else { continue };
+            let told = peer.addresses.iter().copied().map(remote::of);
+            let new = told.filter(|address| !conversation.hints.contains(address));
+            let room = MAX_HINTS.saturating_sub(conversation.hints.len());
+            let new: Vec<_> = new.take(room).collect();
+            conversation.hints.extend(new);
+            self.plan_paths(now, id);
+        }
+    }
+
+    /// The number of the group that a call is made in; 0 where this end works in none.
+    fn web_called(&self, options: &ConnectOptions) -> Result<usize, ConnectError> {
+        let Some(name) = &options.group else { return Ok(0) };
+        let found = self.options.groups.iter().position(|membership| membership.group == *name);
+        found.ok_or_else(|| ConnectError::NotInGroup(name.clone()))
+    }
+
+    /// Shows a peer that this end is in the group.
+    fn proof(&self, web: usize, peer: PublicKey) -> Option<[u8; PROOF_LEN]> {
+        let own = self.options.key.public();
+        self.options.groups.get(web).map(|membership| membership.keys.proof(own, peer))
     }
 
     fn random_bytes(&self) -> [u8; 8] {
@@ -93,7 +129,8 @@ impl Core {
             }
             conversation.paths.insert(network, false);
             // Whichever answers first becomes the active one.
-            let waits = conversation.active.is_some() && !self.options.spread;
+            let relayed = self.carriers.is_relayed(network);
+            let waits = conversation.active.is_some() && (relayed || !self.options.spread);
             self.open(now, session, candidate, if waits { PathStatus::Backup } else { PathStatus::Active });
             if let Some(successor) = successor {
                 self.open(now, successor, candidate, PathStatus::Active);
@@ -104,7 +141,10 @@ impl Core {
     fn candidates(&mut self, id: ConversationId) -> Vec<Candidate> {
         let remotes = self.conversations.get(&id).map(Conversation::remotes).unwrap_or_default();
         let adapters = std::sync::Arc::clone(&self.adapters);
-        remotes.into_iter().flat_map(|remote| self.carriers.candidates(&adapters, remote)).collect()
+        let mut candidates: Vec<Candidate> =
+            remotes.into_iter().flat_map(|remote| self.carriers.candidates(&adapters, remote)).collect();
+        candidates.extend(self.relayed_candidates(id));
+        candidates
     }
 
     fn open(&mut self, now: Timestamp, session: SessionId, candidate: Candidate, status: PathStatus) {
@@ -142,7 +182,9 @@ impl Core {
             self.bond.close(tried, wire::frame::CLOSE_GOODBYE);
             self.by_session.remove(&tried);
         }
-        let greeting = Greeting { conversation: key, name: self.options.name.clone(), invitation: None };
+        let proof = self.proof(conversation.web, peer);
+        let name = self.options.name.clone();
+        let greeting = Greeting { conversation: key, name, invitation: None, proof };
         let far_end = bond::PublicKey(peer.0);
         let begun = self.bond.connect_instead(now, far_end, greeting.encode(), machine::stamp(), older);
         let Ok(session) = begun else { return now + CALL_INTERVAL };
@@ -169,11 +211,16 @@ impl Core {
         };
         let adapters = self.carriers.own_addresses().filter_map(|(name, address)| {
             let adapter = self.adapters.iter().find(|adapter| adapter.name == name && !adapter.loopback)?;
-            Some(AdapterAddress { kind: kind_code(adapter.kind), address })
+            Some(AdapterAddress { kind: kind_code(adapter.kind), address: remote::told(address) })
         });
-        let message = Adapters { sequence: self.adapters_sequence, battery, adapters: adapters.collect() };
+        let (sequence, adapters) = (self.adapters_sequence, adapters.collect::<Vec<_>>());
+        let further = FurtherAdapters { sequence, adapters: adapters.clone() };
+        let message = Adapters { sequence, battery, adapters };
         // If too many wait the next change tells again.
         let _ = self.bond.send_message(session, message.encode());
+        if self.carriers.has_further() {
+            let _ = self.bond.send_message(session, further.encode());
+        }
     }
 
     /// Whether a call of this end's own should be waited for, when the peer calls at the same time: exactly one of the two thinks so.
@@ -184,3 +231,18 @@ impl Core {
         is_fresh && self.options.key.public() < peer
     }
 }
+
+/// The peer as a node of a mesh: its key with each port that it is thought to have.
+fn nodes_of(peer: &Peer) -> Vec<NodeId> {
+    let mut nodes: Vec<NodeId> = Vec::new();
+    for address in &peer.addresses {
+        let node = mesh::node_id(&Node { key: peer.key.0, port: address.port() });
+        if !nodes.contains(&node) && nodes.len() < MAX_NODES {
+            nodes.push(node);
+        }
+    }
+    nodes
+}
+
+/// Ports of one peer that are looked for over relays.
+const MAX_NODES: usize = 3;

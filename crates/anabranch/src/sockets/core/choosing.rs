@@ -5,12 +5,9 @@ use policy::PathStatus;
 use policy::network::{Loss, Metrics, NetworkInput, Percent, PowerSupply, RttSummary};
 use units::{NetworkId, Timestamp};
 
-use super::super::conversation::ConversationId;
+use super::super::conversation::{Conversation, ConversationId};
 use super::super::event::EventKind;
 use super::Core;
-
-/// A path that has carried less than this tells nothing of its rate.
-const BYTES_TO_TRUST: u64 = 200_000;
 
 impl Core {
     /// Looks for a better path, if it is time; returns when to look again.
@@ -32,15 +29,35 @@ impl Core {
 
     /// Chooses, and makes the choice known.
     pub(super) fn choose_now(&mut self, now: Timestamp, id: ConversationId) {
-        let Some(conversation) = self.conversations.get(&id) else { return };
+        let Some(conversation) = self.conversations.get_mut(&id) else { return };
         if !conversation.is_caller || self.options.spread {
             return;
         }
+        let active = conversation.active;
+        let reports = self.bond.path_reports(conversation.session);
+        for report in &reports {
+            conversation.experience.observe(now, report, active == Some(report.network));
+        }
+        conversation.experience.keep(|network| reports.iter().any(|report| report.network == network));
+        let Some(conversation) = self.conversations.get(&id) else { return };
         let (session, power) = (conversation.session, self.least_power(conversation.peer_battery));
         let inputs: Vec<NetworkInput> =
-            self.bond.path_reports(session).iter().filter_map(|report| self.input(report)).collect();
+            reports.iter().filter_map(|report| self.input(now, conversation, report)).collect();
+        let direct = inputs.iter().any(|input| input.up);
+        let relayed = reports
+            .iter()
+            .find(|report| report.state == PathState::Usable && self.carriers.is_relayed(report.network));
         let Some(conversation) = self.conversations.get_mut(&id) else { return };
-        let chosen = conversation.policy.evaluate(now, &inputs, power);
+        let chosen = match relayed.filter(|_| !direct) {
+            Some(relayed) => Some(relayed.network),
+            None => {
+                let chosen = conversation.policy.evaluate(now, &inputs, power);
+                for network in conversation.policy.probed() {
+                    self.bond.probe_path(now, session, *network);
+                }
+                chosen
+            }
+        };
         let before = conversation.active;
         let Some(chosen) = chosen.filter(|chosen| before != Some(*chosen)) else { return };
         conversation.active = Some(chosen);
@@ -82,15 +99,22 @@ impl Core {
         }
     }
 
-    fn input(&self, report: &PathReport) -> Option<NetworkInput> {
+    /// What the policy has to know of a path; ways over relays are none of its business, as they serve only where there is no other.
+    fn input(
+        &self,
+        now: Timestamp,
+        conversation: &Conversation,
+        report: &PathReport,
+    ) -> Option<NetworkInput> {
+        if self.carriers.is_relayed(report.network) {
+            return None;
+        }
         let name = self.carriers.adapter_of(report.network)?;
         let adapter = self.adapters.iter().find(|adapter| adapter.name == name);
-        let carried = report.counters.sent_bytes.max(report.counters.received_bytes);
-        let known_rate = report.counters.sent_bytes >= BYTES_TO_TRUST;
         let metrics = Metrics {
             rtt: report.smoothed_rtt.map(|smoothed| RttSummary { smoothed, variation: report.rtt_variation }),
             nominal: adapter.and_then(|adapter| adapter.speed),
-            delivered: report.rate.filter(|_| known_rate && carried > 0),
+            delivered: conversation.experience.rate(now, report),
             loss: Loss::from(report.loss_rate),
             ..Metrics::default()
         };
@@ -99,6 +123,7 @@ impl Core {
             up: report.state == PathState::Usable,
             metrics,
             power: adapter.and_then(|adapter| adapter.power),
+            price: adapter.and_then(|adapter| adapter.price),
             ..NetworkInput::new(report.network, name)
         })
     }

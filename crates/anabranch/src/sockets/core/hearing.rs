@@ -6,12 +6,13 @@ use policy::{ConnectionWish, PathStatus};
 use std::task::Waker;
 use units::{NetworkId, Timestamp};
 use wire::frame::{CLOSE_BROKEN, CLOSE_GOODBYE, CLOSE_REPLACED};
-use wire::peer::{Adapters, Answer, Greeting};
+use wire::peer::{Adapters, Answer, FurtherAdapters, Greeting};
 
 use super::super::conversation::{Conversation, ConversationId, State};
 use super::super::error::ConnectError;
 use super::super::event::EventKind;
 use super::super::options::Caller;
+use super::super::remote;
 use super::super::wakers::Wait;
 use super::Core;
 
@@ -38,6 +39,7 @@ impl Core {
                 EndpointEvent::Closed { session, reason, .. } => self.on_closed(session, reason),
             }
         }
+        self.take_packets();
     }
 
     fn on_call(&mut self, now: Timestamp, call: IncomingId, peer: PublicKey, payload: &[u8]) {
@@ -55,11 +57,18 @@ impl Core {
         }
         let with_peer = self.conversations.values().filter(|known| known.peer == peer).count();
         let crowded = self.conversations.len() >= MAX_CONVERSATIONS || with_peer >= MAX_WITH_ONE_PEER;
-        let caller =
-            Caller { key: peer, name: greeting.name.as_ref(), invitation: greeting.invitation.as_ref() };
+        let web = self.web_proved(peer, &greeting);
+        let caller = Caller {
+            key: peer,
+            name: greeting.name.as_ref(),
+            invitation: greeting.invitation.as_ref(),
+            group: web.and_then(|web| self.options.groups.get(web)).map(|found| found.group.as_str()),
+        };
+        // Who is in no group of this end's is let in by an invitation, and by nothing else.
+        let is_stranger = !self.options.groups.is_empty() && web.is_none() && greeting.invitation.is_none();
         let answer = if self.listeners == 0 || self.closing.is_some() || crowded {
             Answer::NotListening
-        } else if self.options.admission.admits(&caller) {
+        } else if !is_stranger && self.options.admission.admits(&caller) {
             Answer::Welcome
         } else if greeting.invitation.is_some() {
             Answer::InvitationRefused
@@ -78,7 +87,14 @@ impl Core {
         let mut conversation =
             Conversation::new(peer, greeting.conversation, session, false, state, settings, wish);
         conversation.deadline = CONFIRMATION;
+        conversation.web = web.unwrap_or_default();
         self.add(conversation);
+    }
+
+    /// The group of this end's in which a caller has shown to be.
+    fn web_proved(&self, caller: PublicKey, greeting: &Greeting) -> Option<usize> {
+        let (proof, own) = (greeting.proof.as_ref()?, self.options.key.public());
+        self.options.groups.iter().position(|membership| membership.keys.is_proved(caller, own, proof))
     }
 
     /// The peer calls again, to go on with the streams of before.
@@ -143,7 +159,10 @@ impl Core {
         conversation.established = true;
         conversation.wakers.wake_others();
         for report in self.bond.path_reports(session) {
-            self.note_path(id, report.network, report.state == bond::PathState::Usable);
+            let usable = report.state == bond::PathState::Usable;
+            self.note_path(id, report.network, usable);
+            self.note_node(id, report.network);
+            self.note_way(now, report.network, usable);
         }
         self.begin_with_first(now, id, established);
         self.tell_adapters(id);
@@ -184,6 +203,9 @@ impl Core {
         };
         match event {
             SessionEvent::PathUp(network) => {
+                self.note_way(now, network, true);
+                self.note_node(id, network);
+                let Some(conversation) = self.conversations.get_mut(&id) else { return };
                 let was = conversation.paths.insert(network, true);
                 let is_active = conversation.active == Some(network);
                 if conversation.established && conversation.active.is_none() {
@@ -225,6 +247,8 @@ impl Core {
     fn on_silence(&mut self, now: Timestamp, id: ConversationId, network: NetworkId) {
         let Some(conversation) = self.conversations.get_mut(&id) else { return };
         conversation.paths.insert(network, false);
+        self.note_way(now, network, false);
+        let Some(conversation) = self.conversations.get(&id) else { return };
         let suspended = conversation.usable_paths() == 0;
         let was_active = conversation.active == Some(network);
         let adapter = self.adapter_name(Some(network));
@@ -237,14 +261,22 @@ impl Core {
     }
 
     fn on_message(&mut self, now: Timestamp, id: ConversationId, bytes: &[u8]) {
-        let Ok(Some(told)) = Adapters::parse(bytes) else { return };
         let Some(conversation) = self.conversations.get_mut(&id) else { return };
+        if let Ok(Some(told)) = FurtherAdapters::parse(bytes)
+            && told.sequence > conversation.further_sequence
+        {
+            conversation.further_sequence = told.sequence;
+            conversation.further = told.adapters.iter().map(|adapter| remote::of(adapter.address)).collect();
+            self.plan_paths(now, id);
+            return;
+        }
+        let Ok(Some(told)) = Adapters::parse(bytes) else { return };
         if told.sequence <= conversation.told_sequence {
             return;
         }
         conversation.told_sequence = told.sequence;
         conversation.peer_battery = told.battery;
-        conversation.told = told.adapters.iter().map(|adapter| adapter.address).collect();
+        conversation.told = told.adapters.iter().map(|adapter| remote::of(adapter.address)).collect();
         self.plan_paths(now, id);
     }
 

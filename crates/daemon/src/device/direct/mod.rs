@@ -16,6 +16,7 @@ mod mptcp;
 pub mod name_proxy;
 mod names;
 mod observations;
+pub mod peer_names;
 mod plan;
 pub(crate) mod probe;
 mod reach;
@@ -378,8 +379,11 @@ impl DirectControl {
         }
         self.numbers.assign(&self.networks);
         self.translate();
-        let inputs: Vec<NetworkInput> =
+        let mut inputs: Vec<NetworkInput> =
             self.networks.iter().map(|network| self.observations.input(network)).collect();
+        for input in &mut inputs {
+            input.spared = self.advice.iter().any(|point| point.interface == input.name && !point.used);
+        }
         let counts = now >= self.policy.next_evaluation();
         let fresh = self.policy.evaluate(now, &inputs, self.observations.power());
         self.table = reweigh::steadied(fresh, &self.table);

@@ -2,6 +2,7 @@
 //!
 //! Rules by domain name need it: the address must be known to the kernel's table before the program that asked connects there. So
 //! an answer that concerns a rule is held back until the table is in place. Programs that encrypt their DNS questions are not seen.
+//! Questions for peers' names are answered here, and never passed on.
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -51,6 +52,9 @@ impl Upstream {
     }
 }
 
+/// What is known here of a name: an answer to the question, or nothing.
+pub type Local = Arc<dyn Fn(&[u8]) -> Option<Vec<u8>> + Send + Sync>;
+
 /// What is done with a lesson before the answer goes on: returns once the kernel knows.
 pub type Learn = Arc<dyn Fn(Lesson) + Send + Sync>;
 
@@ -58,16 +62,21 @@ pub type Learn = Arc<dyn Fn(Lesson) + Send + Sync>;
 ///
 /// # Errors
 /// If no thread can be started.
-pub fn start(sockets: Sockets, upstream: Upstream, learn: Learn) -> io::Result<()> {
+pub fn start(sockets: Sockets, upstream: Upstream, learn: Learn, local: Local) -> io::Result<()> {
     let Sockets { udp, tcp } = sockets;
     let busy = Arc::new(AtomicUsize::new(0));
     let udp = Arc::new(udp);
     let (upstream_tcp, learn_tcp, busy_tcp) = (upstream.clone(), learn.clone(), busy.clone());
+    let local_tcp = local.clone();
     thread::Builder::new().name("names".to_owned()).spawn(move || {
         let mut buffer = vec![0; MAXIMUM_MESSAGE];
         loop {
             let Ok((length, client)) = udp.recv_from(&mut buffer) else { continue };
             let question = buffer[..length].to_vec();
+            if let Some(answer) = local(&question) {
+                drop(udp.send_to(&answer, client));
+                continue;
+            }
             let (udp, upstream, learn) = (udp.clone(), upstream.clone(), learn.clone());
             in_thread(&busy, move || {
                 if let Some(answer) = ask_by_udp(&question, &upstream.get()) {
@@ -83,8 +92,8 @@ pub fn start(sockets: Sockets, upstream: Upstream, learn: Learn) -> io::Result<(
                 thread::sleep(PAUSE);
                 continue;
             };
-            let (upstream, learn) = (upstream_tcp.clone(), learn_tcp.clone());
-            in_thread(&busy_tcp, move || drop(serve_by_tcp(client, &upstream.get(), &learn)));
+            let (upstream, learn, local) = (upstream_tcp.clone(), learn_tcp.clone(), local_tcp.clone());
+            in_thread(&busy_tcp, move || drop(serve_by_tcp(client, &upstream.get(), &learn, &local)));
         }
     })?;
     Ok(())
@@ -129,20 +138,34 @@ fn ask_by_udp(question: &[u8], servers: &[IpAddr]) -> Option<Vec<u8>> {
 }
 
 /// Passes one question after the other on (RFC 7766), over one connection to the first server that takes it.
-fn serve_by_tcp(mut client: TcpStream, servers: &[IpAddr], learn: &Learn) -> io::Result<()> {
+fn serve_by_tcp(mut client: TcpStream, servers: &[IpAddr], learn: &Learn, local: &Local) -> io::Result<()> {
     client.set_read_timeout(Some(PATIENCE))?;
-    let connected = servers
-        .iter()
-        .find_map(|server| TcpStream::connect_timeout(&SocketAddr::new(*server, PORT), PATIENCE).ok());
-    let mut server = connected.ok_or(io::ErrorKind::HostUnreachable)?;
-    server.set_read_timeout(Some(PATIENCE))?;
+    let mut connected = None;
     for _ in 0..MAXIMUM_QUESTIONS {
-        write_message(&mut server, &read_message(&mut client)?)?;
-        let answer = read_message(&mut server)?;
+        let question = read_message(&mut client)?;
+        if let Some(answer) = local(&question) {
+            write_message(&mut client, &answer)?;
+            continue;
+        }
+        let server = match &mut connected {
+            Some(server) => server,
+            None => connected.insert(connect(servers)?),
+        };
+        write_message(server, &question)?;
+        let answer = read_message(server)?;
         teach(&answer, learn);
         write_message(&mut client, &answer)?;
     }
     Ok(())
+}
+
+fn connect(servers: &[IpAddr]) -> io::Result<TcpStream> {
+    let connected = servers
+        .iter()
+        .find_map(|server| TcpStream::connect_timeout(&SocketAddr::new(*server, PORT), PATIENCE).ok());
+    let server = connected.ok_or(io::ErrorKind::HostUnreachable)?;
+    server.set_read_timeout(Some(PATIENCE))?;
+    Ok(server)
 }
 
 fn read_message(stream: &mut TcpStream) -> io::Result<Vec<u8>> {

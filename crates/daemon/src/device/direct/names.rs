@@ -33,6 +33,34 @@ pub fn read_answer(message: &[u8]) -> Option<Lesson> {
     Some(Lesson { name, addresses: records.into_iter().map(|(address, _)| address).collect(), lifetime })
 }
 
+/// What a question asks for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Asked {
+    /// In lower case and without a final dot.
+    pub name: String,
+    /// Number of the type of records.
+    pub kind: u16,
+    /// Where the question ends in the message.
+    pub end: usize,
+}
+
+/// Reads a question for records of the Internet; `None` for all else.
+pub fn read_question(message: &[u8]) -> Option<Asked> {
+    let (header, body) = message.split_first_chunk::<12>()?;
+    // Neither an answer nor another operation, and one question.
+    if header[2] & 0xf8 != 0 || header[4..6] != [0, 1] {
+        return None;
+    }
+    let (name, rest) = read_name(body)?;
+    let (kind, rest) = rest.split_first_chunk::<2>()?;
+    let (class, rest) = rest.split_first_chunk::<2>()?;
+    (*class == [0, 1]).then(|| Asked {
+        name,
+        kind: u16::from_be_bytes(*kind),
+        end: message.len() - rest.len(),
+    })
+}
+
 /// A name without pointers, as questions have it.
 fn read_name(mut bytes: &[u8]) -> Option<(String, &[u8])> {
     let mut name = String::new();

@@ -12,7 +12,6 @@ use units::NetworkId;
 
 use super::rules::{self, Scene};
 use crate::config::DeviceConfig;
-use crate::device::neighbours;
 use crate::device::networks::{Network, reaches};
 
 /// The numbers that networks have in marks. A network keeps its number while the daemon lives, so that living flows keep
@@ -73,7 +72,7 @@ pub fn direct(
     let (interface, table) = (config.interface.clone(), config.table);
     let (addresses, mut near, neighbourly) = (addresses.to_vec(), near.to_vec(), neighbourly.to_vec());
     if !neighbourly.is_empty() {
-        near.extend(neighbours::address::prefixes());
+        near.extend(identity::any0_address::prefixes());
     }
     Direct {
         interface,

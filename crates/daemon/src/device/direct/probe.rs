@@ -41,6 +41,7 @@ pub fn ask(way: &Way, targets: &[ProbeTarget]) -> Outcome {
 fn addresses(way: &Way, target: &ProbeTarget) -> Vec<IpAddr> {
     let found = match &target.server.host {
         Host::Address(address) => vec![*address],
+        Host::Bluetooth(_) => Vec::new(),
         Host::Name(name) => {
             let interfaces = std::slice::from_ref(&way.interface);
             lookup::look_up(name.as_str(), interfaces, way.mark, &lookup::network_servers())

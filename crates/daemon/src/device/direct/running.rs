@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
-use anabranch::control::{Hold, RuleOrigin, RuleReport};
+use anabranch::control::{Hold, MachineReport, RuleOrigin, RuleReport};
 use linux::cgroup::{CgroupPath, Hierarchy};
 use linux::clock;
 use linux::netlink::conntrack::Tuple;
@@ -27,6 +27,8 @@ use crate::supervision::Request;
 pub enum Question {
     /// How things are.
     Picture(SyncSender<Picture>),
+    /// The networks as they are judged, and the power.
+    Machine(SyncSender<MachineReport>),
     /// Add a rule in front of the configured ones; answered when the kernel has it.
     Add(Box<NewRule>, SyncSender<Result<RuleReport, BackendError>>),
     /// Remove a rule that was pinned.
@@ -291,6 +293,10 @@ impl DirectControl {
     pub(super) fn answer(&mut self, question: Question) {
         match question {
             Question::Picture(reply) => drop(reply.send(self.picture())),
+            Question::Machine(reply) => {
+                let (networks, power) = (self.judged.clone(), self.observations.power());
+                drop(reply.send(MachineReport { networks, power }));
+            }
             Question::Add(new, reply) => drop(reply.send(self.add(*new))),
             Question::Unpin(name, by, reply) => drop(reply.send(self.unpin(&name, by))),
         }

@@ -150,6 +150,8 @@ impl DeviceLoop {
         let opened = match target.carrier {
             Carrier::Udp => carriers.open_udp(&self.plane.poller, id, name, local),
             Carrier::Tcp => carriers.connect_tcp(&self.plane.poller, id, name, local, target.remote, now),
+            // Virtual sockets have it, tunnels do not.
+            Carrier::Bluetooth => return,
         };
         if let Err(error) = opened {
             self.events.push(EventKind::Warning, Some(name), error.to_string());

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use wire::inner::{self, Headers};
 
-use super::address::BROADCAST_V4;
+use identity::any0_address::BROADCAST_V4;
 
 /// Whether a packet that a program has sent to any0 is for all neighbours: UDP to everybody on the link.
 pub fn is_for_all(headers: &Headers) -> bool {
@@ -131,5 +131,5 @@ mod tests {
         }
     }
 
-    const PREFIX: Ipv6Addr = super::super::address::PREFIX_V6;
+    const PREFIX: Ipv6Addr = identity::any0_address::PREFIX_V6;
 }

@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
+use identity::any0_address;
 use linux::clock;
 use linux::poll::Token;
 use rand::Rng;
@@ -10,7 +11,7 @@ use units::{NetworkId, Timestamp};
 use wire::neighbour::{self, Datagram, Echo, Hello, Message, Number};
 
 use super::contact::Outcome;
-use super::{Command, IDLE_BEACONS, Neighbourhood, QUICK_BEACONS, TICK, address, broadcast};
+use super::{Command, IDLE_BEACONS, Neighbourhood, QUICK_BEACONS, TICK, broadcast};
 
 impl Neighbourhood {
     /// When something is due by itself.
@@ -270,7 +271,7 @@ impl Neighbourhood {
 
     /// A neighbour says which IPv4 address it has on any0. Of two with the same, the one with the smaller key has it.
     fn on_v4(&mut self, at: usize, said: Option<Ipv4Addr>) {
-        let said = said.filter(|said| address::may_be_v4(*said));
+        let said = said.filter(|said| any0_address::may_be_v4(*said));
         let (key, before) = (self.known[at].key, self.known[at].v4);
         if said.is_some() && said == self.own_v4 {
             if key < self.around.key.public() {
@@ -303,6 +304,9 @@ impl Neighbourhood {
         let Some(packet) = own.and_then(|own| broadcast::from_source(packet, own)) else { return };
         if !self.budgets.broadcasts.take(now) {
             return;
+        }
+        if let Some(far) = &self.around.far {
+            far.spread(&packet);
         }
         self.broadcasts += 1;
         let number = Number { epoch: self.epoch, number: self.broadcasts };

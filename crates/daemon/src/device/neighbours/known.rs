@@ -2,15 +2,14 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use identity::PublicKey;
+use identity::{PairKeys, PublicKey, any0_address};
 use linux::neighbour_routes::NeighbourRoute;
 use tracing::{info, warn};
 use units::{NetworkId, Timestamp};
 
+use super::Neighbourhood;
 use super::contact::Contact;
 use super::pace::Pace;
-use super::seal::PairKeys;
-use super::{Neighbourhood, address};
 
 /// One of them.
 pub struct Known {
@@ -55,7 +54,7 @@ impl Neighbourhood {
                     keys: PairKeys::new(&self.around.key, key)?,
                     contact: Contact::default(),
                     pace: Pace::default(),
-                    v6: address::v6_of(key),
+                    v6: any0_address::v6_of(key),
                     v4: None,
                 })
             });
@@ -66,6 +65,31 @@ impl Neighbourhood {
         // Of those that are forgotten nothing stays.
         let staying: Vec<IpAddr> = self.known.iter().flat_map(Known::addresses).collect();
         self.routes.retain(|destination| staying.contains(destination));
+        self.lead_far();
+    }
+
+    /// Has packets for those whom no link leads to go to any0, if there is a way from there.
+    pub(super) fn lead_far(&mut self) {
+        if self.around.far.is_none() {
+            return;
+        }
+        let source = |address: &IpAddr| match address {
+            IpAddr::V6(_) => Some(IpAddr::V6(self.own_v6)),
+            IpAddr::V4(_) => self.own_v4.map(IpAddr::V4),
+        };
+        let addresses = self.known.iter().flat_map(|known| {
+            [any0_address::v6_of(known.key).into(), IpAddr::V4(any0_address::v4_of(known.key))]
+        });
+        let wanted = addresses.filter_map(|address| Some((address, source(&address)?)));
+        let wanted = wanted.filter(|(address, source)| address != source).collect();
+        self.far_routes.set(self.routes.netlink(), wanted);
+    }
+
+    /// Tells which peers links lead to now.
+    pub(super) fn tell_near(&self) {
+        let Some(far) = &self.around.far else { return };
+        let is_near = |known: &&Known| known.addresses().any(|address| self.routes.get(address).is_some());
+        far.set_near(self.known.iter().filter(is_near).map(|known| known.key).collect());
     }
 
     /// Takes the network for the `at`th neighbour that policy chooses.
@@ -73,6 +97,7 @@ impl Neighbourhood {
         let ranked = self.links.ranked();
         let Some(known) = self.known.get(at) else { return };
         let maxdiff = known.pace.tolerance(now, self.settings.maxdiff);
+        let mut has_changed = false;
         for destination in known.addresses() {
             // An IPv4 next hop carries no IPv6.
             let carries = |network: NetworkId| {
@@ -86,15 +111,22 @@ impl Neighbourhood {
             };
             let way = chosen.zip(source).and_then(|(network, source)| {
                 let (link, next_hop) = (self.links.get(network)?, known.contact.address(network)?);
-                Some((link, NeighbourRoute { destination, next_hop, interface: link.index, source }))
+                Some((
+                    link,
+                    NeighbourRoute { destination, next_hop: Some(next_hop), interface: link.index, source },
+                ))
             });
             let (link, way) = way.map_or((None, None), |(link, way)| (Some(link.name.as_str()), Some(way)));
             if self.routes.set(destination, way) {
+                has_changed = true;
                 match link {
                     Some(link) => info!("{} ({destination}) is reached over {link}", known.name),
-                    None => info!("{} ({destination}) is not reached any more", known.name),
+                    None => info!("{} ({destination}) is not reached over any link any more", known.name),
                 }
             }
+        }
+        if has_changed {
+            self.tell_near();
         }
     }
 }

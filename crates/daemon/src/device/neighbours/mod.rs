@@ -8,16 +8,15 @@
 //! A thread of its own, which no packet waits for; it ends with the process. What is believed is in [`contact`], what is sealed in
 //! [`seal`], the sockets are in [`links`].
 
-pub mod address;
 mod broadcast;
 mod contact;
+pub mod far;
 mod hearing;
 mod known;
 mod links;
 mod pace;
 mod report;
 mod routes;
-mod seal;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -27,7 +26,7 @@ use std::sync::mpsc::{Receiver, SyncSender, TryRecvError};
 use std::time::Duration;
 
 use anabranch::control::NeighbourReport;
-use identity::{InvitationKind, KeyPair, Peers, PublicKey, StateDirectory};
+use identity::{InvitationKind, KeyPair, Peers, PublicKey, StateDirectory, any0_address};
 use linux::clock;
 use linux::monitor::Monitor;
 use linux::neighbour_routes::{self, NeighbourRoutes};
@@ -48,9 +47,10 @@ use crate::config::Config;
 use crate::control::EventLog;
 use crate::mailbox::Mailbox;
 use crate::supervision::{Request, Root};
+use far::Far;
 use known::Known;
 use links::Links;
-use routes::Routes;
+use routes::{FarRoutes, Routes};
 
 pub use report::unmet;
 
@@ -71,12 +71,16 @@ pub enum Message {
 #[derive(Clone)]
 pub struct Handle {
     mailbox: Mailbox<Message>,
+    far: Option<Far>,
 }
 
 impl Handle {
-    /// Takes a packet that a program has sent to any0, if it is for all neighbours.
+    /// Takes a packet that a program has sent to any0, if it is for all neighbours, or for a peer whom no link leads to.
     pub fn take(&self, headers: &Headers, packet: &[u8]) -> bool {
         let is_for_all = broadcast::is_for_all(headers);
+        if !is_for_all && self.far.as_ref().is_some_and(|far| far.take(headers, packet)) {
+            return true;
+        }
         if is_for_all && packet.len() <= LONGEST_BROADCAST {
             // Where the thread has more to do than it can, broadcasts are lost as on any link.
             self.mailbox.post(Message::Broadcast(packet.to_vec()));
@@ -91,7 +95,15 @@ impl Handle {
 
     /// Tells whose keys are known now.
     pub fn know(&self, peers: &Peers) {
+        if let Some(far) = &self.far {
+            far.know(peers);
+        }
         self.mailbox.post(Message::Peers(known_peers(peers)));
+    }
+
+    /// The any0 addresses of the known peer of that name.
+    pub fn addresses_of(&self, name: &str) -> Option<Vec<IpAddr>> {
+        self.far.as_ref()?.addresses_of(name)
     }
 
     /// Who is where now; `None` if the thread does not answer.
@@ -107,8 +119,8 @@ pub fn own_addresses(config: &Config, key: PublicKey) -> Vec<IpAddr> {
     if !config.device.neighbours {
         return Vec::new();
     }
-    let v4 = config.device.neighbour_address.unwrap_or_else(|| address::v4_of(key));
-    vec![address::v6_of(key).into(), v4.into()]
+    let v4 = config.device.neighbour_address.unwrap_or_else(|| any0_address::v4_of(key));
+    vec![any0_address::v6_of(key).into(), v4.into()]
 }
 
 /// What [`Neighbourhood::start`] needs of the daemon.
@@ -125,6 +137,8 @@ pub struct Surroundings {
     pub commands: Mailbox<Command>,
     /// What happened.
     pub events: Arc<EventLog>,
+    /// Reaches those whom no link leads to.
+    pub far: Option<Far>,
 }
 
 /// The thread's state.
@@ -149,6 +163,7 @@ pub struct Neighbourhood {
     database: Neighbours,
     ways: Ways,
     routes: Routes,
+    far_routes: FarRoutes,
     tap: Option<TrafficTap>,
     next_tick: Timestamp,
     next_look: Timestamp,
@@ -163,13 +178,14 @@ impl Neighbourhood {
     pub fn start(config: &Config, around: Surroundings) -> io::Result<Handle> {
         let (mailbox, messages, waker) = Mailbox::new(MESSAGES)?;
         let seed = crate::dataplane::seed().map_err(io::Error::other)?;
+        let far = around.far.clone();
         let this = Self::new(config, around, seed).map_err(io::Error::other)?;
         this.poller.add(&waker, WAKER, Interest::Readable)?;
         this.poller.add(&this.monitor, MONITOR, Interest::Readable)?;
         std::thread::Builder::new()
             .name("neighbours".to_owned())
             .spawn(move || this.run(&messages, &waker))?;
-        Ok(Handle { mailbox })
+        Ok(Handle { mailbox, far })
     }
 
     fn new(
@@ -183,19 +199,19 @@ impl Neighbourhood {
         let mut netlink = Netlink::open()?;
         let own = around.key.public();
         let addresses = own_addresses(config, own);
-        let broadcast = Some(address::BROADCAST_V4);
+        let broadcast = Some(any0_address::BROADCAST_V4);
         neighbour_routes::settle(&mut netlink, around.interface_index, &addresses, broadcast, table)?;
         let own_v4 = addresses.iter().find_map(|address| match address {
             IpAddr::V4(address) => Some(*address),
             IpAddr::V6(_) => None,
         });
         let settings = NeighbourSettings { maxdiff: device.maxdiff, lifetime: LIFETIME, most: MOST_ENTRIES };
-        let tap = TrafficTap::open(address::PREFIX_V4, address::PREFIX_V6);
+        let tap = TrafficTap::open(any0_address::PREFIX_V4, any0_address::PREFIX_V6);
         let mut random = StdRng::from_seed(seed);
         let peers = Peers::load(&around.state)?;
         let mut this = Self {
             any0: device.interface.clone(),
-            own_v6: address::v6_of(own),
+            own_v6: any0_address::v6_of(own),
             own_v4,
             epoch: random.random(),
             number: 0,
@@ -209,6 +225,7 @@ impl Neighbourhood {
             settings,
             database: Neighbours::new(settings),
             ways: Ways::default(),
+            far_routes: FarRoutes::new(device.table, around.interface_index),
             routes: Routes::new(netlink, table),
             tap: tap
                 .inspect_err(|error| info!("links to neighbours are looked at once a second only: {error}"))
@@ -324,6 +341,7 @@ impl Neighbourhood {
             warn!("{error}");
         }
         self.routes.retain(IpAddr::is_ipv6);
+        self.lead_far();
     }
 }
 

@@ -3,17 +3,17 @@
 use std::net::IpAddr;
 
 use anabranch::control::{Micros, NeighbourLinkReport, NeighbourReport};
-use identity::{Peers, PublicKey};
+use identity::{Peers, PublicKey, any0_address};
 use units::Timestamp;
 
-use super::{Neighbourhood, address, known_peers};
+use super::{Neighbourhood, known_peers};
 
 /// Those whose keys are known, where nobody looks for them.
 pub fn unmet(peers: &Peers) -> Vec<NeighbourReport> {
     let report = |(name, key): (String, PublicKey)| NeighbourReport {
         name,
         public_key: key.to_string(),
-        addresses: vec![address::v6_of(key).into()],
+        addresses: vec![any0_address::v6_of(key).into()],
         network: None,
         links: Vec::new(),
     };

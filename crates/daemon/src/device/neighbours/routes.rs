@@ -39,9 +39,10 @@ impl Routes {
                     None => self.set.remove(&destination),
                 };
                 // What was sent between the end of the old link and now must not wait for it.
-                let left = old.map(|old| (old.interface, old.next_hop));
+                let hop = |way: NeighbourRoute| Some((way.interface, way.next_hop?));
+                let left = old.and_then(hop);
                 if let Some((interface, next_hop)) = left
-                    && left != way.map(|way| (way.interface, way.next_hop))
+                    && left != way.and_then(hop)
                     && let Err(error) = self.netlink.drop_waiting(interface, next_hop)
                 {
                     debug!("{error}");
@@ -87,5 +88,41 @@ impl Routes {
     /// The kernel's routing, for what is seldom asked.
     pub fn netlink(&mut self) -> &mut Netlink {
         &mut self.netlink
+    }
+}
+
+/// The routes to any0 for peers whom no link may lead to. They stand in the table that is looked at after that of [`Routes`].
+pub struct FarRoutes {
+    table: u32,
+    interface: u32,
+    /// Destination and own address.
+    set: BTreeMap<IpAddr, IpAddr>,
+}
+
+impl FarRoutes {
+    /// None is set yet in `table`; `interface` is any0's number.
+    pub fn new(table: u32, interface: u32) -> Self {
+        Self { table, interface, set: BTreeMap::new() }
+    }
+
+    /// Has packets to these destinations, and no others, go to any0, with the own address that stands beside each.
+    pub fn set(&mut self, netlink: &mut Netlink, wanted: BTreeMap<IpAddr, IpAddr>) {
+        for (destination, source) in &self.set {
+            if wanted.get(destination) != Some(source)
+                && let Err(error) = self.route(*destination, *source).remove(netlink, self.table)
+            {
+                debug!("{error}");
+            }
+        }
+        for (destination, source) in &wanted {
+            if let Err(error) = self.route(*destination, *source).set(netlink, self.table) {
+                warn!("no way to the peer {destination}: {error}");
+            }
+        }
+        self.set = wanted;
+    }
+
+    fn route(&self, destination: IpAddr, source: IpAddr) -> NeighbourRoute {
+        NeighbourRoute { destination, next_hop: None, interface: self.interface, source }
     }
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
-use anabranch::control::{AccessPointReport, HeardNetwork, RadioStatus};
+use anabranch::control::{AccessPointReport, EventKind, HeardNetwork, RadioStatus};
 use arrayvec::ArrayVec;
 use linux::clock;
 use linux::poll::{Interest, Poller, Token, be_punctual};
@@ -21,7 +21,7 @@ use radio::handoff::Beyond;
 use radio::{NetworkStatus, PermittedChannel, Station, StationSettings, Transmission};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
-use tracing::info;
+use tracing::{info, warn};
 use units::{Frequency, MacAddress, NetworkId, Timestamp};
 
 use super::access_points;
@@ -173,6 +173,12 @@ impl Keeper for RadioLoop {
     }
 
     fn join(&mut self, now: Timestamp, known: KnownNetwork) -> Result<(), LoopError> {
+        if known.login.is_some() {
+            let text = "needs a login (802.1X), which this card, whose time this program shares out, cannot give: see \"anabranch radio probe\"";
+            warn!("{}: {text}", known.ssid);
+            self.events.push(EventKind::Warning, Some(&known.ssid), text);
+            return Ok(());
+        }
         let (name, settings) = (known.interface_name()?, known.settings()?);
         let id = NetworkId(self.next_number);
         self.next_number += 1;

@@ -41,7 +41,13 @@ pub(super) fn configuration(known: &KnownNetwork, frequencies: &[Frequency]) -> 
         // No interface of its own for Wi-Fi Direct.
         "p2p_disabled=1".to_owned(),
     ];
-    for way in ways(known.passphrase.as_deref()) {
+    let mut ways = ways(known.passphrase.as_deref());
+    if let Some(login) = &known.login {
+        let (block, file) = login.lines();
+        ways = vec![block];
+        lines.extend(file);
+    }
+    for way in ways {
         lines.push("network={".to_owned());
         lines.extend(common.iter().cloned());
         lines.extend(way);

@@ -16,17 +16,22 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
 use std::sync::Arc;
+use std::sync::mpsc::SyncSender;
 
-use anabranch::control::AccessPointReport;
+use anabranch::control::{AccessPointReport, HeardNetwork, RadioNetworkReport, RadioStatus};
 use linux::clock;
 use linux::netlink::Netlink;
 use linux::poll::{Poller, Token};
+use linux::radio::{Radios, ScanError, kernel_scan};
+use linux::wireless::{Wireless, WirelessError};
+use radio::scan::SeenNetworks;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
-use tracing::warn;
+use tracing::{debug, warn};
 use units::{Frequency, NetworkId, Timestamp};
 
 use super::KnownNetwork;
+use super::control::heard_networks;
 use super::keeping::{Keeper, LoopError};
 use super::points::Points;
 use crate::control::EventLog;
@@ -34,7 +39,7 @@ use crate::dataplane;
 use crate::supervision::{Request, Root};
 use configuration::configuration;
 use station::{KernelStation, OwnInterface, Tokens, Told};
-use statistics::{Statistics, Up};
+use statistics::{Statistics, Up, share};
 
 /// Two tokens for each network follow, by its number.
 const FIRST_TOKEN: u64 = 16;
@@ -128,7 +133,12 @@ impl KernelKeeper {
         let interface = OwnInterface { name: name.to_owned(), index, address };
         let seed = self.randomness.random();
         let configuration = configuration(known, &self.frequencies)?;
-        let told = Told { ssid: known.ssid.clone(), configuration, address: known.own_address()? };
+        let told = Told {
+            ssid: known.ssid.clone(),
+            configuration,
+            address: known.own_address()?,
+            events: Arc::clone(&self.events),
+        };
         Ok(KernelStation::new(now, id, told, interface, tokens(id), &self.poller, seed)?)
     }
 
@@ -228,6 +238,56 @@ impl Keeper for KernelKeeper {
         Ok(next.into_iter().chain(several).min())
     }
 
+    fn status(&self, _now: Timestamp) -> RadioStatus {
+        let up = self.up();
+        let mut wireless = Wireless::open().map_err(|error| debug!("{error}")).ok();
+        let networks = self.kept.values().map(|kept| {
+            let mut report = kept.station.as_ref().map(KernelStation::report);
+            if let Some(report) = &mut report
+                && let Some(one) = up.iter().find(|one| one.interface.name == report.interface)
+            {
+                let association =
+                    wireless.as_mut().and_then(|wireless| wireless.association(one.interface.index).ok()?);
+                let signal = association.and_then(|association| association.signal_dbm);
+                report.signal_dbm = signal.map(|signal| signal as f32);
+                report.share = share(up.len());
+            }
+            let waits = || RadioNetworkReport {
+                interface: kept.known.interface_name().unwrap_or_default(),
+                trouble: Some(format!("the card can be in {} networks at a time", self.most)),
+                ..RadioNetworkReport::default()
+            };
+            RadioNetworkReport {
+                ssid: kept.known.ssid.clone(),
+                weight: kept.known.weight,
+                ..report.unwrap_or_else(waits)
+            }
+        });
+        RadioStatus {
+            pid: std::os::unix::process::parent_id(),
+            networks: networks.collect(),
+            ..RadioStatus::default()
+        }
+    }
+
+    /// Listens in a thread of its own: it takes seconds.
+    fn scan(&mut self, _now: Timestamp, reply: SyncSender<Vec<HeardNetwork>>) {
+        let known: Vec<KnownNetwork> = self.kept.values().map(|kept| kept.known.clone()).collect();
+        let station = self.kept.values().find_map(|kept| kept.station.as_ref());
+        let Some(interface) = station.map(|station| station.interface().to_owned()) else { return };
+        let listen = move || {
+            let known: Vec<&KnownNetwork> = known.iter().collect();
+            match listen(&interface) {
+                // Who asked may not wait any more.
+                Ok(seen) => drop(reply.try_send(heard_networks(seen.iter(), &known))),
+                Err(error) => warn!("{interface}: listening on all channels: {error}"),
+            }
+        };
+        if let Err(error) = std::thread::Builder::new().name("scan".to_owned()).spawn(listen) {
+            warn!("listening on all channels: {error}");
+        }
+    }
+
     fn access_points(&mut self, now: Timestamp) -> Vec<AccessPointReport> {
         let mut statistics = std::mem::take(&mut self.statistics);
         statistics.read(now, &self.up());
@@ -242,6 +302,11 @@ impl Keeper for KernelKeeper {
             drop(kept.station.map(KernelStation::end));
         }
     }
+}
+
+fn listen(interface: &str) -> Result<SeenNetworks, ScanError> {
+    let card = Radios::open()?.find(interface)?.ok_or(WirelessError::None)?;
+    kernel_scan(&card)
 }
 
 fn is_waiting(kept: &Kept) -> bool {

@@ -9,18 +9,22 @@
 
 use std::fs::File;
 use std::io;
+use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
+use anabranch::control::{EventKind, RadioNetworkReport, RadioNetworkState};
 use arrayvec::ArrayVec;
 use linux::lease_socket::LeaseSocket;
 use linux::poll::{Interest, Poller, Token};
 use linux::prefix::IpPrefix;
 use linux::supplicant::{Control, Said, Status, Supplicant};
 use tracing::{debug, info, warn};
-use units::{MacAddress, NetworkId, Timestamp};
+use units::{Frequency, MacAddress, NetworkId, Timestamp};
 
 use super::super::address::NetworkAddress;
 use super::super::lease::{Lease, LeaseChange, LeaseClient};
+use crate::control::EventLog;
 
 /// How often it is looked whether the control socket is there.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
@@ -28,6 +32,8 @@ const LOOK_AGAIN: Duration = Duration::from_millis(50);
 const STARTING_TIME: Duration = Duration::from_secs(20);
 /// Until one that has ended is started again.
 const PAUSE: Duration = Duration::from_secs(5);
+/// Told of a server whose certificate is not the right one.
+const UNTRUSTED: &str = "whoever answers as this network shows a certificate that `authority` and `domain` do not vouch for; the password was not told";
 /// Things said, or frames, that are taken at once.
 const BUDGET: usize = 32;
 
@@ -58,6 +64,8 @@ pub(super) struct Told {
     pub configuration: String,
     /// Our address, where it is not to be asked for.
     pub address: Option<IpPrefix>,
+    /// Where what happens to it is told.
+    pub events: Arc<EventLog>,
 }
 
 /// A network that the kernel keeps.
@@ -67,6 +75,10 @@ pub(super) struct KernelStation {
     tokens: Tokens,
     running: Running,
     up: bool,
+    /// As wpa_supplicant last said.
+    joined: Status,
+    /// Why it was last down or does not come up.
+    trouble: Option<String>,
     leases: LeaseSocket,
     /// `None`: the address is configured.
     lease: Option<LeaseClient>,
@@ -103,6 +115,8 @@ impl KernelStation {
         }
         let lease = told.address.is_none().then(|| LeaseClient::new(now, interface.address, seed));
         Ok(Self {
+            joined: Status::default(),
+            trouble: None,
             told,
             lease,
             interface,
@@ -112,6 +126,11 @@ impl KernelStation {
             leases,
             address,
         })
+    }
+
+    /// The name of its interface.
+    pub fn interface(&self) -> &str {
+        &self.interface.name
     }
 
     /// The interface, while packets pass.
@@ -168,7 +187,7 @@ impl KernelStation {
     }
 
     fn gave_up(&mut self, now: Timestamp, why: &str) -> Running {
-        warn!("{}: {why}; it is started again in {} s", self.told.ssid, PAUSE.as_secs());
+        self.complain(&format!("{why}; it is started again in {} s", PAUSE.as_secs()));
         self.set_up(false);
         Running::Ended { again: now + PAUSE }
     }
@@ -187,35 +206,74 @@ impl KernelStation {
     }
 
     fn note(&mut self, said: Said) {
-        let ssid = self.told.ssid.clone();
         let coded = |code: Option<u16>| code.map_or_else(String::new, |code| format!(" (code {code})"));
         match said {
-            Said::Status(Status { completed, bssid, frequency }) => {
-                if completed && !self.up {
-                    let bssid = bssid.map_or_else(|| "an access point".to_owned(), |bssid| bssid.to_string());
-                    let on =
-                        frequency.map_or_else(String::new, |frequency| format!(" on {} MHz", frequency.0));
-                    info!("{ssid}: up, by {bssid}{on}, as {}", self.interface.name);
+            Said::Status(status) => {
+                self.joined = status;
+                if status.completed && !self.up {
+                    let by =
+                        status.bssid.map_or_else(|| "an access point".to_owned(), |bssid| bssid.to_string());
+                    let on = status.frequency.map_or_else(String::new, |on| format!(" on {} MHz", on.0));
+                    self.trouble = None;
+                    let text = format!("up, by {by}{on}, as {}", self.interface.name);
+                    info!("{}: {text}", self.told.ssid);
+                    self.told.events.push(EventKind::NetworkUp, Some(&self.told.ssid), text);
                 }
-                self.set_up(completed);
+                self.set_up(status.completed);
             }
             Said::Disconnected { reason } => {
                 if self.up {
-                    warn!("{ssid}: down: the access point is gone or sent us away{}", coded(reason));
+                    let text = format!("down: the access point is gone or sent us away{}", coded(reason));
+                    self.tell(EventKind::NetworkDown, text);
                 }
+                self.joined = Status::default();
                 self.set_up(false);
             }
             Said::Refused { wrong_key: true } => {
-                warn!("{ssid}: the access point does not accept the passphrase");
+                self.complain("the access point does not accept the passphrase");
             }
             Said::Refused { wrong_key: false } => {
-                warn!("{ssid}: no access point lets us in; waiting a while")
+                warn!("{}: no access point lets us in; waiting a while", self.told.ssid);
             }
             Said::Rejected { status } => {
-                warn!("{ssid}: the access point refuses the association{}", coded(status))
+                self.complain(&format!("the access point refuses the association{}", coded(status)));
             }
-            Said::NotFound => debug!("{ssid}: no access point is heard"),
+            Said::LoginRefused if self.trouble.as_deref() == Some(UNTRUSTED) => {}
+            Said::LoginRefused => self.complain("the network does not accept the login"),
+            Said::Untrusted => self.complain(UNTRUSTED),
+            Said::NotFound => debug!("{}: no access point is heard", self.told.ssid),
             Said::Connected | Said::Other => {}
+        }
+    }
+
+    fn complain(&mut self, text: &str) {
+        self.tell(EventKind::Warning, text.to_owned());
+    }
+
+    fn tell(&mut self, kind: EventKind, text: String) {
+        warn!("{}: {text}", self.told.ssid);
+        self.told.events.push(kind, Some(&self.told.ssid), text.clone());
+        self.trouble = Some(text);
+    }
+
+    /// How it is.
+    pub fn report(&self) -> RadioNetworkReport {
+        let addresses: Vec<IpAddr> =
+            self.address.lent().iter().map(|lease| lease.address.address()).collect();
+        let state = match (self.up, self.joined.bssid) {
+            (true, _) if addresses.is_empty() => RadioNetworkState::Asking,
+            (true, _) => RadioNetworkState::Up,
+            (false, Some(_)) => RadioNetworkState::Joining,
+            (false, None) => RadioNetworkState::Searching,
+        };
+        RadioNetworkReport {
+            interface: self.interface.name.clone(),
+            state,
+            trouble: self.trouble.clone(),
+            bssid: self.joined.bssid.map(|bssid| bssid.to_string()),
+            channel: self.joined.frequency.and_then(Frequency::channel),
+            addresses,
+            ..RadioNetworkReport::default()
         }
     }
 

@@ -105,8 +105,7 @@ impl Statistics {
                     signal_dbm: association.signal_dbm.map(|signal| signal as f32),
                     interface: Some(one.interface.name.clone()),
                     quality: estimate.as_ref().map(quality),
-                    // The card and its driver share the time out; nobody tells how.
-                    share: Fraction((up.len() as f64).recip()),
+                    share: share(up.len()),
                     ..AccessPointReport::default()
                 };
                 points.complete(one.network, &mut report);
@@ -116,6 +115,11 @@ impl Statistics {
         sort(&mut reports);
         reports
     }
+}
+
+/// What each of so many networks has of the card's time, as far as known: the card and its driver share it out, and nobody tells how.
+pub(super) fn share(up: usize) -> Fraction {
+    Fraction((up as f64).recip())
 }
 
 /// What the counts since `before` tell; `None` if they are another association's.

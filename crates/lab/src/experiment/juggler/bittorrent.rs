@@ -1,9 +1,9 @@
 //! JUGGLER figure 6: an unmodified BitTorrent client and two seeds, over one network, over two cards to which its sockets are bound, and in
 //! direct mode.
 
-use super::{FILE_BYTES, Links, bars_over_one, listed};
+use super::{FILE_BYTES, Links, bars_over_one, id, listed};
 use crate::experiment::direct_laboratory::Laboratory;
-use crate::experiment::{Bed, Experiment, Goal, Report};
+use crate::experiment::{Axes, Bed, Experiment, Goal, Report};
 use crate::vm::cards;
 use crate::vm::direct::{Answers, DirectJob, Way};
 use crate::vm::program;
@@ -68,7 +68,7 @@ pub(super) fn experiment(links: Links) -> Experiment {
             .map(|(rate, _)| Goal::at_least(format!("rate_{rate}.direct_over_two_cards"), GOAL_OF_CARDS)),
     );
     Experiment {
-        id: links.id("fig6-bittorrent"),
+        id: id(&links.of("fig6-bittorrent")),
         title: "a torrent from two seeds over two networks, against one network and two bound cards"
             .to_owned(),
         spec,
@@ -81,6 +81,7 @@ pub(super) fn experiment(links: Links) -> Experiment {
         beds: vec![Bed::Vm],
         bars: bars_over_one(rates.iter().map(|(rate, _)| *rate)),
         unit: "times one card",
+        axes: Axes::default(),
         runner: Box::new(move |_, seed| run(links, seed)),
     }
 }

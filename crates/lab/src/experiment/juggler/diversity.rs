@@ -7,7 +7,7 @@
 //! ```
 
 use super::id;
-use crate::experiment::{BarGroup, Bed, Experiment, Goal, Metrics, Report};
+use crate::experiment::{Axes, BarGroup, Bed, Experiment, Goal, Metrics, Report};
 use sim::SeededRandom;
 
 /// Packets a second, of which each has to be there within the deadline, as a call or a live film sends them.
@@ -71,6 +71,7 @@ pub(super) fn experiment() -> Experiment {
         beds: vec![Bed::Sim],
         bars,
         unit: "% lost or late",
+        axes: Axes::default(),
         runner: Box::new(|_, seed| Ok(run(seed))),
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{ROUND_TRIP_MS, id, takeover};
 use crate::experiment::direct_laboratory::Laboratory;
-use crate::experiment::{BarGroup, Bed, Experiment, Goal, Report};
+use crate::experiment::{Axes, BarGroup, Bed, Experiment, Goal, Report};
 use crate::simbed::quantile;
 use crate::vm::air::Air;
 use crate::vm::direct::{Answers, DirectJob, Way};
@@ -66,6 +66,7 @@ pub(super) fn experiment() -> Experiment {
         beds: vec![Bed::Vm],
         bars,
         unit: "s",
+        axes: Axes::default(),
         runner: Box::new(|_, seed| run(seed)),
     }
 }

@@ -2,8 +2,8 @@
 
 use super::{CHANNELS, ROUND_TRIP_MS, id};
 use crate::experiment::direct_laboratory::Laboratory;
-use crate::experiment::{BarGroup, Bed, Experiment, Goal, Report};
-use crate::traffic::PingReport;
+use crate::experiment::{Axes, BarGroup, Bed, Experiment, Goal, Report};
+use crate::traffic::StreamReport;
 use crate::vm::air::Air;
 use crate::vm::direct::{DirectJob, Way};
 use crate::vm::topology::SERVER_ADDRESS;
@@ -21,9 +21,9 @@ pub(super) fn experiment() -> Experiment {
     spec.insert("radio".into(), "one, by `anabranch radio up --alpha 0 --slot N`".into());
     spec.insert(
         "packets".into(),
-        format!("UDP to an echo and back, one in {SPACING_MS} ms for {SECONDS} s over the first network; the access point keeps 64").into(),
+        format!("UDP that the server sends by itself, one in {SPACING_MS} ms for {SECONDS} s over the first network; the access point keeps 64").into(),
     );
-    spec.insert("lost".into(), "packets without an answer".into());
+    spec.insert("lost".into(), "packets that never came".into());
     spec.insert("lost_later".into(), "those of them behind the first second".into());
     let held = SLOTS.iter().filter(|(_, fits)| *fits);
     let mut goals: Vec<Goal> =
@@ -46,6 +46,7 @@ pub(super) fn experiment() -> Experiment {
         beds: vec![Bed::Vm],
         bars: bars.to_vec(),
         unit: "packets",
+        axes: Axes::default(),
         runner: Box::new(|_, seed| run(seed)),
     }
 }
@@ -55,20 +56,18 @@ fn run(seed: u64) -> anyhow::Result<Report> {
     for (slot, _) in SLOTS {
         let networks = ["a", "b"].map(|name| NetworkSpec::symmetric(name, RATE_MBPS, ROUND_TRIP_MS)).to_vec();
         let script = format!(
-            "traffic ping {SERVER_ADDRESS}:9100 --interval-ms {SPACING_MS} --seconds {SECONDS} --interface a --json /results/ping || fail ping\n"
+            "traffic stream {SERVER_ADDRESS}:9100 --interval-ms {SPACING_MS} --seconds {SECONDS} --interface a --json /results/stream || fail stream\n"
         );
         let air = Some(Air::shared(&CHANNELS, format!("--alpha 0 --slot {slot}")));
         let name = format!("slot_{slot}");
         let answers =
             laboratory.run(&name, DirectJob { air, ..DirectJob::new(networks, Way::Plain, script) })?;
-        let ping: PingReport = answers.read("ping")?;
-        let in_first_second = (1_000 / SPACING_MS) as usize;
-        let lost = |trips: &[f64]| trips.iter().filter(|time| **time < 0.0).count() as f64;
-        laboratory.put(&format!("{name}.lost"), lost(&ping.round_trips));
-        let later = ping.round_trips.get(in_first_second..).unwrap_or_default();
-        laboratory.put(&format!("{name}.lost_later"), lost(later));
-        laboratory.put(&format!("{name}.ping_p50_ms"), ping.p50_milliseconds);
-        laboratory.put(&format!("{name}.ping_max_ms"), ping.max_milliseconds);
+        let stream: StreamReport = answers.read("stream")?;
+        let in_first_second = 1_000 / SPACING_MS;
+        let later = stream.missing.iter().filter(|number| **number >= in_first_second).count();
+        laboratory.put(&format!("{name}.lost"), stream.missing.len() as f64);
+        laboratory.put(&format!("{name}.lost_later"), later as f64);
+        laboratory.put(&format!("{name}.longest_gap_ms"), stream.longest_gap_milliseconds);
     }
     Ok(laboratory.report)
 }

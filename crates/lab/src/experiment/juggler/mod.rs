@@ -12,6 +12,7 @@ mod switch;
 mod takeover;
 mod video;
 
+use super::direct_laboratory::Links;
 use super::{BarGroup, Experiment, ExperimentId};
 use crate::vm::air::Air;
 use crate::vm::direct::{DirectJob, Way};
@@ -44,24 +45,8 @@ const FILE_BYTES: u64 = 10_000_000;
 /// To an Internet server, and to either seed.
 const ROUND_TRIP_MS: u64 = 30;
 
-/// How the device reaches its two networks where an experiment has both kinds.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Links {
-    /// By shaped cables.
-    Wired,
-    /// By access points on two channels: with a card for each, or with one radio that takes turns of 100 ms.
-    Air,
-}
-
+/// By access points on two channels, with a card for each or with one radio that takes turns of 100 ms.
 impl Links {
-    /// The experiment called so.
-    fn id(self, name: &str) -> ExperimentId {
-        match self {
-            Self::Wired => id(&format!("{name}-wired")),
-            Self::Air => id(name),
-        }
-    }
-
     /// What the spec says of two networks of this kind.
     fn describe(self, spec: &mut toml::Table) {
         spec.insert("networks".into(), format!("two alike, round trip {ROUND_TRIP_MS} ms").into());

@@ -5,7 +5,7 @@
 //! a packet with `anabranch up` in direct mode and without it.
 
 use super::id;
-use crate::experiment::{BarGroup, Bed, Experiment, Goal, Metrics, Report};
+use crate::experiment::{Axes, BarGroup, Bed, Experiment, Goal, Metrics, Report};
 use crate::netbed::{ChildProcess, DirectDevice, GATEWAY_ADDRESS, NetBed};
 use crate::simbed::quantile;
 use crate::traffic::{Cycles, CyclesReport};
@@ -74,6 +74,7 @@ pub(super) fn experiment() -> Experiment {
         beds: vec![Bed::Netns],
         bars: bars.to_vec(),
         unit: "cycles",
+        axes: Axes::default(),
         runner: Box::new(|_, _| run()),
     }
 }

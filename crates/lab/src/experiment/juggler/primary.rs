@@ -2,7 +2,7 @@
 
 use super::{ROUND_TRIP_MS, id, listed};
 use crate::experiment::direct_laboratory::Laboratory;
-use crate::experiment::{BarGroup, Bed, Experiment, Goal, Report};
+use crate::experiment::{Axes, BarGroup, Bed, Experiment, Goal, Report};
 use crate::traffic::PingReport;
 use crate::vm::air::{Air, Radios};
 use crate::vm::direct::{DirectJob, Way};
@@ -75,6 +75,7 @@ pub(super) fn experiment() -> Experiment {
         beds: vec![Bed::Vm],
         bars,
         unit: "times all of the radio",
+        axes: Axes::default(),
         runner: Box::new(|_, seed| run(seed)),
     }
 }
@@ -101,7 +102,7 @@ fn run(seed: u64) -> anyhow::Result<Report> {
         }
         let (_, first) = SHARES[0];
         let radios = Radios::Shared { arguments: first.to_owned(), weights: vec![9] };
-        let air = Air { channels: vec![1], radios, partings: false, others: Vec::new() };
+        let air = Air { radios, ..Air::shared(&[1], "") };
         let job = DirectJob { air: Some(air), ..DirectJob::new(vec![network], Way::Plain, script) };
         let answers = laboratory.run(&name, job)?;
         for (share, _) in SHARES {

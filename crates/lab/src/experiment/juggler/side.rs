@@ -2,7 +2,7 @@
 
 use super::{ROUND_TRIP_MS, id};
 use crate::experiment::direct_laboratory::Laboratory;
-use crate::experiment::{BarGroup, Bed, Experiment, Goal, Report};
+use crate::experiment::{Axes, BarGroup, Bed, Experiment, Goal, Report};
 use crate::traffic::PingReport;
 use crate::vm::air::{Air, Radios};
 use crate::vm::direct::{Answers, DirectJob, Way};
@@ -62,6 +62,7 @@ pub(super) fn experiment() -> Experiment {
             })
             .to_vec(),
         unit: "times its share",
+        axes: Axes::default(),
         runner: Box::new(|_, seed| run(seed)),
     }
 }
@@ -111,7 +112,7 @@ fn run(seed: u64) -> anyhow::Result<Report> {
 fn job(primary: u16, side: u16, script: String) -> DirectJob {
     let network = NetworkSpec::symmetric("a", f64::from(RATE) * 8e-3, ROUND_TRIP_MS);
     let radios = Radios::Shared { arguments: "--alpha 0".to_owned(), weights: vec![primary.max(1)] };
-    let air = Air { channels: vec![CHANNEL], radios, partings: false, others: vec![("neighbour", 1)] };
+    let air = Air { radios, others: vec![("neighbour", 1)], ..Air::shared(&[CHANNEL], "") };
     let known = known_group(1, side);
     let set_up = if side > 0 { format!("cat >>/job/radio.toml <<END\n{known}END\n") } else { String::new() };
     let theirs = format!("cat >/job/neighbour.toml <<END\n{}END\n", known_group(2, 1));

@@ -1,9 +1,9 @@
 //! JUGGLER figure 4: a file in two halves over two networks, against one network and against two cards to which the program binds its
 //! sockets.
 
-use super::{FILE_BYTES, Links, bars_over_one, listed};
+use super::{FILE_BYTES, Links, bars_over_one, id, listed};
 use crate::experiment::direct_laboratory::Laboratory;
-use crate::experiment::{Bed, Experiment, Goal, Report};
+use crate::experiment::{Axes, Bed, Experiment, Goal, Report};
 use crate::traffic::Report as TrafficReport;
 use crate::vm::direct::{Answers, DirectJob, Way};
 use crate::vm::topology::SERVER_ADDRESS;
@@ -41,7 +41,7 @@ pub(super) fn experiment(links: Links) -> Experiment {
     );
     let held = rates.iter().filter(|(_, is_goal)| *is_goal);
     Experiment {
-        id: links.id("fig4-striping"),
+        id: id(&links.of("fig4-striping")),
         title: "a file in two halves over two networks, against one network and two bound cards".to_owned(),
         spec,
         paper: Some(
@@ -53,6 +53,7 @@ pub(super) fn experiment(links: Links) -> Experiment {
         beds: vec![Bed::Vm],
         bars: bars_over_one(rates.iter().map(|(rate, _)| *rate)),
         unit: "times one card",
+        axes: Axes::default(),
         runner: Box::new(move |_, seed| run(links, seed)),
     }
 }

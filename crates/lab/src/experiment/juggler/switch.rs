@@ -2,7 +2,7 @@
 
 use super::id;
 use crate::experiment::direct_laboratory::Laboratory;
-use crate::experiment::{BarGroup, Bed, Experiment, Goal, Report};
+use crate::experiment::{Axes, BarGroup, Bed, Experiment, Goal, Report};
 use crate::simbed::quantile;
 use crate::vm::air::{Air, Radios};
 use crate::vm::direct::{Answers, DirectJob, Way};
@@ -75,6 +75,7 @@ pub(super) fn experiment() -> Experiment {
         beds: vec![Bed::Vm],
         bars,
         unit: "ms",
+        axes: Axes::default(),
         runner: Box::new(|_, seed| run(seed)),
     }
 }
@@ -110,7 +111,7 @@ fn put_same_channel(laboratory: &mut Laboratory) -> anyhow::Result<()> {
     for (name, joined) in [("same_channel_one", 1), ("same_channel", 2)] {
         let arguments = format!("--slot {SLOT_MS} --alpha 0 --trace /results/switches");
         let radios = Radios::Shared { arguments, weights: vec![1; joined] };
-        let air = Air { channels: vec![6, 6], radios, partings: true, others: Vec::new() };
+        let air = Air { radios, partings: true, ..Air::shared(&[6, 6], "") };
         let downloads = (1..=DOWNLOADS)
             .map(|at| format!("fetch flow-{at} --seconds {DOWNLOAD_SECONDS} --interface a\nsleep 1\n"));
         let script = COUNT.to_owned() + &downloads.collect::<String>();

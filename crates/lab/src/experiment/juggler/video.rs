@@ -2,7 +2,7 @@
 
 use super::{ROUND_TRIP_MS, TURNS, id};
 use crate::experiment::direct_laboratory::Laboratory;
-use crate::experiment::{BarGroup, Bed, Experiment, Goal, Report};
+use crate::experiment::{Axes, BarGroup, Bed, Experiment, Goal, Report};
 use crate::traffic::VideoReport;
 use crate::vm::air::Air;
 use crate::vm::direct::{DirectJob, Way};
@@ -56,6 +56,7 @@ pub(super) fn experiment() -> Experiment {
         beds: vec![Bed::Vm],
         bars: bars.to_vec(),
         unit: "s",
+        axes: Axes::default(),
         runner: Box::new(|_, seed| run(seed)),
     }
 }

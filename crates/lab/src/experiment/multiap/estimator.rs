@@ -11,7 +11,7 @@ use sim::medium::{Event, Frame, FrameId, Link, Links, Medium, Rates, Series, Sig
 use units::{Frequency, MacAddress, Timestamp};
 
 use super::{id, mean, rounded};
-use crate::experiment::{BarGroup, Bed, Experiment, Goal, Metrics, Report};
+use crate::experiment::{Axes, BarGroup, Bed, Experiment, Goal, Metrics, Report};
 
 const CLIENT: MacAddress = MacAddress([2, 0, 0, 0, 0, 1]);
 const POINT: MacAddress = MacAddress([2, 0, 0, 0, 1, 0]);
@@ -85,6 +85,7 @@ pub(super) fn experiment() -> Experiment {
                 .collect(),
         }],
         unit: "delivery ratio",
+        axes: Axes::default(),
         runner: Box::new(|_bed, seed| run(seed)),
     }
 }

@@ -7,7 +7,7 @@ use policy::steering::MarkingForm;
 
 use super::shared_air::{Point, SharedAir, Way};
 use super::{id, rounded};
-use crate::experiment::{BarGroup, Bed, Experiment, Goal, Metrics, Report};
+use crate::experiment::{Axes, BarGroup, Bed, Experiment, Goal, Metrics, Report};
 
 const GOOD_US: u64 = 500;
 const POOR_US: u64 = 6_000;
@@ -53,6 +53,7 @@ pub(super) fn experiment() -> Experiment {
         beds: vec![Bed::Sim],
         bars: bars.to_vec(),
         unit: "part of the good one alone",
+        axes: Axes::default(),
         runner: Box::new(|_bed, seed| run(seed)),
     }
 }
@@ -62,7 +63,7 @@ fn run(seed: u64) -> anyhow::Result<Report> {
     let mut series = Vec::new();
     let run = |points, algorithm, way| {
         let (round_trip, settling, measured) = (ROUND_TRIP, SETTLING, MEASURED);
-        SharedAir { points, round_trip, algorithm, way, settling, measured, seed }.run()
+        SharedAir { points, round_trip, algorithm, way, settling, measured, changes: Vec::new(), seed }.run()
     };
     let alone = run(points("poor", 1), Algorithm::Model, Way::Plain)?;
     for (name, algorithm, way) in WAYS {

@@ -6,6 +6,8 @@ mod real_points;
 mod shared_air;
 mod steering;
 mod uplink;
+mod varying;
+mod walk;
 
 use super::{Experiment, ExperimentId};
 
@@ -17,6 +19,8 @@ pub(super) fn experiments() -> Vec<Experiment> {
         real_points::experiment(),
         uplink::experiment(),
         many_points::experiment(),
+        walk::experiment(),
+        varying::experiment(),
     ]
 }
 

@@ -3,7 +3,7 @@
 use anyhow::Context;
 
 use super::{id, rounded};
-use crate::experiment::{BarGroup, Bed, Experiment, Goal, Metrics, Report};
+use crate::experiment::{Axes, BarGroup, Bed, Experiment, Goal, Metrics, Report};
 use crate::medium::Config;
 use crate::traffic;
 use crate::vm::Machine;
@@ -38,6 +38,7 @@ pub(super) fn experiment() -> Experiment {
             bars: RUNS.map(|name| (name.to_owned(), format!("{name}.mbps"))).to_vec(),
         }],
         unit: "Mbit/s",
+        axes: Axes::default(),
         runner: Box::new(|_, seed| run(seed)),
     }
 }

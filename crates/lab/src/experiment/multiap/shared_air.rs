@@ -33,6 +33,17 @@ pub(super) struct Point {
     pub uplink: f64,
 }
 
+/// An access point has another packet time from a moment on, or is out of reach.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) struct Change {
+    /// Since what arrives counts.
+    pub at: Duration,
+    /// Which access point.
+    pub point: usize,
+    /// Air time of a full packet. `None`: whatever it sends is lost, after all attempts.
+    pub packet_time: Option<Duration>,
+}
+
 /// What the device does with what it knows of the access points.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) enum Way {
@@ -54,6 +65,8 @@ pub(super) struct SharedAir {
     /// Until what arrives counts, a little later with each seed, and until the end.
     pub settling: Duration,
     pub measured: Duration,
+    /// By time.
+    pub changes: Vec<Change>,
     pub seed: u64,
 }
 
@@ -65,11 +78,19 @@ const UPLINK_QUEUE: usize = 100;
 /// A packet of the tunnel takes a full packet's air; acknowledgements less.
 const FULL: f64 = 1_500.0;
 const INNER: usize = 1_400;
+/// A packet of the download takes this part of a full packet's air.
+pub(super) const PACKET_PART: f64 = 0.975;
+/// All attempts for a packet that nobody acknowledges: seven at 6 Mbit/s.
+const IN_VAIN: Duration = Duration::from_millis(14);
 const STEP: Duration = Duration::from_millis(1);
 const STEERING: Duration = Duration::from_millis(100);
 /// What an estimate covers.
 const WINDOW: Duration = Duration::from_millis(500);
 const CHANNEL: Frequency = Frequency(2_437);
+/// An access point counts as gone after seven beacons, as `radio` has it.
+const GONE_AFTER: Duration = Duration::from_millis(717);
+/// One that is new is joined and has lent an address after so long, by JUGGLER/table2-handoff.
+const JOINED_AFTER: Duration = Duration::from_millis(270);
 
 struct World {
     now: Timestamp,
@@ -88,7 +109,14 @@ struct World {
     turns: Vec<f64>,
     /// Whose packet is on the air, and until when.
     air: Option<(usize, Timestamp)>,
+    /// The packet times as they are; `None`: out of reach.
+    packet_times: Vec<Option<Duration>>,
+    /// Since when each is in reach, or out of it.
+    since: Vec<Timestamp>,
+    /// Those that the device is in, as far as it knows.
+    joined: Vec<bool>,
     steering: Steering,
+    steer_at: Timestamp,
     arrived: Vec<u64>,
     before: Vec<u64>,
     heard: Vec<Timestamp>,
@@ -108,13 +136,32 @@ impl SharedAir {
     /// # Errors
     /// If the two ends do not come together.
     pub fn run(&self) -> anyhow::Result<f64> {
+        let arrived: u64 = self.arrivals(self.measured)?.iter().sum();
+        Ok(arrived as f64 / self.measured.as_secs_f64())
+    }
+
+    /// Packets of the download that arrive in each `interval`.
+    ///
+    /// # Errors
+    /// If the two ends do not come together.
+    pub fn arrivals(&self, interval: Duration) -> anyhow::Result<Vec<u64>> {
         let mut world = World::new(self.clone())?;
         world.connect()?;
         let begin = world.now + self.settling + SEED_STEP * (self.seed % 16) as u32;
         world.advance(begin)?;
-        let before = world.received;
-        world.advance(begin + self.measured)?;
-        Ok((world.received - before) as f64 / self.measured.as_secs_f64())
+        let mut changes = self.changes.iter().peekable();
+        let (mut arrived, mut end) = (Vec::new(), begin);
+        while end < begin + self.measured {
+            end += interval;
+            let before = world.received;
+            while let Some(change) = changes.next_if(|change| begin + change.at < end) {
+                world.advance(begin + change.at)?;
+                world.change(change);
+            }
+            world.advance(end)?;
+            arrived.push(world.received - before);
+        }
+        Ok(arrived)
     }
 }
 
@@ -149,7 +196,11 @@ impl World {
             queues: vec![VecDeque::new(); count],
             turns: vec![0.0; count],
             air: None,
+            packet_times: run.points.iter().map(|point| Some(point.packet_time)).collect(),
+            since: vec![now; count],
+            joined: vec![true; count],
             steering: Steering::new(SteeringSettings { form, ..SteeringSettings::default() }),
+            steer_at: now,
             arrived: vec![0; count],
             before: vec![0; count],
             heard: vec![Timestamp::ZERO; count],
@@ -157,6 +208,26 @@ impl World {
             sent: 0,
             run,
         })
+    }
+
+    fn change(&mut self, change: &Change) {
+        let before = std::mem::replace(&mut self.packet_times[change.point], change.packet_time);
+        if before.is_some() != change.packet_time.is_some() {
+            self.since[change.point] = self.now;
+        }
+    }
+
+    /// What the radio finds out by itself: access points are gone, or joined again.
+    fn follow_reach(&mut self) {
+        for index in 0..self.joined.len() {
+            let (network, passed) = (NetworkId(index as u32 + 1), self.now.since(self.since[index]));
+            match (self.packet_times[index], self.joined[index]) {
+                (None, true) if passed >= GONE_AFTER => self.device.network_down(self.now, network),
+                (Some(_), false) if passed >= JOINED_AFTER => self.device.network_up(self.now, network),
+                _ => continue,
+            }
+            self.joined[index] = !self.joined[index];
+        }
     }
 
     fn connect(&mut self) -> anyhow::Result<()> {
@@ -179,10 +250,10 @@ impl World {
 
     /// Offers more than fits until `end`.
     fn advance(&mut self, end: Timestamp) -> anyhow::Result<()> {
-        let mut steer_at = self.now;
         while self.now < end {
-            if self.now >= steer_at {
-                steer_at = self.now + STEERING;
+            self.follow_reach();
+            if self.now >= self.steer_at {
+                self.steer_at = self.now + STEERING;
                 self.steer();
             }
             if let Some(session) = self.gateway_session {
@@ -227,7 +298,9 @@ impl World {
             }
             if let Some((index, _)) = self.air.filter(|(_, ends)| *ends <= self.now) {
                 self.air = None;
-                if let Some(mut bytes) = self.queues[index].pop_front() {
+                if let Some(mut bytes) = self.queues[index].pop_front()
+                    && self.packet_times[index].is_some()
+                {
                     self.arrived[index] += 1;
                     self.heard[index] = self.now;
                     self.device.handle_datagram(self.now, device_address(index)?, Ecn::Ect0, &mut bytes);
@@ -254,7 +327,8 @@ impl World {
         self.turns[next] = time + 1.0 / point.weight;
         let size = self.queues[next].front().map_or(0, Vec::len);
         let part = ((size + 28) as f64 / FULL).clamp(0.25, 1.0);
-        self.air = Some((next, self.now + point.packet_time.mul_f64(part)));
+        let time = self.packet_times[next].map_or(IN_VAIN, |time| time.mul_f64(part));
+        self.air = Some((next, self.now + time));
     }
 
     fn pump(&mut self) -> anyhow::Result<()> {
@@ -313,6 +387,7 @@ impl World {
             report.base_rtt.or(report.smoothed_rtt)
         };
         let views: Vec<PointView> = (0..self.run.points.len())
+            .filter(|index| self.joined[*index])
             .map(|index| {
                 let network = NetworkId(index as u32 + 1);
                 let carried = self.arrived[index] - self.before[index];
@@ -320,7 +395,7 @@ impl World {
                 PointView {
                     network,
                     channel: CHANNEL,
-                    packet_time: heard.then_some(self.run.points[index].packet_time),
+                    packet_time: self.packet_times[index].filter(|_| heard),
                     confidence: 0.95,
                     round_trip: round_trip(network),
                     other_way: true,
@@ -377,7 +452,9 @@ mod tests {
     fn arrives(points: Vec<Point>, algorithm: Algorithm, way: Way) -> f64 {
         let round_trip = Duration::from_millis(25);
         let (settling, measured) = (Duration::from_secs(3), Duration::from_secs(4));
-        SharedAir { points, round_trip, algorithm, way, settling, measured, seed: 1 }.run().unwrap()
+        SharedAir { points, round_trip, algorithm, way, settling, measured, changes: Vec::new(), seed: 1 }
+            .run()
+            .unwrap()
     }
 
     #[test]

@@ -7,7 +7,7 @@ use policy::steering::MarkingForm;
 
 use super::shared_air::{Point, SharedAir, Way};
 use super::{id, mean, rounded};
-use crate::experiment::{BarGroup, Bed, Experiment, Goal, Metrics, Report};
+use crate::experiment::{Axes, BarGroup, Bed, Experiment, Goal, Metrics, Report};
 
 /// `[MULTIAP] section 6.2.1`.
 const ROUND_TRIPS_MS: [u64; 4] = [10, 25, 50, 100];
@@ -56,6 +56,7 @@ pub(super) fn experiment() -> Experiment {
         beds: vec![Bed::Sim],
         bars: vec![group("mean", "mean"), group("worst", "worst")],
         unit: "part of the best one alone",
+        axes: Axes::default(),
         runner: Box::new(|_bed, seed| run(seed)),
     }
 }
@@ -74,6 +75,7 @@ fn run(seed: u64) -> anyhow::Result<Report> {
                 way,
                 settling: SETTLING,
                 measured: MEASURED,
+                changes: Vec::new(),
                 seed,
             };
             // The best that any of the two controllers makes of the good one alone.

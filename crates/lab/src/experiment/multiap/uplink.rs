@@ -7,7 +7,7 @@ use policy::steering::MarkingForm;
 
 use super::shared_air::{Point, SharedAir, Way};
 use super::{id, mean, rounded};
-use crate::experiment::{BarGroup, Bed, Experiment, Goal, Metrics, Report};
+use crate::experiment::{Axes, BarGroup, Bed, Experiment, Goal, Metrics, Report};
 
 /// `[MULTIAP] section 6.2.1`, scenario 2.
 const GOOD: Duration = Duration::from_micros(500);
@@ -50,6 +50,7 @@ pub(super) fn experiment() -> Experiment {
                 .collect(),
         }],
         unit: "part of the optimum",
+        axes: Axes::default(),
         runner: Box::new(|_bed, seed| run(seed)),
     }
 }
@@ -59,7 +60,7 @@ fn run(seed: u64) -> anyhow::Result<Report> {
     let mut series = Vec::new();
     let run = |points, algorithm, way| {
         let (round_trip, settling, measured) = (ROUND_TRIP, SETTLING, MEASURED);
-        SharedAir { points, round_trip, algorithm, way, settling, measured, seed }.run()
+        SharedAir { points, round_trip, algorithm, way, settling, measured, changes: Vec::new(), seed }.run()
     };
     let point = |packet_time, uplink| Point { packet_time, weight: 1.0, uplink };
     // What the bond makes of the air alone, its own overhead included.

@@ -3,16 +3,20 @@
 //! Flows are uploads, as in the paper. One flow leaves by one network in direct mode, so it is measured as often as there are
 //! networks and the mean taken; with a gateway it is bonded.
 
-use super::{FAST_MBPS, MANY, ROUND_TRIP_MS, SCALE, SLOW_MBPS, id};
-use crate::experiment::direct_laboratory::Laboratory;
+use super::{FAST_MBPS, MANY, ROUND_TRIP_MS, SCALE, SLOW_MBPS, behind_point, describe_air, id, old_rates};
+use crate::experiment::direct_laboratory::{Laboratory, Links};
 use crate::experiment::record::RATE_SCALE;
-use crate::experiment::{BarGroup, Bed, Experiment, Goal, Report};
-use crate::vm::direct::{Answers, DirectJob, Way, others_on};
+use crate::experiment::{Axes, BarGroup, Bed, Experiment, Goal, Report};
+use crate::vm::air::{Air, Radios};
+use crate::vm::direct::{Answers, DirectJob, OTHERS, Way, others_on};
 use crate::vm::topology::SERVER_ADDRESS;
 use sim::NetworkSpec;
 
-/// Length of each measurement, seconds. The paper took 100 s; ten seconds of one flow beside another one vary by a half.
-const SECONDS: u32 = 30;
+/// Length of each measurement, seconds. The paper took 100 s; on cables ten seconds of one flow beside another one vary by a half. On the air,
+/// where each frame costs the emulated processor work, more than ten take hours.
+fn seconds(links: Links) -> u32 {
+    if links == Links::Air { 10 } else { 30 }
+}
 
 /// One of the tables.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -22,16 +26,16 @@ enum Table {
     WorstCase,
 }
 
-pub(super) fn experiments() -> Vec<Experiment> {
-    [Table::TwoIdle, Table::OneSaturated, Table::WorstCase].into_iter().map(experiment).collect()
+pub(super) fn experiments(links: Links) -> Vec<Experiment> {
+    [Table::TwoIdle, Table::OneSaturated, Table::WorstCase].map(|table| experiment(table, links)).into()
 }
 
 impl Table {
     fn name(self) -> &'static str {
         match self {
-            Self::TwoIdle => "table5-twoaps-wired",
-            Self::OneSaturated => "table6-saturated-wired",
-            Self::WorstCase => "table7-worstcase-wired",
+            Self::TwoIdle => "table5-twoaps",
+            Self::OneSaturated => "table6-saturated",
+            Self::WorstCase => "table7-worstcase",
         }
     }
 
@@ -40,7 +44,7 @@ impl Table {
             Self::TwoIdle => "one flow and many over two networks, against one of them",
             Self::OneSaturated => "one of two networks is saturated by others",
             Self::WorstCase => {
-                "three interfaces, one of them slow, all behind one router that others saturate"
+                "three interfaces, one of them slow, all behind one router or access point that others saturate"
             }
         }
     }
@@ -85,20 +89,47 @@ impl Table {
         }
     }
 
-    /// At the paper's rates.
-    fn networks(self) -> Vec<NetworkSpec> {
-        let fast = |name| NetworkSpec::symmetric(name, FAST_MBPS, ROUND_TRIP_MS);
+    /// The device's interfaces and the paper's rates of them.
+    fn interfaces(self) -> &'static [(&'static str, f64)] {
         match self {
-            Self::TwoIdle | Self::OneSaturated => vec![fast("a"), fast("b")],
-            Self::WorstCase => {
-                vec![fast("a"), fast("b"), NetworkSpec::symmetric("c", SLOW_MBPS, ROUND_TRIP_MS)]
+            Self::TwoIdle | Self::OneSaturated => &[("a", FAST_MBPS), ("b", FAST_MBPS)],
+            Self::WorstCase => &[("a", FAST_MBPS), ("b", FAST_MBPS), ("c", SLOW_MBPS)],
+        }
+    }
+
+    /// On cables at the paper's rates.
+    fn networks(self, links: Links) -> Vec<NetworkSpec> {
+        let interfaces = self.interfaces().iter();
+        match (self, links) {
+            (_, Links::Wired) => {
+                interfaces.map(|&(name, mbps)| NetworkSpec::symmetric(name, mbps, ROUND_TRIP_MS)).collect()
             }
+            (Self::WorstCase, Links::Air) => vec![behind_point("a")],
+            (_, Links::Air) => interfaces.map(|&(name, _)| behind_point(name)).collect(),
+        }
+    }
+
+    /// Access points and cards. Of the worst case: the access point is radio 0, the cards 1 to 3, of which the third is old.
+    fn air(self) -> Air {
+        let others = vec![(OTHERS, 1)];
+        match self {
+            Self::TwoIdle => Air::cards(&[1, 11]),
+            Self::OneSaturated => Air { others, ..Air::cards(&[1, 11]) },
+            Self::WorstCase => Air {
+                radios: Radios::Cards { more: vec![("b", 0), ("c", 0)] },
+                others,
+                links: vec![old_rates([0, 3])],
+                ..Air::cards(&[1])
+            },
         }
     }
 
     /// What is built beside the networks.
-    fn set_up(self, networks: &[NetworkSpec]) -> String {
+    fn set_up(self, links: Links, networks: &[NetworkSpec]) -> String {
         match (self, networks.first()) {
+            (Self::OneSaturated | Self::WorstCase, Some(saturated)) if links == Links::Air => {
+                format!("associate {OTHERS} wlan0 {} || fail 'the others'\n", saturated.name)
+            }
             (Self::OneSaturated, Some(saturated)) => others_on(saturated, 1),
             // The router that all share passes on as much as one fast network, with a queue as theirs.
             (Self::WorstCase, _) => format!(
@@ -115,21 +146,28 @@ in_namespace core tc qdisc add dev server root handle 1: tbf rate {}bit burst 16
     }
 }
 
-fn experiment(table: Table) -> Experiment {
+fn experiment(table: Table, links: Links) -> Experiment {
     let mut spec = toml::Table::new();
-    let networks: Vec<String> = table
-        .networks()
-        .iter()
-        .map(|network| format!("{}: {:?}, round trip {ROUND_TRIP_MS} ms", network.name, network.up.capacity))
-        .collect();
-    spec.insert("networks".into(), networks.into());
-    spec.insert("rate_scale_vm".into(), SCALE.into());
+    match links {
+        Links::Wired => {
+            let networks = table.networks(links);
+            let networks = networks.iter().map(|network| {
+                format!("{}: {:?}, round trip {ROUND_TRIP_MS} ms", network.name, network.up.capacity)
+            });
+            spec.insert("networks".into(), networks.collect::<Vec<_>>().into());
+            spec.insert("rate_scale_vm".into(), SCALE.into());
+        }
+        Links::Air => describe_air(&mut spec, table.interfaces()),
+    }
     spec.insert("traffic".into(), "tcp-cubic, uploads".into());
-    spec.insert("seconds".into(), i64::from(SECONDS).into());
+    spec.insert("seconds".into(), i64::from(seconds(links)).into());
     spec.insert("many".into(), i64::from(MANY).into());
     if table != Table::TwoIdle {
-        let place =
-            if table == Table::OneSaturated { "network a" } else { "the router that all networks share" };
+        let place = match (table, links) {
+            (Table::WorstCase, Links::Wired) => "the router that all networks share",
+            (Table::WorstCase, Links::Air) => "the one access point that all are at",
+            _ => "network a",
+        };
         spec.insert("others".into(), format!("one tcp-cubic upload without end through {place}").into());
     }
     let bar = |label: &str, metric: &str| (label.to_owned(), metric.to_owned());
@@ -153,7 +191,7 @@ fn experiment(table: Table) -> Experiment {
         },
     ];
     Experiment {
-        id: id(table.name()),
+        id: id(&links.of(table.name())),
         title: table.title().to_owned(),
         spec,
         paper: Some(table.paper().to_owned()),
@@ -161,32 +199,37 @@ fn experiment(table: Table) -> Experiment {
         beds: vec![Bed::Vm],
         bars,
         unit: "times one flow over one interface",
-        runner: Box::new(move |_, seed| run(table, seed)),
+        axes: Axes::default(),
+        runner: Box::new(move |_, seed| run(table, links, seed)),
     }
 }
 
-fn run(table: Table, seed: u64) -> anyhow::Result<Report> {
-    let networks: Vec<NetworkSpec> =
-        table.networks().into_iter().map(|network| network.slowed((1.0 / SCALE) as u32)).collect();
+fn run(table: Table, links: Links, seed: u64) -> anyhow::Result<Report> {
+    let (interfaces, seconds) = (table.interfaces(), seconds(links));
+    let mut networks = table.networks(links);
+    if links == Links::Wired {
+        networks = networks.into_iter().map(|network| network.slowed((1.0 / SCALE) as u32)).collect();
+    }
     let mut laboratory = Laboratory::open(seed)?;
-    laboratory.put(RATE_SCALE, SCALE);
+    laboratory.put(RATE_SCALE, links.scale());
     let (paper_one, paper_many) = table.paper_figures();
     laboratory.put("paper.one_over_raw", paper_one);
     laboratory.put("paper.many_over_raw", paper_many);
     let job = |way, script: String| DirectJob {
-        set_up: table.set_up(&networks),
+        air: (links == Links::Air).then(|| table.air()),
+        set_up: table.set_up(links, &networks),
         ..DirectJob::new(networks.clone(), way, saturating(table) + &script)
     };
-    let singles: String = networks
+    let singles: String = interfaces
         .iter()
-        .map(|network| measurements(network.name, &format!(" --interface {}", network.name), 1))
+        .map(|(interface, _)| measurements(interface, &format!(" --interface {interface}"), 1, seconds))
         .collect();
     let plain = laboratory.run("plain", job(Way::Plain, singles))?;
     let mut best = [0.0, 0.0];
-    for network in &networks {
+    for (interface, _) in interfaces {
         for (kind, best) in ["one", "many"].iter().zip(&mut best) {
-            let metric = format!("{kind}.plain_{}_mbps", network.name);
-            let goodput = laboratory.goodput(&plain, &format!("{}-{kind}-1", network.name), &metric)?;
+            let metric = format!("{kind}.plain_{interface}_mbps");
+            let goodput = laboratory.goodput(&plain, &format!("{interface}-{kind}-1"), &metric)?;
             *best = goodput.max(*best);
         }
     }
@@ -194,8 +237,8 @@ fn run(table: Table, seed: u64) -> anyhow::Result<Report> {
     let raw = laboratory.metric("one.plain_a_mbps");
     laboratory.put("many.best_single_over_raw", best[1] / raw);
     for (name, way) in [("direct", Way::Direct), ("bonded", Way::Bonded)] {
-        let times = if way == Way::Direct { networks.len() } else { 1 };
-        let answers = laboratory.run(name, job(way, measurements("any0", "", times)))?;
+        let times = if way == Way::Direct { interfaces.len() } else { 1 };
+        let answers = laboratory.run(name, job(way, measurements("any0", "", times, seconds)))?;
         let one = mean_of(&mut laboratory, &answers, name, times)?;
         let many = laboratory.goodput(&answers, "any0-many-1", &format!("many.{name}_mbps"))?;
         for (kind, value, best) in [("one", one, best[0]), ("many", many, best[1])] {
@@ -222,12 +265,12 @@ fn saturating(table: Table) -> String {
 }
 
 /// One flow `times` times, then many, with a pause after each.
-fn measurements(name: &str, options: &str, times: usize) -> String {
+fn measurements(name: &str, options: &str, times: usize, seconds: u32) -> String {
     let mut text = String::new();
     for (kind, flows, times) in [("one", 1, times), ("many", MANY, 1)] {
         for time in 1..=times {
             text += &format!(
-                "fetch {name}-{kind}-{time} --upload --flows {flows} --seconds {SECONDS}{options}\nsleep 2\n"
+                "fetch {name}-{kind}-{time} --upload --flows {flows} --seconds {seconds}{options}\nsleep 2\n"
             );
         }
     }

@@ -3,11 +3,12 @@
 //! Measured are what each interface moved, every 20 ms, and the processor's instructions; the energy follows from the one
 //! model of cards (`policy::energy`) and a published figure for an instruction. The rest of a laptop is the paper's.
 
-use super::{FAST_MBPS, ROUND_TRIP_MS, SCALE, SLOW_MBPS, id};
-use crate::experiment::direct_laboratory::Laboratory;
+use super::{FAST_MBPS, ROUND_TRIP_MS, SCALE, SLOW_MBPS, behind_point, describe_air, id, old_rates};
+use crate::experiment::direct_laboratory::{Laboratory, Links};
 use crate::experiment::record::RATE_SCALE;
-use crate::experiment::{BarGroup, Bed, Experiment, Goal, Report};
+use crate::experiment::{Axes, BarGroup, Bed, Experiment, Goal, Report};
 use crate::traffic::{CountersReport, Transfer, TransferReport};
+use crate::vm::air::Air;
 use crate::vm::direct::{DirectJob, Way};
 use crate::vm::topology::SERVER_ADDRESS;
 use anyhow::Context;
@@ -41,14 +42,19 @@ const PAPER_OVERHEAD: f64 = 0.427;
 /// Transfers may take so much longer while power is saved: what the clock of a busy machine cannot tell from nothing.
 const SAME_TIME: f64 = 1.02;
 
-pub(super) fn experiment() -> Experiment {
+pub(super) fn experiment(links: Links) -> Experiment {
     let mut spec = toml::Table::new();
+    if links == Links::Air {
+        describe_air(&mut spec, &[("g", FAST_MBPS), ("b", SLOW_MBPS)]);
+    }
     let mut put = |key: &str, value: toml::Value| spec.insert(key.to_owned(), value);
-    put(
-        "networks",
-        format!("g {FAST_MBPS} Mbit/s, b {SLOW_MBPS} Mbit/s, round trip {ROUND_TRIP_MS} ms").into(),
-    );
-    put("rate_scale_vm", SCALE.into());
+    if links == Links::Wired {
+        put(
+            "networks",
+            format!("g {FAST_MBPS} Mbit/s, b {SLOW_MBPS} Mbit/s, round trip {ROUND_TRIP_MS} ms").into(),
+        );
+        put("rate_scale_vm", SCALE.into());
+    }
     put("seconds", (SECONDS as i64).into());
     put(
         "traffic",
@@ -82,7 +88,7 @@ pub(super) fn experiment() -> Experiment {
         });
     }
     Experiment {
-        id: id("table4-energy-wired"),
+        id: id(&links.of("table4-energy")),
         title: "energy of 600 s of mixed traffic: what any0 adds, and what power saving saves".to_owned(),
         spec,
         paper: Some(
@@ -94,21 +100,32 @@ pub(super) fn experiment() -> Experiment {
         beds: vec![Bed::Vm],
         bars,
         unit: "%",
-        runner: Box::new(|_, seed| run(seed)),
+        axes: Axes::default(),
+        runner: Box::new(move |_, seed| run(links, seed)),
     }
 }
 
-fn run(seed: u64) -> anyhow::Result<Report> {
-    let network = |name, mbps: f64| NetworkSpec::symmetric(name, mbps * SCALE, ROUND_TRIP_MS);
+fn run(links: Links, seed: u64) -> anyhow::Result<Report> {
+    let network = |name, mbps: f64| match links {
+        Links::Wired => NetworkSpec::symmetric(name, mbps * SCALE, ROUND_TRIP_MS),
+        Links::Air => behind_point(name),
+    };
+    // Radios 0 and 1 are the access points, 2 and 3 the cards.
+    let air = |networks: &[NetworkSpec]| match (links, networks.len()) {
+        (Links::Wired, _) => None,
+        (Links::Air, 1) => Some(Air::cards(&[1])),
+        (Links::Air, _) => Some(Air { links: vec![old_rates([1, 3])], ..Air::cards(&[1, 11]) }),
+    };
     let both = vec![network("g", FAST_MBPS), network("b", SLOW_MBPS)];
     let transfers = transfers(seed);
     let job = |networks: &[NetworkSpec], way, configuration: &str| DirectJob {
+        air: air(networks),
         set_up: set_up(&transfers, configuration),
         ..DirectJob::new(networks.to_vec(), way, script(networks))
     };
     let mut laboratory = Laboratory::open(seed)?;
     for (metric, value) in [
-        (RATE_SCALE, SCALE),
+        (RATE_SCALE, links.scale()),
         ("paper.overhead_percent", PAPER_OVERHEAD),
         ("paper.saved_percent", PAPER_SAVED),
     ] {

@@ -1,10 +1,11 @@
 //! VIF table 2: an interface is pulled out; how long until new connections and an ongoing ping are served by the other one.
 
-use super::{PING_INTERVAL_MS, ROUND_TRIP_MS, SCALE, id, ping_gaps};
-use crate::experiment::direct_laboratory::{Laboratory, put_times};
+use super::{FAST_MBPS, PING_INTERVAL_MS, ROUND_TRIP_MS, SCALE, behind_point, describe_air, id, ping_gaps};
+use crate::experiment::direct_laboratory::{Laboratory, Links, put_times};
 use crate::experiment::record::RATE_SCALE;
-use crate::experiment::{BarGroup, Bed, Experiment, Goal, Report};
+use crate::experiment::{Axes, BarGroup, Bed, Experiment, Goal, Report};
 use crate::traffic::{Attempt, ConnectReport, PingReport};
+use crate::vm::air::Air;
 use crate::vm::direct::{DirectJob, Way};
 use crate::vm::topology::SERVER_ADDRESS;
 use sim::{Change, LinkState, NetworkSpec, TimedChange};
@@ -16,7 +17,6 @@ const TRIALS: u32 = 20;
 const FIRST: Duration = Duration::from_secs(4);
 const PERIOD: Duration = Duration::from_millis(6_037);
 const OUT: Duration = Duration::from_secs(3);
-const RATE_MBPS: f64 = 24.0;
 /// The issue's bound for a hand-over.
 const GOAL_MS: f64 = 200.0;
 /// Connections are begun this far apart, by so many threads that those which wait hold up no others.
@@ -25,13 +25,21 @@ const CONNECTION_THREADS: u32 = 40;
 /// What start-up and the schedule's clock may differ by, seconds.
 const SLACK: f64 = 0.3;
 
-pub(super) fn experiment() -> Experiment {
+pub(super) fn experiment(links: Links) -> Experiment {
     let mut spec = toml::Table::new();
-    spec.insert(
-        "networks".into(),
-        format!("two of {RATE_MBPS} Mbit/s, round trip {ROUND_TRIP_MS} ms").into(),
-    );
-    spec.insert("rate_scale_vm".into(), SCALE.into());
+    match links {
+        Links::Wired => {
+            spec.insert(
+                "networks".into(),
+                format!("two of {FAST_MBPS} Mbit/s, round trip {ROUND_TRIP_MS} ms").into(),
+            );
+            spec.insert("rate_scale_vm".into(), SCALE.into());
+        }
+        Links::Air => {
+            describe_air(&mut spec, &[("a", FAST_MBPS), ("b", FAST_MBPS)]);
+            spec.insert("pulled_out".into(), "the card's interface is deleted, and made anew".into());
+        }
+    }
     spec.insert("trials".into(), i64::from(TRIALS).into());
     spec.insert("pulled_out_ms".into(), (OUT.as_millis() as i64).into());
     spec.insert("ping".into(), format!("UDP, every {PING_INTERVAL_MS} ms from one socket").into());
@@ -54,7 +62,7 @@ pub(super) fn experiment() -> Experiment {
         ],
     };
     Experiment {
-        id: id("table2-handover-wired"),
+        id: id(&links.of("table2-handover")),
         title: "one of two interfaces is pulled out: how long nothing gets through".to_owned(),
         spec,
         paper: Some("table 2: 1.8, 2.3 and 2.5 s with maxdiff 10, 100 and 1000, 1.5 s without, by pings once a second".to_owned()),
@@ -65,29 +73,36 @@ pub(super) fn experiment() -> Experiment {
         beds: vec![Bed::Vm],
         bars: vec![group("ongoing UDP ping", "ping"), group("new connections", "connection")],
         unit: "ms",
-        runner: Box::new(|_, seed| run(seed)),
+        axes: Axes::default(),
+        runner: Box::new(move |_, seed| run(links, seed)),
     }
 }
 
-fn run(seed: u64) -> anyhow::Result<Report> {
-    let networks = vec![network("a", 0), network("b", 1)];
+fn run(links: Links, seed: u64) -> anyhow::Result<Report> {
+    let networks = match links {
+        Links::Wired => vec![network("a", 0), network("b", 1)],
+        Links::Air => ["a", "b"].map(behind_point).into(),
+    };
     let (seconds, pause) = (start_of(TRIALS).ceil(), CONNECTION_INTERVAL_MS * CONNECTION_THREADS);
+    let pulls = if links == Links::Air { pulls() } else { String::new() };
     let script = format!(
-        "traffic connect {SERVER_ADDRESS}:9200 --seconds {seconds} --threads {CONNECTION_THREADS} --pause-ms {pause} --patience-ms 5000 --json /results/connections &
+        "{pulls}traffic connect {SERVER_ADDRESS}:9200 --seconds {seconds} --threads {CONNECTION_THREADS} --pause-ms {pause} --patience-ms 5000 --json /results/connections &
 connections=$!
 traffic ping {SERVER_ADDRESS}:9100 --seconds {seconds} --interval-ms {PING_INTERVAL_MS} --json /results/ping || fail ping
 wait $connections || fail connections
 "
     );
     let mut laboratory = Laboratory::open(seed)?;
-    laboratory.put(RATE_SCALE, SCALE);
+    laboratory.put(RATE_SCALE, links.scale());
     for (metric, value) in
         [("raw", 1_500.0), ("maxdiff_10", 1_800.0), ("maxdiff_100", 2_300.0), ("maxdiff_1000", 2_500.0)]
     {
         laboratory.put(&format!("paper.{metric}_ms"), value);
     }
     for (name, way) in [("plain", Way::Plain), ("direct", Way::Direct)] {
-        let answers = laboratory.run(name, DirectJob::new(networks.clone(), way, script.clone()))?;
+        let air = (links == Links::Air).then(|| Air::cards(&[1, 11]));
+        let job = DirectJob { air, ..DirectJob::new(networks.clone(), way, script.clone()) };
+        let answers = laboratory.run(name, job)?;
         let (ping, connections): (PingReport, ConnectReport) =
             (answers.read("ping")?, answers.read("connections")?);
         let metrics = &mut laboratory.report.metrics;
@@ -110,6 +125,19 @@ fn start_of(trial: u32) -> f64 {
     (FIRST + PERIOD * trial).as_secs_f64()
 }
 
+/// Shell commands after which the cards, radios 2 and 3, are pulled out and put in again by turns.
+fn pulls() -> String {
+    let pull = |trial: u32| {
+        let (card, radio) = if trial.is_multiple_of(2) { ("a", 2) } else { ("b", 3) };
+        format!("(sleep {}; pull {card} phy{radio}) &\n", start_of(trial))
+    };
+    let out = OUT.as_secs_f64();
+    let begin = format!(
+        "pull() {{ in_namespace device iw dev $1 del; sleep {out}; in_namespace device iw phy $2 interface add $1 type managed; associate device $1 $1 || echo \"no lease of $1\"; }}\n"
+    );
+    begin + &(0..TRIALS).map(pull).collect::<String>()
+}
+
 /// The network that is pulled out in each second trial, from `first` on.
 fn network(name: &'static str, first: u32) -> NetworkSpec {
     let changes: Vec<TimedChange> = (first..TRIALS)
@@ -120,7 +148,7 @@ fn network(name: &'static str, first: u32) -> NetworkSpec {
                 .map(|(at, state)| TimedChange { at, change: Change::State(state) })
         })
         .collect();
-    let network = NetworkSpec::symmetric(name, RATE_MBPS, ROUND_TRIP_MS).slowed((1.0 / SCALE) as u32);
+    let network = NetworkSpec::symmetric(name, FAST_MBPS, ROUND_TRIP_MS).slowed((1.0 / SCALE) as u32);
     NetworkSpec {
         name,
         up: network.up.with_schedule(changes.clone(), None),

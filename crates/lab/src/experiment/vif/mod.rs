@@ -1,5 +1,5 @@
-//! The VIF family: what the paper measured of a virtual interface over several cards, on shaped wired links, where the air
-//! does not matter (`-wired`). All of it runs in the virtual machine with real programs and a real kernel.
+//! The VIF family: what the paper measured of a virtual interface over several cards, on shaped cables (`-wired`) and with access points
+//! and cards of 802.11. All of it runs in the virtual machine with real programs and a real kernel.
 
 mod aggregation;
 mod energy;
@@ -7,10 +7,15 @@ mod handover;
 mod neighbour;
 mod overhead;
 
+use super::direct_laboratory::Links;
 use super::{Experiment, ExperimentId};
+use crate::medium::{LinkConfig, Quality};
+use sim::NetworkSpec;
 
-/// By what the paper's rates are multiplied: the virtual machine's processor carries everything.
+/// By what the paper's rates are multiplied on cables: the virtual machine's processor carries everything.
 const SCALE: f64 = 0.5;
+/// What lies behind an access point carries more than the air.
+const BEHIND_MBPS: f64 = 100.0;
 /// What an 802.11g card carried in the paper, and what an 802.11b card carries, Mbit/s of its wired stand-in.
 const FAST_MBPS: f64 = 24.0;
 const SLOW_MBPS: f64 = 6.0;
@@ -23,10 +28,49 @@ const MANY: u32 = 6;
 
 /// The experiments of the family.
 pub(super) fn experiments() -> Vec<Experiment> {
-    let mut all =
-        vec![overhead::experiment(), handover::experiment(), neighbour::experiment(), energy::experiment()];
-    all.extend(aggregation::experiments());
+    let mut all = vec![neighbour::experiment()];
+    for links in [Links::Wired, Links::Air] {
+        all.extend([overhead::experiment(links), handover::experiment(links), energy::experiment(links)]);
+        all.extend(aggregation::experiments(links));
+    }
     all
+}
+
+impl Links {
+    /// By what the paper's rates are multiplied. Those of the air are 802.11's own.
+    fn scale(self) -> f64 {
+        match self {
+            Self::Wired => SCALE,
+            Self::Air => 1.0,
+        }
+    }
+}
+
+/// What lies behind an access point.
+fn behind_point(name: &'static str) -> NetworkSpec {
+    NetworkSpec::symmetric(name, BEHIND_MBPS, ROUND_TRIP_MS)
+}
+
+/// What a spec says of access points and cards with these of the paper's rates.
+fn describe_air(spec: &mut toml::Table, interfaces: &[(&str, f64)]) {
+    let each = interfaces.iter().map(|(name, mbps)| {
+        if *mbps < FAST_MBPS {
+            format!("{name}: 802.11b (1 to 11 Mbit/s)")
+        } else {
+            format!("{name}: 802.11g")
+        }
+    });
+    spec.insert("kinds".into(), each.collect::<Vec<_>>().into());
+    let behind = format!("{BEHIND_MBPS} Mbit/s, round trip {ROUND_TRIP_MS} ms");
+    spec.insert("behind_access_points".into(), behind.into());
+    spec.insert("access_points".into(), "hostapd, open; the kernel's own station on each card".into());
+}
+
+/// Both directions between two radios carry the rates of 802.11b only.
+fn old_rates(radios: [usize; 2]) -> LinkConfig {
+    let loss_at = [("6", 1.0), ("11", 0.0), ("12", 1.0)].map(|(rate, loss)| (rate.to_owned(), loss)).into();
+    let quality = Quality { loss_at, ..Quality::default() };
+    LinkConfig { between: Some(radios), quality, ..LinkConfig::default() }
 }
 
 fn id(name: &str) -> ExperimentId {

@@ -3,7 +3,7 @@
 
 use super::{PING_INTERVAL_MS, ROUND_TRIP_MS, id, ping_gaps};
 use crate::experiment::direct_laboratory::{Laboratory, put_times};
-use crate::experiment::{BarGroup, Bed, Experiment, Goal, Report};
+use crate::experiment::{Axes, BarGroup, Bed, Experiment, Goal, Report};
 use crate::traffic::PingReport;
 use crate::vm::Job;
 use std::time::Duration;
@@ -76,6 +76,7 @@ pub(super) fn experiment() -> Experiment {
         beds: vec![Bed::Vm],
         bars: groups.to_vec(),
         unit: "ms",
+        axes: Axes::default(),
         runner: Box::new(|_, seed| run(seed)),
     }
 }

@@ -1,9 +1,10 @@
 //! VIF tables 1 and 3: what direct mode costs where there is one interface only.
 
-use super::{FAST_MBPS, ROUND_TRIP_MS, id};
-use crate::experiment::direct_laboratory::Laboratory;
-use crate::experiment::{BarGroup, Bed, Experiment, Goal, Report};
+use super::{FAST_MBPS, ROUND_TRIP_MS, behind_point, describe_air, id};
+use crate::experiment::direct_laboratory::{Laboratory, Links};
+use crate::experiment::{Axes, BarGroup, Bed, Experiment, Goal, Report};
 use crate::traffic::PingReport;
+use crate::vm::air::Air;
 use crate::vm::direct::{DirectJob, Way};
 use crate::vm::topology::SERVER_ADDRESS;
 use sim::NetworkSpec;
@@ -22,9 +23,17 @@ const PAPER_ROUND_TRIP: f64 = 1.799 / 1.730;
 const PING_SECONDS: u32 = 100;
 const FLOW_SECONDS: u32 = 10;
 
-pub(super) fn experiment() -> Experiment {
+pub(super) fn experiment(links: Links) -> Experiment {
     let mut spec = toml::Table::new();
-    spec.insert("network".into(), format!("{FAST_MBPS} Mbit/s, round trip {ROUND_TRIP_MS} ms").into());
+    match links {
+        Links::Wired => {
+            spec.insert(
+                "network".into(),
+                format!("{FAST_MBPS} Mbit/s, round trip {ROUND_TRIP_MS} ms").into(),
+            );
+        }
+        Links::Air => describe_air(&mut spec, &[("a", FAST_MBPS)]),
+    }
     spec.insert("ping".into(), format!("UDP, every 20 ms for {PING_SECONDS} s").into());
     spec.insert(
         "traffic".into(),
@@ -41,7 +50,7 @@ pub(super) fn experiment() -> Experiment {
         bars.push(group(&format!("{size} KB"), &format!("messages_{size}k")));
     }
     Experiment {
-        id: id("table1-3-overhead-wired"),
+        id: id(&links.of("table1-3-overhead")),
         title: "what direct mode adds to the round trip and takes from throughput with one interface".to_owned(),
         spec,
         paper: Some(
@@ -53,7 +62,8 @@ pub(super) fn experiment() -> Experiment {
         beds: vec![Bed::Vm],
         bars,
         unit: "times plain",
-        runner: Box::new(|_, seed| run(seed)),
+        axes: Axes::default(),
+        runner: Box::new(move |_, seed| run(links, seed)),
     }
 }
 
@@ -68,8 +78,11 @@ fn group(label: &str, metric: &str) -> BarGroup {
     }
 }
 
-fn run(seed: u64) -> anyhow::Result<Report> {
-    let network = NetworkSpec::symmetric("a", FAST_MBPS, ROUND_TRIP_MS);
+fn run(links: Links, seed: u64) -> anyhow::Result<Report> {
+    let network = match links {
+        Links::Wired => NetworkSpec::symmetric("a", FAST_MBPS, ROUND_TRIP_MS),
+        Links::Air => behind_point("a"),
+    };
     let mut script = format!(
         "traffic ping {SERVER_ADDRESS}:9100 --seconds {PING_SECONDS} --json /results/ping || fail ping\n"
     );
@@ -80,7 +93,9 @@ fn run(seed: u64) -> anyhow::Result<Report> {
     let mut laboratory = Laboratory::open(seed)?;
     laboratory.put("paper.round_trip", PAPER_ROUND_TRIP);
     for (name, way) in [("plain", Way::Plain), ("direct", Way::Direct)] {
-        let answers = laboratory.run(name, DirectJob::new(vec![network.clone()], way, script.clone()))?;
+        let air = (links == Links::Air).then(|| Air::cards(&[1]));
+        let job = DirectJob { air, ..DirectJob::new(vec![network.clone()], way, script.clone()) };
+        let answers = laboratory.run(name, job)?;
         let ping: PingReport = answers.read("ping")?;
         let answered: Vec<f64> = ping.round_trips.iter().copied().filter(|time| *time >= 0.0).collect();
         laboratory

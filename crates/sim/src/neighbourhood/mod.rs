@@ -1,0 +1,18 @@
+//! Homes that lend each other their uplinks: the air between a source and its neighbours, and their ways to a destination, in virtual time.
+//!
+//! Pure: losses come from one seed. [`Transfer`] runs the state machines of `upload`; [`striping`] is the baseline that has none, TCP through each
+//! neighbour.
+
+mod generate;
+mod spec;
+pub mod striping;
+mod transfer;
+mod uplink;
+
+pub use generate::{NEIGHBOURHOODS, SEED, generate};
+pub use spec::{
+    AIR_FRAME, NeighbourSpec, NeighbourhoodSpec, NotANeighbourhood, RATES, UplinkSpec, air_times, parse,
+    write,
+};
+pub use transfer::{Conduct, Fault, Outcome, Transfer};
+pub use uplink::{CHUNK, carried_bytes};

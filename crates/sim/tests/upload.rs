@@ -1,0 +1,146 @@
+//! Files on their way through neighbours that die, come back, lie and send garbage: what arrives is what was sent.
+#![expect(clippy::unwrap_used, reason = "a test may fail by panicking")]
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+use sim::SeededRandom;
+use sim::neighbourhood::{Conduct, Fault, NeighbourhoodSpec, Outcome, Transfer, parse};
+use units::Timestamp;
+use upload::{Assignment, Settings, Strategy as Way};
+use wire::upload::Chunk;
+
+fn identical(transfer: &Transfer, outcome: &Outcome) -> bool {
+    outcome.contents.len() == transfer.chunks as usize
+        && outcome.contents.iter().zip(0..).all(|(content, chunk)| *content == transfer.content(Chunk(chunk)))
+}
+
+fn homes(text: &str) -> NeighbourhoodSpec {
+    parse(text).unwrap().remove(0)
+}
+
+fn three() -> NeighbourhoodSpec {
+    homes("400/50 | 800/25 0.9 0.9 0.8 0.6 | 1200/50 0.7 0.6 0.5 0.2 | 400/75 1 0.95 0.9 0.8")
+}
+
+fn seconds(outcome: &Outcome) -> f64 {
+    outcome.took.unwrap().as_secs_f64()
+}
+
+fn random_transfer(seed: u64, way: Way) -> Transfer {
+    let mut random = SeededRandom::derive(seed, "world");
+    let uplink = |random: &mut SeededRandom| {
+        format!("{}/{}", random.between(200.0, 2_000.0) as u32, random.between(1.0, 150.0) as u32)
+    };
+    let mut line = uplink(&mut random);
+    let count = (random.next_u64() % 6) as usize;
+    for _ in 0..count {
+        let best = random.unit();
+        line += &format!(
+            " | {} {:.2} {:.2} {:.2} {:.2}",
+            uplink(&mut random),
+            best,
+            best * 0.9,
+            best * 0.8,
+            best * 0.5
+        );
+    }
+    let mut spec = homes(&line);
+    spec.common_loss = if random.chance(0.5) { 0.0 } else { random.between(0.0, 0.6) };
+    let conducts = [Conduct::Honest, Conduct::Honest, Conduct::Boaster, Conduct::Garbler, Conduct::Idler];
+    let conduct = (0..count).map(|_| conducts[(random.next_u64() % 5) as usize]).collect();
+    let mut faults = Vec::new();
+    for home in 0..count {
+        let mut at = Timestamp::ZERO;
+        for _ in 0..random.next_u64() % 4 {
+            at += Duration::from_secs_f64(random.between(0.0, 3.0));
+            faults.push((at, home, if random.chance(0.5) { Fault::Killed } else { Fault::Silenced }));
+            at += Duration::from_secs_f64(random.between(0.0, 2.0));
+            faults.push((at, home, Fault::Started));
+        }
+    }
+    let default = Settings::default();
+    let settings = match random.next_u64() % 4 {
+        0 => Settings::PAPER,
+        1 => Settings { ahead: 40, ..default },
+        2 => Settings { assignment: Assignment::FirstCome, second_copies: false, ..default },
+        _ => default,
+    };
+    let settings = Settings { strategy: way, ..settings };
+    Transfer { conduct, faults, ..Transfer::new(spec, settings, 400, seed) }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn whatever_the_neighbours_do_the_file_is_the_same(seed in any::<u64>()) {
+        for way in [Way::Scheduled, Way::Unicast, Way::Random] {
+            let transfer = random_transfer(seed, way);
+            prop_assert!(identical(&transfer, &transfer.run()), "{way:?}");
+        }
+    }
+}
+
+#[test]
+fn the_same_seed_gives_the_same_run() {
+    let transfer = random_transfer(7, Way::Scheduled);
+    assert_eq!(transfer.run(), transfer.run());
+}
+
+#[test]
+fn nothing_is_there_where_nobody_carries() {
+    let spec = homes("400/50 | 800/25 0.9 0.9 0.8 0.6");
+    let transfer = Transfer {
+        own_uplink: false,
+        conduct: vec![Conduct::Garbler],
+        ..Transfer::new(spec, Settings::default(), 100, 1)
+    };
+    let outcome = transfer.run();
+    assert_eq!((outcome.took, outcome.contents.len()), (None, 0));
+}
+
+#[test]
+fn liars_cost_time_and_little_of_it() {
+    let honest = Transfer::new(three(), Settings::default(), 6_000, 1);
+    let without = {
+        let mut spec = three();
+        spec.neighbours.pop();
+        Transfer::new(spec, Settings::default(), 6_000, 1)
+    };
+    let worst = seconds(&without.run());
+    assert!(seconds(&honest.run()) < worst);
+    for conduct in [Conduct::Boaster, Conduct::Garbler, Conduct::Idler] {
+        let conduct = vec![Conduct::Honest, Conduct::Honest, conduct];
+        let transfer = Transfer { conduct, ..honest.clone() };
+        let outcome = transfer.run();
+        assert!(identical(&transfer, &outcome));
+        let took = seconds(&outcome);
+        assert!(took < worst * 1.1, "{:?} took {took} s, without it {worst} s", transfer.conduct[2]);
+    }
+}
+
+#[test]
+fn the_end_has_no_slow_tail() {
+    // One neighbour is twenty times as slow as the other: at the end the fast one takes over what the slow one was given.
+    let spec = homes("400/25 | 2000/25 1 1 1 1 | 100/150 1 1 1 1");
+    let with = Transfer::new(spec.clone(), Settings::default(), 2_000, 3).run();
+    let plain = Settings { second_copies: false, ..Settings::default() };
+    let without = Transfer::new(spec, plain, 2_000, 3).run();
+    assert!(seconds(&with) < seconds(&without), "{} {}", seconds(&with), seconds(&without));
+    let copies: u32 = with.neighbours.iter().map(|report| report.late).sum();
+    assert!(copies < 40, "{copies} second copies");
+}
+
+#[test]
+fn a_file_of_a_gibibyte_with_32_neighbours_stays_small() {
+    // 1 GiB takes 767,000 chunks; memory does not go with them, so 1 in 16 of them over uplinks as fast as the air serves as well.
+    let each = " | 1200/75 0.9 0.8 0.5 0.3".repeat(32);
+    let spec = homes(&format!("1200/75{each}"));
+    let outcome = Transfer::new(spec, Settings::default(), 48_000, 1).run();
+    let most = outcome.memory.iter().max().copied().unwrap();
+    assert!(outcome.took.is_some());
+    assert!(most < 8 << 20, "{:?}", outcome.memory);
+    // 1,416 bytes are kept of each chunk.
+    assert!(outcome.most_buffered * 1_416 < 32 << 20, "{}", outcome.most_buffered);
+}

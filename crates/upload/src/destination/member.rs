@@ -1,0 +1,269 @@
+//! What the destination knows of one neighbour.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use units::Timestamp;
+use wire::upload::{AirNumber, Chunk, Grant, MAX_RUNS, Reception, Report, Run, Transfer};
+
+use super::{PERIODS_KEPT, sorted_runs};
+
+/// The window of a neighbour that has not told it yet.
+const FIRST_WINDOW: u32 = 2;
+/// The widest window that is believed.
+const WIDEST_WINDOW: u32 = 1_024;
+/// So much wider than the bandwidth-delay product is the window: grants are under way while chunks are.
+const WINDOW_SLACK: u32 = 2;
+/// A neighbour that brings nothing for so long, though it has something to carry, is given up for a while; at least.
+const LEAST_PATIENCE: Duration = Duration::from_millis(600);
+/// The same for one that has not brought anything yet.
+const FIRST_PATIENCE: Duration = Duration::from_millis(1_500);
+/// How many usual pauses between two chunks make one that is too long.
+const PAUSES: u32 = 8;
+
+/// Broken promises that everybody is forgiven: a connection's worth, when it stalls.
+const FORGIVEN: u32 = 24;
+/// So many kept promises make up for a broken one.
+const KEPT_FOR_BROKEN: u32 = 16;
+
+/// Arrivals over time: how many a second, and how long since the last.
+#[derive(Clone, Debug)]
+pub(super) struct Pulse {
+    last: Timestamp,
+    /// Smoothed time between arrivals, seconds; none before the second.
+    gap: Option<f64>,
+    beats: u32,
+}
+
+impl Pulse {
+    pub(super) const fn new(now: Timestamp) -> Self {
+        Self { last: now, gap: None, beats: 0 }
+    }
+
+    pub(super) fn beat(&mut self, now: Timestamp) {
+        if self.beats > 0 {
+            let gap = now.since(self.last).as_secs_f64();
+            self.gap = Some(self.gap.map_or(gap, |smoothed| smoothed + (gap - smoothed) / 8.0));
+        }
+        self.beats += 1;
+        self.last = now;
+    }
+
+    /// A second; 0 while it is not known.
+    pub(super) fn rate(&self) -> f64 {
+        self.gap.map_or(0.0, |gap| 1.0 / gap.max(1e-6))
+    }
+
+    fn patience(&self) -> Duration {
+        self.gap.map_or(FIRST_PATIENCE, |gap| LEAST_PATIENCE.max(Duration::from_secs_f64(gap) * PAUSES))
+    }
+}
+
+/// Orders that wait to be sent.
+#[derive(Clone, Default, Debug)]
+pub(super) struct Orders {
+    pub(super) carry: Vec<Chunk>,
+    pub(super) stored: Vec<Chunk>,
+    pub(super) withdrawn: Vec<Chunk>,
+    last: Timestamp,
+}
+
+impl Orders {
+    pub(super) fn is_empty(&self) -> bool {
+        self.carry.is_empty() && self.stored.is_empty() && self.withdrawn.is_empty()
+    }
+
+    /// What is to be carried goes at once, the rest when it is worth a message.
+    pub(super) fn due(&self, delay: Duration) -> Option<Timestamp> {
+        match (self.is_empty(), self.carry.is_empty()) {
+            (true, _) => None,
+            (false, true) => Some(self.last + delay),
+            (false, false) => Some(Timestamp::ZERO),
+        }
+    }
+
+    pub(super) fn is_due(&mut self, now: Timestamp, delay: Duration) -> bool {
+        let due = self.due(delay).is_some_and(|due| due <= now);
+        if due {
+            self.last = now;
+        }
+        due
+    }
+
+    pub(super) fn take(&mut self, transfer: Transfer) -> Grant {
+        // The order of what is to be carried counts, so it is not sorted.
+        let mut carry: Vec<Run> = Vec::new();
+        let mut taken = 0;
+        for chunk in &self.carry {
+            // Runs rise on the wire; what goes back begins the next message.
+            let rises = carry
+                .last()
+                .is_none_or(|last| last.last().0.checked_add(1).is_some_and(|next| next <= chunk.0));
+            if !rises {
+                break;
+            }
+            let touching = carry.last().copied().filter(|last| last.last().0.checked_add(1) == Some(chunk.0));
+            let first = touching.map_or(*chunk, |last| last.first());
+            if touching.is_some() {
+                carry.pop();
+            } else if carry.len() == MAX_RUNS {
+                break;
+            }
+            carry.extend(Run::new(first, *chunk));
+            taken += 1;
+        }
+        self.carry.drain(..taken);
+        let (stored, withdrawn) = (sorted_runs(&mut self.stored), sorted_runs(&mut self.withdrawn));
+        Grant { transfer, carry, stored, withdrawn }
+    }
+}
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub(super) struct MemberRecord {
+    /// Chunks that it has and that nobody carried when they were added, oldest first; some have been granted or stored since.
+    pub(super) candidates: VecDeque<Chunk>,
+    /// How many of what it has are not granted to anybody.
+    pub(super) free: u32,
+    /// Granted, in this order.
+    pub(super) outstanding: VecDeque<Chunk>,
+    pub(super) pulse: Pulse,
+    /// Since when it has had something to carry without a pause.
+    pub(super) busy_since: Option<Timestamp>,
+    pub(super) through: AirNumber,
+    pub(super) receptions: VecDeque<Reception>,
+    pub(super) orders: Orders,
+    /// Of the last chunks, how many it brought.
+    pub(super) share: u32,
+    /// Times in a row that it was given up.
+    pub(super) strikes: u32,
+    /// Chunks that it claimed and did not bring when told to.
+    pub(super) broken: u32,
+    /// Chunks that it brought.
+    pub(super) kept: u32,
+    /// Nothing is granted before.
+    pub(super) trusted_from: Timestamp,
+    window: u32,
+    last_report: Option<Timestamp>,
+}
+
+impl MemberRecord {
+    pub(super) fn new(now: Timestamp) -> Self {
+        Self {
+            candidates: VecDeque::new(),
+            free: 0,
+            outstanding: VecDeque::new(),
+            pulse: Pulse::new(now),
+            busy_since: None,
+            through: AirNumber(0),
+            receptions: VecDeque::new(),
+            orders: Orders::default(),
+            share: 0,
+            strikes: 0,
+            broken: 0,
+            kept: 0,
+            trusted_from: now,
+            window: FIRST_WINDOW,
+            last_report: None,
+        }
+    }
+
+    pub(super) fn handle_report(&mut self, now: Timestamp, report: &Report) {
+        self.last_report = Some(now);
+        self.through = self.through.max(report.through);
+        self.window = report.window.clamp(1, WIDEST_WINDOW);
+        self.receptions.extend(report.receptions.iter().cloned());
+        let surplus = self.receptions.len().saturating_sub(PERIODS_KEPT);
+        self.receptions.drain(..surplus);
+    }
+
+    pub(super) fn is_reporting(&self, now: Timestamp, within: Duration) -> bool {
+        self.last_report.is_some_and(|last| now.since(last) <= within)
+    }
+
+    pub(super) fn add_candidate(&mut self, chunk: Chunk, free: bool) {
+        self.candidates.push_back(chunk);
+        self.free += u32::from(free);
+    }
+
+    /// It does not carry a chunk any more.
+    pub(super) fn take_back(&mut self, chunk: Chunk) {
+        if let Some(at) = self.outstanding.iter().position(|granted| *granted == chunk) {
+            self.outstanding.remove(at);
+        }
+        if self.outstanding.is_empty() {
+            self.busy_since = None;
+        }
+    }
+
+    /// A chunk has come. What was granted before it does not come any more: chunks are carried in the order of their grants.
+    pub(super) fn bring(&mut self, now: Timestamp, chunk: Chunk) -> Vec<Chunk> {
+        self.pulse.beat(now);
+        self.strikes = 0;
+        self.kept = self.kept.saturating_add(1);
+        let at = self.outstanding.iter().position(|granted| *granted == chunk).unwrap_or(0);
+        let broken: Vec<Chunk> = self.outstanding.iter().take(at).copied().collect();
+        self.break_word(broken.len() as u32);
+        broken
+    }
+
+    /// It did not bring what it had claimed.
+    pub(super) const fn break_word(&mut self, chunks: u32) {
+        self.broken = self.broken.saturating_add(chunks);
+    }
+
+    /// Whether what it claims counts: its kept word must outweigh its broken one.
+    pub(super) const fn is_believed(&self) -> bool {
+        self.broken <= FORGIVEN + self.kept / KEPT_FOR_BROKEN
+    }
+
+    /// How many chunks may be granted at a time.
+    pub(super) fn grantable(&self, now: Timestamp) -> usize {
+        if now < self.trusted_from {
+            return 0;
+        }
+        if self.strikes > 0 {
+            return 1;
+        }
+        (self.window + WINDOW_SLACK) as usize
+    }
+
+    /// How many chunks it should have.
+    pub(super) const fn target(&self, products: u32) -> u32 {
+        (self.window + WINDOW_SLACK).saturating_mul(products)
+    }
+
+    /// How many chunks it has that are of use there.
+    pub(super) fn useful(&self) -> u32 {
+        self.free + self.outstanding.len() as u32
+    }
+
+    /// Whether it has been silent for too long with something to carry.
+    pub(super) fn is_stalled(&self, now: Timestamp) -> bool {
+        let since = self.busy_since.map(|busy| busy.max(self.pulse.last));
+        since.is_some_and(|since| now.since(since) > self.pulse.patience())
+    }
+
+    /// It is trusted less: after each failure in a row it rests for twice as long.
+    pub(super) fn strike(&mut self, now: Timestamp) {
+        self.strikes = (self.strikes + 1).min(6);
+        self.trusted_from = now + LEAST_PATIENCE * (1 << self.strikes) / 4;
+    }
+
+    /// When a chunk at place `place` of what is granted should arrive; never if it has brought too little to tell.
+    pub(super) fn arrival(&self, now: Timestamp, place: usize) -> f64 {
+        let rate = self.pulse.rate();
+        if rate == 0.0 || self.strikes > 0 {
+            return f64::INFINITY;
+        }
+        let due = self.pulse.last.as_secs_f64() + (place + 1) as f64 / rate;
+        due.max(now.as_secs_f64())
+    }
+
+    pub(super) fn memory(&self) -> usize {
+        let orders = [&self.orders.carry, &self.orders.stored, &self.orders.withdrawn];
+        let orders: usize = orders.iter().map(|chunks| chunks.capacity()).sum();
+        (self.candidates.capacity() + self.outstanding.capacity() + orders) * size_of::<Chunk>()
+            + size_of::<Self>()
+    }
+}

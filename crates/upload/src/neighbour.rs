@@ -1,0 +1,358 @@
+//! A neighbour: hears, keeps, tells what it has, and carries what it is told to.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Bound;
+use std::time::Duration;
+
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use units::Timestamp;
+use wire::upload::{
+    AirChunk, AirNumber, Chunk, Grant, MAX_PERIODS, MAX_RATES, Member, PERIOD_FRAMES, Reception, Report, Run,
+    Transfer, runs_of,
+};
+
+use crate::settings::Strategy;
+
+/// How long news of what was heard are gathered.
+const REPORT_DELAY: Duration = Duration::from_millis(40);
+
+/// What a neighbour sends to the destination.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Transmit<P> {
+    /// What it has heard.
+    Report(Report),
+    /// A chunk.
+    Carry(Chunk, P),
+}
+
+/// One neighbour in one transfer; `P` is a sealed chunk, which it keeps and never looks into. See the crate's page for the contract.
+#[derive(Clone, Debug)]
+pub struct Neighbour<P> {
+    transfer: Transfer,
+    strategy: Strategy,
+    member: Option<Member>,
+    capacity: usize,
+    window: u32,
+    /// Chunks with whether they were carried; kept until they are stored, since connections can break.
+    buffer: BTreeMap<Chunk, (P, bool)>,
+    /// To be carried, in this order.
+    granted: VecDeque<Chunk>,
+    /// Heard and not reported.
+    unreported: Vec<Chunk>,
+    report_due: Option<Timestamp>,
+    /// Behind the last frame that was heard.
+    heard_end: AirNumber,
+    period: Option<Reception>,
+    finished: VecDeque<Reception>,
+    random: StdRng,
+    refused: u64,
+}
+
+impl<P: Clone> Neighbour<P> {
+    /// A neighbour that keeps `capacity` chunks at most and whose uplink takes `window` chunks for its bandwidth-delay product. `seed` decides what it carries under
+    /// [`Strategy::Random`].
+    pub fn new(transfer: Transfer, strategy: Strategy, capacity: usize, window: u32, seed: u64) -> Self {
+        Self {
+            transfer,
+            strategy,
+            member: None,
+            capacity,
+            window,
+            buffer: BTreeMap::new(),
+            granted: VecDeque::new(),
+            unreported: Vec::new(),
+            report_due: None,
+            heard_end: AirNumber(0),
+            period: None,
+            finished: VecDeque::new(),
+            random: StdRng::seed_from_u64(seed),
+            refused: 0,
+        }
+    }
+
+    /// The number that the destination gave it.
+    pub const fn set_member(&mut self, member: Member) {
+        self.member = Some(member);
+    }
+
+    /// The bandwidth-delay product of the uplink in chunks, as measured.
+    pub const fn set_window(&mut self, chunks: u32) {
+        self.window = chunks;
+    }
+
+    /// Chunks that it keeps.
+    pub fn buffered(&self) -> usize {
+        self.buffer.len()
+    }
+
+    /// Chunks that came when its buffer was full; a newcomer gives way.
+    pub const fn refused(&self) -> u64 {
+        self.refused
+    }
+
+    /// A frame from the air whose authenticator is right; `sealed` is its content.
+    pub fn handle_frame(&mut self, now: Timestamp, header: &AirChunk, sealed: P) {
+        if header.transfer != self.transfer {
+            return;
+        }
+        self.count(header);
+        self.report_due.get_or_insert(now + REPORT_DELAY);
+        let mine = header.addressee.is_none_or(|addressee| Some(addressee) == self.member);
+        if !mine || self.buffer.contains_key(&header.chunk) {
+            return;
+        }
+        if self.buffer.len() >= self.capacity {
+            self.refused += 1;
+            return;
+        }
+        self.buffer.insert(header.chunk, (sealed, false));
+        self.unreported.push(header.chunk);
+        if self.strategy != Strategy::Scheduled {
+            self.granted.push_back(header.chunk);
+        }
+    }
+
+    /// Orders of the destination.
+    pub fn handle_grant(&mut self, grant: &Grant) {
+        if grant.transfer != self.transfer {
+            return;
+        }
+        for run in &grant.stored {
+            self.drop_run(*run);
+        }
+        if !grant.withdrawn.is_empty() {
+            let withdrawn =
+                |chunk: &Chunk| grant.withdrawn.iter().any(|run| (run.first()..=run.last()).contains(chunk));
+            self.granted.retain(|chunk| !withdrawn(chunk));
+        }
+        for run in &grant.carry {
+            // Only what is here can be carried, so a run without end costs nothing.
+            for (chunk, (_, carried)) in self.buffer.range_mut(within(*run)) {
+                *carried = false;
+                if self.granted.len() < self.capacity {
+                    self.granted.push_back(*chunk);
+                }
+            }
+        }
+    }
+
+    /// The connection to the destination was lost and is there again: the destination knows nothing of what is kept here.
+    pub fn handle_reconnected(&mut self, now: Timestamp) {
+        self.granted.clear();
+        for (_, carried) in self.buffer.values_mut() {
+            *carried = false;
+        }
+        self.unreported = self.buffer.keys().copied().collect();
+        if self.strategy != Strategy::Scheduled {
+            self.granted.extend(self.buffer.keys());
+        }
+        self.report_due = Some(now);
+    }
+
+    /// What to send next, while the socket has room.
+    pub fn poll_transmit(&mut self, now: Timestamp) -> Option<Transmit<P>> {
+        if self.report_due.is_some_and(|due| due <= now) {
+            return Some(Transmit::Report(self.report(now)));
+        }
+        if self.strategy == Strategy::Random {
+            return self.any();
+        }
+        while let Some(chunk) = self.granted.pop_front() {
+            if let Some((sealed, carried)) = self.buffer.get_mut(&chunk)
+                && !*carried
+            {
+                *carried = true;
+                return Some(Transmit::Carry(chunk, sealed.clone()));
+            }
+        }
+        None
+    }
+
+    /// When a report is due.
+    pub const fn poll_timeout(&self) -> Option<Timestamp> {
+        self.report_due
+    }
+
+    /// Bytes that it takes up without the sealed chunks themselves, roughly.
+    pub fn memory(&self) -> usize {
+        let entry = size_of::<Chunk>() + size_of::<(P, bool)>();
+        // Nodes of a B-tree are half full at worst.
+        self.buffer.len() * entry * 2
+            + (self.granted.capacity() + self.unreported.capacity()) * size_of::<Chunk>()
+    }
+
+    fn report(&mut self, now: Timestamp) -> Report {
+        self.unreported.sort_unstable();
+        // What was heard, stored and heard again stands there twice, and runs must not touch.
+        self.unreported.dedup();
+        self.unreported.retain(|chunk| self.buffer.contains_key(chunk));
+        let (heard, taken) = runs_of(&self.unreported);
+        self.unreported.drain(..taken);
+        self.report_due = if self.unreported.is_empty() { None } else { Some(now) };
+        let (window, buffered) = (self.window, self.buffer.len() as u32);
+        let receptions = self.finished.drain(..).collect();
+        Report { transfer: self.transfer, through: self.heard_end, window, buffered, receptions, heard }
+    }
+
+    /// Counts a frame in its period. Periods are ranges of the source's numbers, so that all neighbours count the same frames (`[LINKALIKE] III.B`).
+    fn count(&mut self, header: &AirChunk) {
+        let period = header.air.0 / PERIOD_FRAMES;
+        if self.period.as_ref().is_none_or(|current| current.period < period) {
+            let begun = Reception { period, heard: Vec::new() };
+            if let Some(finished) = self.period.replace(begun) {
+                self.finished.push_back(finished);
+                if self.finished.len() > MAX_PERIODS {
+                    self.finished.pop_front();
+                }
+            }
+        }
+        if let Some(current) = self.period.as_mut().filter(|current| current.period == period) {
+            if let Some((_, heard)) = current.heard.iter_mut().find(|(rate, _)| *rate == header.rate) {
+                *heard = heard.saturating_add(1).min(PERIOD_FRAMES as u8);
+            } else if current.heard.len() < MAX_RATES {
+                current.heard.push((header.rate, 1));
+            }
+        }
+        self.heard_end = self.heard_end.max(AirNumber(header.air.0.saturating_add(1)));
+    }
+
+    fn drop_run(&mut self, run: Run) {
+        let gone: Vec<Chunk> = self.buffer.range(within(run)).map(|(chunk, _)| *chunk).collect();
+        for chunk in gone {
+            self.buffer.remove(&chunk);
+        }
+    }
+
+    /// Any chunk that was not carried yet.
+    fn any(&mut self) -> Option<Transmit<P>> {
+        while !self.granted.is_empty() {
+            let at = self.random.random_range(0..self.granted.len());
+            let Some(chunk) = self.granted.swap_remove_back(at) else { break };
+            if let Some((sealed, carried)) = self.buffer.get_mut(&chunk) {
+                *carried = true;
+                return Some(Transmit::Carry(chunk, sealed.clone()));
+            }
+        }
+        None
+    }
+}
+
+fn within(run: Run) -> (Bound<Chunk>, Bound<Chunk>) {
+    (Bound::Included(run.first()), Bound::Included(run.last()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wire::upload::RateIndex;
+
+    const TRANSFER: Transfer = Transfer(1);
+
+    fn frame(air: u32, chunk: u32) -> AirChunk {
+        AirChunk {
+            transfer: TRANSFER,
+            air: AirNumber(air),
+            rate: RateIndex(1),
+            addressee: None,
+            chunk: Chunk(chunk),
+        }
+    }
+
+    fn run(first: u32, last: u32) -> Run {
+        Run::new(Chunk(first), Chunk(last)).unwrap()
+    }
+
+    fn grant(carry: Vec<Run>, stored: Vec<Run>, withdrawn: Vec<Run>) -> Grant {
+        Grant { transfer: TRANSFER, carry, stored, withdrawn }
+    }
+
+    fn neighbour() -> Neighbour<char> {
+        Neighbour::new(TRANSFER, Strategy::Scheduled, 4, 2, 1)
+    }
+
+    #[test]
+    fn it_reports_in_batches_and_carries_what_it_is_told_to() {
+        let mut neighbour = neighbour();
+        for chunk in 0..3 {
+            neighbour.handle_frame(Timestamp::ZERO, &frame(chunk * 2, chunk), 'x');
+        }
+        assert_eq!(neighbour.poll_transmit(Timestamp::ZERO), None);
+        let due = neighbour.poll_timeout().unwrap();
+        let Some(Transmit::Report(report)) = neighbour.poll_transmit(due) else { panic!("no report") };
+        assert_eq!((report.heard, report.through, report.buffered), (vec![run(0, 2)], AirNumber(5), 3));
+        assert_eq!(neighbour.poll_transmit(due), None, "nothing without being told to");
+        neighbour.handle_grant(&grant(vec![run(1, u32::MAX)], vec![], vec![]));
+        neighbour.handle_grant(&grant(vec![], vec![run(0, 0)], vec![run(2, 2)]));
+        assert_eq!(neighbour.poll_transmit(due), Some(Transmit::Carry(Chunk(1), 'x')));
+        assert_eq!(neighbour.poll_transmit(due), None, "the other was withdrawn");
+        assert_eq!(neighbour.buffered(), 2, "kept until it is stored");
+    }
+
+    #[test]
+    fn a_full_buffer_takes_no_more_and_says_nothing_of_it() {
+        let mut neighbour = neighbour();
+        for chunk in 0..6 {
+            neighbour.handle_frame(Timestamp::ZERO, &frame(chunk, chunk), 'x');
+        }
+        assert_eq!((neighbour.buffered(), neighbour.refused()), (4, 2));
+        let Some(Transmit::Report(report)) = neighbour.poll_transmit(neighbour.poll_timeout().unwrap())
+        else {
+            panic!("no report")
+        };
+        assert_eq!(report.heard, [run(0, 3)]);
+    }
+
+    #[test]
+    fn all_count_the_same_frames() {
+        let mut neighbour = neighbour();
+        for air in [0, 5, 127, 128, 300] {
+            neighbour.handle_frame(Timestamp::ZERO, &frame(air, 1), 'x');
+        }
+        let Some(Transmit::Report(report)) = neighbour.poll_transmit(Timestamp::from_millis(40)) else {
+            panic!("no report")
+        };
+        let counted = |period, heard| Reception { period, heard: vec![(RateIndex(1), heard)] };
+        assert_eq!(report.receptions, [counted(0, 3), counted(1, 1)]);
+    }
+
+    #[test]
+    fn after_a_broken_connection_it_tells_all_again() {
+        let mut neighbour = neighbour();
+        neighbour.handle_frame(Timestamp::ZERO, &frame(0, 7), 'x');
+        let later = Timestamp::from_millis(50);
+        assert!(neighbour.poll_transmit(later).is_some());
+        neighbour.handle_grant(&grant(vec![run(7, 7)], vec![], vec![]));
+        assert!(neighbour.poll_transmit(later).is_some());
+        neighbour.handle_reconnected(later);
+        let Some(Transmit::Report(report)) = neighbour.poll_transmit(later) else { panic!("no report") };
+        assert_eq!(report.heard, [run(7, 7)]);
+        neighbour.handle_grant(&grant(vec![run(7, 7)], vec![], vec![]));
+        assert_eq!(neighbour.poll_transmit(later), Some(Transmit::Carry(Chunk(7), 'x')));
+    }
+
+    #[test]
+    fn what_is_heard_again_after_it_was_stored_is_reported_once() {
+        let mut neighbour = neighbour();
+        neighbour.handle_frame(Timestamp::ZERO, &frame(0, 3), 'x');
+        neighbour.handle_grant(&grant(vec![], vec![run(3, 3)], vec![]));
+        neighbour.handle_frame(Timestamp::ZERO, &frame(1, 3), 'x');
+        let Some(Transmit::Report(report)) = neighbour.poll_transmit(neighbour.poll_timeout().unwrap())
+        else {
+            panic!("no report")
+        };
+        assert_eq!(report.heard, [run(3, 3)]);
+    }
+
+    #[test]
+    fn what_is_for_another_is_counted_and_not_kept() {
+        let mut neighbour: Neighbour<char> = Neighbour::new(TRANSFER, Strategy::Unicast, 4, 2, 1);
+        neighbour.set_member(Member::new(3).unwrap());
+        let other = AirChunk { addressee: Member::new(2), ..frame(0, 0) };
+        neighbour.handle_frame(Timestamp::ZERO, &other, 'x');
+        assert_eq!(neighbour.poll_transmit(Timestamp::ZERO), None);
+        let own = AirChunk { addressee: Member::new(3), ..frame(1, 1) };
+        neighbour.handle_frame(Timestamp::ZERO, &own, 'y');
+        assert_eq!(neighbour.poll_transmit(Timestamp::ZERO), Some(Transmit::Carry(Chunk(1), 'y')));
+    }
+}

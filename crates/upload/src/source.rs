@@ -1,0 +1,490 @@
+//! The source: what goes on the air, what goes up its own uplink, how fast and at which bit rate.
+//!
+//! ```text
+//!            next in order            heard by somebody
+//!  unsent -------------------> air -----------------> held ----+
+//!     |                         ^  <-----------------          | stored
+//!     | own uplink              |   nobody has it any more     v
+//!     +----------> own ---------+---------------------------> stored
+//!                       connection lost
+//! ```
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use units::Timestamp;
+use wire::upload::{AirChunk, AirNumber, Chunk, Feedback, MAX_MEMBERS, Member, RateIndex, Run, Transfer};
+
+use crate::pace::Pace;
+use crate::ranges::RangeSet;
+use crate::rates::{BitRates, Receptions};
+use crate::settings::{RateChoice, Settings, Strategy};
+use crate::window::Window;
+
+/// How long a frame's fate may stay unknown before it is sent again all the same.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// How long the one neighbour that was sent a chunk may take to bring it, before it is sent again.
+const GIVEN_UP: Duration = Duration::from_secs(5);
+
+/// Whose turn it is among what neighbours have: see `Source::next_behind`.
+const OWN: usize = 0;
+const AIR: usize = 1;
+
+/// Where a chunk is, as far as the source knows.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+enum Place {
+    #[default]
+    Unsent,
+    /// It was on the air.
+    Air,
+    /// On the own uplink.
+    Own,
+    /// With a neighbour.
+    Held,
+    /// At the destination.
+    Stored,
+    /// Sent to this neighbour alone, which has it.
+    With(Member),
+}
+
+/// A chunk that was on the air.
+#[derive(Clone, Copy, Debug)]
+struct Sent {
+    chunk: Chunk,
+    air: AirNumber,
+    at: Timestamp,
+}
+
+/// A frame to be sent now.
+pub type Broadcast = AirChunk;
+
+/// What the source knows of a neighbour.
+#[derive(Clone, Copy, Default, Debug)]
+struct Listener {
+    target: u32,
+    room: u32,
+    /// Chunks that it alone was sent and that are not stored yet.
+    under_way: u32,
+    known: bool,
+}
+
+/// One file on its way to one destination. See the crate's page for the contract.
+#[derive(Clone, Debug)]
+pub struct Source {
+    settings: Settings,
+    transfer: Transfer,
+    chunks: u32,
+    stored: RangeSet,
+    places: Window<Place>,
+    /// All chunks in front of it were sent at least once.
+    next: Chunk,
+    /// Oldest first.
+    sent: VecDeque<Sent>,
+    air: AirNumber,
+    through: AirNumber,
+    pace: Pace,
+    receptions: Receptions,
+    listeners: Vec<Listener>,
+    own: VecDeque<Chunk>,
+    own_window: u32,
+    spare: VecDeque<Chunk>,
+    /// Where the own uplink and the air are among what neighbours have already, from the end backwards.
+    behind: [Chunk; 2],
+    nothing_behind: bool,
+}
+
+impl Source {
+    /// A source of `chunks` chunks, of which the destination has `stored`. `own_window` is the bandwidth-delay product of its own uplink in chunks; 0 if it has
+    /// none.
+    pub fn new(
+        now: Timestamp,
+        settings: Settings,
+        transfer: Transfer,
+        chunks: u32,
+        stored: RangeSet,
+        rates: BitRates,
+        own_window: u32,
+    ) -> Self {
+        let receptions = Receptions::new(rates);
+        let base = stored.first_missing(Chunk(0));
+        let mut source = Self {
+            settings,
+            transfer,
+            chunks,
+            stored,
+            places: Window::new(base, settings.ahead),
+            next: base,
+            sent: VecDeque::new(),
+            air: AirNumber(0),
+            through: AirNumber(0),
+            pace: Pace::new(now, settings.pace, 1.0),
+            receptions,
+            listeners: vec![Listener::default(); MAX_MEMBERS],
+            own: VecDeque::new(),
+            own_window,
+            spare: VecDeque::new(),
+            behind: [Chunk(u32::MAX); 2],
+            nothing_behind: false,
+        };
+        source.pace = Pace::new(now, settings.pace, source.greatest_pace());
+        source
+    }
+
+    /// Everything is stored.
+    pub fn is_done(&self) -> bool {
+        self.stored.count() >= self.chunks
+    }
+
+    /// What the destination has.
+    pub const fn stored(&self) -> &RangeSet {
+        &self.stored
+    }
+
+    /// Frames a second that may be sent at present.
+    pub const fn pace(&self) -> f64 {
+        self.pace.rate()
+    }
+
+    /// Frames sent so far.
+    pub const fn frames(&self) -> u32 {
+        self.air.0
+    }
+
+    /// The bit rate in use for everybody.
+    pub const fn rate(&self) -> RateIndex {
+        self.receptions.best()
+    }
+
+    /// The bandwidth-delay product of the own uplink in chunks, as measured.
+    pub const fn set_uplink_window(&mut self, chunks: u32) {
+        self.own_window = chunks;
+    }
+
+    /// How well a neighbour heard frames at a rate before this transfer.
+    pub fn set_reception(&mut self, member: Member, rate: RateIndex, sent: u32, heard: u32) {
+        self.receptions.add(member, rate, f64::from(sent), f64::from(heard.min(sent)));
+    }
+
+    /// News from the destination.
+    pub fn handle_feedback(&mut self, now: Timestamp, feedback: &Feedback) {
+        if feedback.transfer != self.transfer {
+            return;
+        }
+        self.through = self.through.max(feedback.through);
+        self.nothing_behind = false;
+        for run in &feedback.stored {
+            self.handle_stored(*run);
+        }
+        if self.settings.heeds_reports && self.settings.strategy == Strategy::Scheduled {
+            for chunk in self.inside(&feedback.held) {
+                // What was never sent nobody can have.
+                if let Some(place @ Place::Air) = self.places.reach(chunk) {
+                    *place = Place::Held;
+                }
+            }
+        }
+        let lost = self.inside(&feedback.lost);
+        for chunk in lost.into_iter().rev() {
+            self.handle_lost(now, chunk);
+        }
+        self.spare.extend(feedback.spare.iter().flat_map(|run| run.chunks().take(self.own_window as usize)));
+        self.spare.truncate(self.settings.ahead as usize);
+        for listener in &mut self.listeners {
+            listener.known = false;
+        }
+        for state in &feedback.members {
+            for reception in &state.receptions {
+                self.receptions.handle_reception(state.member, reception);
+            }
+            if let Some(listener) = self.listeners.get_mut(usize::from(state.member.number())) {
+                (listener.target, listener.room, listener.known) = (state.target, state.room, true);
+            }
+        }
+        self.pace.set_shortage(feedback.shortage);
+        let with_room: Vec<Member> =
+            self.known().filter(|(_, one)| one.room > 0).map(|(member, _)| member).collect();
+        self.receptions.choose(self.settings.rate, &with_room);
+        self.pace.step(now, self.greatest_pace());
+    }
+
+    /// The connection to the destination was lost and is there again: what was on it is sent again unless `stored`.
+    pub fn handle_reconnected(&mut self, now: Timestamp, stored: &[Run]) {
+        for run in stored {
+            self.handle_stored(*run);
+        }
+        self.own.clear();
+        self.spare.clear();
+        self.sent.clear();
+        for listener in &mut self.listeners {
+            *listener = Listener::default();
+        }
+        let air = AirNumber(0);
+        for (chunk, place) in
+            self.places.iter_mut().filter(|(_, place)| !matches!(place, Place::Unsent | Place::Stored))
+        {
+            *place = Place::Air;
+            self.sent.push_back(Sent { chunk, air, at: now });
+        }
+    }
+
+    /// What became of a frame for one neighbour: acknowledged or not, after so many attempts.
+    pub fn handle_unicast_outcome(
+        &mut self,
+        now: Timestamp,
+        frame: &Broadcast,
+        delivered: bool,
+        attempts: u32,
+    ) {
+        let Some(member) = frame.addressee else { return };
+        self.receptions.add(member, frame.rate, f64::from(attempts), f64::from(u8::from(delivered)));
+        if !delivered {
+            self.sent.push_front(Sent { chunk: frame.chunk, air: AirNumber(0), at: now });
+        } else if let Some(place @ Place::Air) = self.places.reach(frame.chunk) {
+            *place = Place::With(member);
+            if let Some(listener) = self.listeners.get_mut(usize::from(member.number())) {
+                listener.under_way += 1;
+            }
+        }
+    }
+
+    /// The next frame for the air, while the card has room.
+    pub fn poll_broadcast(&mut self, now: Timestamp) -> Option<Broadcast> {
+        self.pace.step(now, self.greatest_pace());
+        if self.is_done() {
+            return None;
+        }
+        let (addressee, rate) = match self.settings.strategy {
+            Strategy::Unicast => {
+                let (member, rate) = self.best_listener()?;
+                (Some(member), rate)
+            }
+            // Nobody is known yet, or they have enough: the pace tells.
+            Strategy::Scheduled | Strategy::Random => {
+                if !self.pace.allows(now) {
+                    return None;
+                }
+                (None, self.receptions.next_rate(self.air, self.settings.rate))
+            }
+        };
+        let chunk = self.next_for_air(now)?;
+        let air = self.air;
+        self.air = AirNumber(air.0.wrapping_add(1));
+        self.pace.spend(now);
+        if addressee.is_none() {
+            self.receptions.handle_sent(air, rate);
+        }
+        if let Some(place) = self.places.reach(chunk).filter(|place| **place != Place::Held) {
+            *place = Place::Air;
+            self.sent.push_back(Sent { chunk, air, at: now });
+        }
+        Some(AirChunk { transfer: self.transfer, air, rate, addressee, chunk })
+    }
+
+    /// The next chunk for the own uplink, while its socket has room.
+    pub fn poll_uplink(&mut self, now: Timestamp) -> Option<Chunk> {
+        if self.own.len() >= self.own_window as usize || self.is_done() {
+            return None;
+        }
+        let fresh = self.next_spare().or_else(|| self.next_in_order()).or_else(|| self.next_again(now));
+        let chunk = fresh.or_else(|| self.next_behind(OWN))?;
+        if let Some(place) = self.places.reach(chunk) {
+            *place = Place::Own;
+        }
+        self.own.push_back(chunk);
+        Some(chunk)
+    }
+
+    /// When to poll again, if nothing else happens.
+    pub fn poll_timeout(&self) -> Option<Timestamp> {
+        // A neighbour with room is news, not time.
+        if self.is_done() || (self.settings.strategy == Strategy::Unicast && self.best_listener().is_none()) {
+            return None;
+        }
+        let waiting = self.sent.front().map(|sent| match self.places.get(sent.chunk) {
+            Some(Place::With(_)) => sent.at + GIVEN_UP,
+            _ => sent.at + PATIENCE,
+        });
+        if self.settings.strategy == Strategy::Unicast && self.next >= self.end() {
+            return waiting.map(|next| next.max(self.pace.next_frame()));
+        }
+        let ready = self.next < self.end() || self.sent.front().is_some_and(|sent| sent.air < self.through);
+        let next = if ready || self.settings.heeds_reports { Some(self.pace.next_frame()) } else { waiting };
+        next.map(|next| next.max(self.pace.next_frame()))
+    }
+
+    /// Bytes that it takes up, roughly.
+    pub fn memory(&self) -> usize {
+        self.places.memory()
+            + self.sent.capacity() * size_of::<Sent>()
+            + (self.own.capacity() + self.spare.capacity()) * size_of::<Chunk>()
+            + self.stored.runs().count() * 32
+    }
+
+    fn handle_stored(&mut self, run: Run) {
+        let last = Chunk(run.last().0.min(self.chunks.saturating_sub(1)));
+        let Some(run) = Run::new(run.first(), last) else { return };
+        self.stored.insert_run(run);
+        let inside = Run::new(run.first().max(self.places.base()), run.last().min(self.places.end()));
+        for chunk in inside.into_iter().flat_map(Run::chunks) {
+            if let Some(Place::With(member)) = self.places.get(chunk).copied()
+                && let Some(listener) = self.listeners.get_mut(usize::from(member.number()))
+            {
+                listener.under_way = listener.under_way.saturating_sub(1);
+            }
+            if let Some(place) = self.places.reach(chunk) {
+                *place = Place::Stored;
+            }
+        }
+        let stored = &self.stored;
+        self.own.retain(|chunk| !stored.contains(*chunk));
+        self.places.advance(self.stored.first_missing(self.places.base()));
+        self.next = self.next.max(self.places.base());
+    }
+
+    /// Nobody has it any more.
+    fn handle_lost(&mut self, now: Timestamp, chunk: Chunk) {
+        if self.stored.contains(chunk) {
+            return;
+        }
+        let Some(place) =
+            self.places.reach(chunk).filter(|place| !matches!(place, Place::Own | Place::Unsent))
+        else {
+            return;
+        };
+        if let Place::With(member) = *place
+            && let Some(listener) = self.listeners.get_mut(usize::from(member.number()))
+        {
+            listener.under_way = listener.under_way.saturating_sub(1);
+        }
+        *place = Place::Air;
+        self.sent.push_front(Sent { chunk, air: AirNumber(0), at: now });
+    }
+
+    /// In order, then the oldest that is not acknowledged (`[LINKALIKE] III.C.4`).
+    fn next_for_air(&mut self, now: Timestamp) -> Option<Chunk> {
+        self.next_in_order().or_else(|| self.next_again(now)).or_else(|| self.next_behind(AIR))
+    }
+
+    /// All were sent and are with somebody, who may have more of them than it can carry for long: then they are worth carrying, or hearing, elsewhere too. The last
+    /// ones first, since neighbours begin with the first.
+    fn next_behind(&mut self, who: usize) -> Option<Chunk> {
+        if !self.settings.heeds_reports || self.settings.strategy != Strategy::Scheduled {
+            return None;
+        }
+        let (base, end) = (self.places.base(), self.end());
+        let from = self.behind.get(who).copied().filter(|from| *from > base).unwrap_or(end).min(end);
+        if self.nothing_behind {
+            return None;
+        }
+        let open = |chunk: &Chunk| self.places.get(*chunk) == Some(&Place::Held);
+        let found = (base.0..from.0).rev().map(Chunk).find(open);
+        // The whole was looked through: there is nothing before the next news.
+        self.nothing_behind = found.is_none() && from == end;
+        if let Some(behind) = self.behind.get_mut(who) {
+            *behind = found.unwrap_or(end);
+        }
+        found
+    }
+
+    fn next_in_order(&mut self) -> Option<Chunk> {
+        while self.next < self.end() {
+            let chunk = self.stored.first_missing(self.next);
+            self.next = Chunk(chunk.0.saturating_add(1));
+            if chunk >= self.end() {
+                self.next = self.end();
+                return None;
+            }
+            if self.places.get(chunk).is_none_or(|place| *place == Place::Unsent) {
+                return Some(chunk);
+            }
+        }
+        None
+    }
+
+    fn next_again(&mut self, now: Timestamp) -> Option<Chunk> {
+        while let Some(sent) = self.sent.front().copied() {
+            let place = self.places.get(sent.chunk).copied();
+            if let (Some(Place::With(_)), false) = (place, self.stored.contains(sent.chunk)) {
+                if now.since(sent.at) < GIVEN_UP {
+                    return None;
+                }
+                self.sent.pop_front();
+                self.take_from(sent.chunk);
+                return Some(sent.chunk);
+            }
+            if self.stored.contains(sent.chunk) || place != Some(Place::Air) {
+                self.sent.pop_front();
+                continue;
+            }
+            let known = sent.air < self.through || now.since(sent.at) >= PATIENCE;
+            if self.settings.heeds_reports && !known {
+                return None;
+            }
+            self.sent.pop_front();
+            return Some(sent.chunk);
+        }
+        None
+    }
+
+    /// The neighbour that has a chunk to itself does not bring it.
+    fn take_from(&mut self, chunk: Chunk) {
+        if let Some(Place::With(member)) = self.places.get(chunk).copied()
+            && let Some(listener) = self.listeners.get_mut(usize::from(member.number()))
+        {
+            listener.under_way = listener.under_way.saturating_sub(1);
+        }
+        if let Some(place) = self.places.reach(chunk) {
+            *place = Place::Air;
+        }
+    }
+
+    fn next_spare(&mut self) -> Option<Chunk> {
+        while let Some(chunk) = self.spare.pop_front() {
+            let own = self.places.get(chunk) == Some(&Place::Own);
+            if chunk < self.end() && !own && !self.stored.contains(chunk) {
+                return Some(chunk);
+            }
+        }
+        None
+    }
+
+    /// Behind the last chunk that may be under way.
+    fn end(&self) -> Chunk {
+        self.places.end().min(Chunk(self.chunks))
+    }
+
+    /// Chunks of `runs` that are under way, and no others: what is beyond costs nothing.
+    fn inside(&self, runs: &[Run]) -> Vec<Chunk> {
+        let (first, end) = (self.places.base(), self.end());
+        let Some(last) = end.0.checked_sub(1).map(Chunk) else { return Vec::new() };
+        let inside = runs.iter().filter_map(|run| Run::new(run.first().max(first), run.last().min(last)));
+        inside.flat_map(Run::chunks).collect()
+    }
+
+    /// The neighbour with room that is reached in the least time.
+    fn best_listener(&self) -> Option<(Member, RateIndex)> {
+        let with_room = self.known().filter(|(_, one)| one.under_way < one.target);
+        let timed = with_room.map(|(member, _)| (member, self.receptions.best_for(member)));
+        let best = timed.min_by(|(_, one), (_, other)| one.1.total_cmp(&other.1))?;
+        let rate = match self.settings.rate {
+            RateChoice::Fixed(rate) => rate,
+            RateChoice::BestMember | RateChoice::AnyMember => best.1.0,
+        };
+        Some((best.0, rate))
+    }
+
+    fn known(&self) -> impl Iterator<Item = (Member, &Listener)> {
+        let all = self.listeners.iter().enumerate().filter(|(_, listener)| listener.known);
+        all.filter_map(|(number, listener)| Some((Member::new(number as u8)?, listener)))
+    }
+
+    /// What the medium carries at the rate in use, frames a second.
+    fn greatest_pace(&self) -> f64 {
+        let rate = match self.settings.rate {
+            RateChoice::Fixed(rate) => rate,
+            RateChoice::BestMember | RateChoice::AnyMember => self.receptions.best(),
+        };
+        1.0 / self.receptions.rates().air_time(rate).as_secs_f64()
+    }
+}

@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use units::Timestamp;
-use upload::{Arrival, BitRates, Destination, Neighbour, RangeSet, Settings, Source, Strategy, Transmit};
+use upload::{
+    Arrival, BitRates, Destination, Lending, Neighbour, PeerKey, RangeSet, Settings, Source, Strategy,
+    Transmit,
+};
 use wire::upload::Transfer;
 
 const TRANSFER: Transfer = Transfer(1);
@@ -16,8 +19,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut destination = Destination::new(now, settings, TRANSFER, CHUNKS, RangeSet::default());
     let mut homes = Vec::new();
     for seed in 0..2 {
-        let mut neighbour = Neighbour::new(TRANSFER, Strategy::Scheduled, 64, 4, seed);
-        let member = destination.join(now).ok_or("no room for a neighbour")?;
+        let (transfer, strategy) = (TRANSFER, Strategy::Scheduled);
+        let lending = Lending { transfer, strategy, chunks: CHUNKS, capacity: 64, window: 4, seed };
+        let mut neighbour = Neighbour::new(lending);
+        let key = PeerKey([seed as u8; 32]);
+        let member = destination.join(now, key).ok_or("no room for a neighbour")?;
         neighbour.set_member(member);
         homes.push((member, neighbour));
     }

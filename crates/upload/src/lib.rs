@@ -20,7 +20,7 @@
 //! | [`Neighbour`] | `handle_frame(now, header, sealed)` | checks the frame's authenticator first |
 //! | | `poll_transmit(now)` while its socket has room | sends the report or the chunk to the destination |
 //! | | `handle_grant`, `set_window`, `handle_reconnected` | hands in what the destination and the socket say |
-//! | [`Destination`] | `join`, `leave` | tells of the neighbours' connections |
+//! | [`Destination`] | `join`, `leave`, `handle_source_reconnected` | tells of the connections |
 //! | | `handle_report`, `poll_grant(now)`, `poll_feedback(now)` | carries messages |
 //! | | `wants(chunk)`, then `handle_stored` or `handle_refused` | opens and stores a chunk **before** it says so |
 //! | all | `poll_timeout`, `handle_timeout` | time |
@@ -36,6 +36,7 @@
 #![forbid(unsafe_code)]
 
 pub mod coding;
+mod counting;
 mod destination;
 mod neighbour;
 mod pace;
@@ -45,8 +46,8 @@ mod settings;
 mod source;
 mod window;
 
-pub use destination::{Arrival, Destination, MemberReport};
-pub use neighbour::{Neighbour, Transmit};
+pub use destination::{Arrival, Destination, MemberReport, PeerKey};
+pub use neighbour::{Lending, Neighbour, Transmit};
 pub use ranges::RangeSet;
 pub use rates::BitRates;
 pub use settings::{Assignment, PaceRule, RateChoice, Settings, Strategy};

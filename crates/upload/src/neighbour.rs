@@ -1,17 +1,15 @@
 //! A neighbour: hears, keeps, tells what it has, and carries what it is told to.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound;
 use std::time::Duration;
 
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use units::Timestamp;
-use wire::upload::{
-    AirChunk, AirNumber, Chunk, Grant, MAX_PERIODS, MAX_RATES, Member, PERIOD_FRAMES, Reception, Report, Run,
-    Transfer, runs_of,
-};
+use wire::upload::{AirChunk, Chunk, Grant, Member, Report, Run, Transfer, runs_of};
 
+use crate::counting::Counting;
 use crate::settings::Strategy;
 
 /// How long news of what was heard are gathered.
@@ -26,14 +24,28 @@ pub enum Transmit<P> {
     Carry(Chunk, P),
 }
 
+/// What a neighbour lends to one transfer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Lending {
+    /// Which.
+    pub transfer: Transfer,
+    /// As in the settings of the other sides.
+    pub strategy: Strategy,
+    /// Chunks of the file; what has a higher number is not kept.
+    pub chunks: u32,
+    /// Chunks that it keeps at most.
+    pub capacity: usize,
+    /// Chunks that fill the bandwidth-delay product of its uplink.
+    pub window: u32,
+    /// Decides what it carries under [`Strategy::Random`].
+    pub seed: u64,
+}
+
 /// One neighbour in one transfer; `P` is a sealed chunk, which it keeps and never looks into. See the crate's page for the contract.
 #[derive(Clone, Debug)]
 pub struct Neighbour<P> {
-    transfer: Transfer,
-    strategy: Strategy,
+    lending: Lending,
     member: Option<Member>,
-    capacity: usize,
-    window: u32,
     /// Chunks with whether they were carried; kept until they are stored, since connections can break.
     buffer: BTreeMap<Chunk, (P, bool)>,
     /// To be carried, in this order.
@@ -41,32 +53,23 @@ pub struct Neighbour<P> {
     /// Heard and not reported.
     unreported: Vec<Chunk>,
     report_due: Option<Timestamp>,
-    /// Behind the last frame that was heard.
-    heard_end: AirNumber,
-    period: Option<Reception>,
-    finished: VecDeque<Reception>,
+    counting: Counting,
     random: StdRng,
     refused: u64,
 }
 
 impl<P: Clone> Neighbour<P> {
-    /// A neighbour that keeps `capacity` chunks at most and whose uplink takes `window` chunks for its bandwidth-delay product. `seed` decides what it carries under
-    /// [`Strategy::Random`].
-    pub fn new(transfer: Transfer, strategy: Strategy, capacity: usize, window: u32, seed: u64) -> Self {
+    /// A neighbour that has heard nothing yet.
+    pub fn new(lending: Lending) -> Self {
         Self {
-            transfer,
-            strategy,
+            lending,
             member: None,
-            capacity,
-            window,
             buffer: BTreeMap::new(),
             granted: VecDeque::new(),
             unreported: Vec::new(),
             report_due: None,
-            heard_end: AirNumber(0),
-            period: None,
-            finished: VecDeque::new(),
-            random: StdRng::seed_from_u64(seed),
+            counting: Counting::default(),
+            random: StdRng::seed_from_u64(lending.seed),
             refused: 0,
         }
     }
@@ -78,7 +81,7 @@ impl<P: Clone> Neighbour<P> {
 
     /// The bandwidth-delay product of the uplink in chunks, as measured.
     pub const fn set_window(&mut self, chunks: u32) {
-        self.window = chunks;
+        self.lending.window = chunks;
     }
 
     /// Chunks that it keeps.
@@ -93,32 +96,33 @@ impl<P: Clone> Neighbour<P> {
 
     /// A frame from the air whose authenticator is right; `sealed` is its content.
     pub fn handle_frame(&mut self, now: Timestamp, header: &AirChunk, sealed: P) {
-        if header.transfer != self.transfer {
+        if header.transfer != self.lending.transfer || header.chunk.0 >= self.lending.chunks {
             return;
         }
-        self.count(header);
+        self.counting.handle_frame(header.air, header.rate);
         self.report_due.get_or_insert(now + REPORT_DELAY);
         let mine = header.addressee.is_none_or(|addressee| Some(addressee) == self.member);
         if !mine || self.buffer.contains_key(&header.chunk) {
             return;
         }
-        if self.buffer.len() >= self.capacity {
+        if self.buffer.len() >= self.lending.capacity {
             self.refused += 1;
             return;
         }
         self.buffer.insert(header.chunk, (sealed, false));
         self.unreported.push(header.chunk);
-        if self.strategy != Strategy::Scheduled {
+        if self.lending.strategy != Strategy::Scheduled {
             self.granted.push_back(header.chunk);
         }
+        self.shorten();
     }
 
     /// Orders of the destination.
     pub fn handle_grant(&mut self, grant: &Grant) {
-        if grant.transfer != self.transfer {
+        if grant.transfer != self.lending.transfer {
             return;
         }
-        for run in &grant.stored {
+        for run in grant.stored.iter().chain(&grant.forget) {
             self.drop_run(*run);
         }
         if !grant.withdrawn.is_empty() {
@@ -130,7 +134,7 @@ impl<P: Clone> Neighbour<P> {
             // Only what is here can be carried, so a run without end costs nothing.
             for (chunk, (_, carried)) in self.buffer.range_mut(within(*run)) {
                 *carried = false;
-                if self.granted.len() < self.capacity {
+                if self.granted.len() < self.lending.capacity {
                     self.granted.push_back(*chunk);
                 }
             }
@@ -144,7 +148,7 @@ impl<P: Clone> Neighbour<P> {
             *carried = false;
         }
         self.unreported = self.buffer.keys().copied().collect();
-        if self.strategy != Strategy::Scheduled {
+        if self.lending.strategy != Strategy::Scheduled {
             self.granted.extend(self.buffer.keys());
         }
         self.report_due = Some(now);
@@ -155,7 +159,7 @@ impl<P: Clone> Neighbour<P> {
         if self.report_due.is_some_and(|due| due <= now) {
             return Some(Transmit::Report(self.report(now)));
         }
-        if self.strategy == Strategy::Random {
+        if self.lending.strategy == Strategy::Random {
             return self.any();
         }
         while let Some(chunk) = self.granted.pop_front() {
@@ -190,31 +194,29 @@ impl<P: Clone> Neighbour<P> {
         let (heard, taken) = runs_of(&self.unreported);
         self.unreported.drain(..taken);
         self.report_due = if self.unreported.is_empty() { None } else { Some(now) };
-        let (window, buffered) = (self.window, self.buffer.len() as u32);
-        let receptions = self.finished.drain(..).collect();
-        Report { transfer: self.transfer, through: self.heard_end, window, buffered, receptions, heard }
+        Report {
+            transfer: self.lending.transfer,
+            through: self.counting.through(),
+            window: self.lending.window,
+            buffered: self.buffer.len() as u32,
+            receptions: self.counting.take_finished(),
+            heard,
+        }
     }
 
-    /// Counts a frame in its period. Periods are ranges of the source's numbers, so that all neighbours count the same frames (`[LINKALIKE] III.B`).
-    fn count(&mut self, header: &AirChunk) {
-        let period = header.air.0 / PERIOD_FRAMES;
-        if self.period.as_ref().is_none_or(|current| current.period < period) {
-            let begun = Reception { period, heard: Vec::new() };
-            if let Some(finished) = self.period.replace(begun) {
-                self.finished.push_back(finished);
-                if self.finished.len() > MAX_PERIODS {
-                    self.finished.pop_front();
-                }
-            }
+    /// What was dropped and heard again stands more than once in these lists.
+    fn shorten(&mut self) {
+        let most = self.lending.capacity.saturating_mul(2);
+        if self.unreported.len() > most {
+            self.unreported.sort_unstable();
+            self.unreported.dedup();
+            self.unreported.retain(|chunk| self.buffer.contains_key(chunk));
         }
-        if let Some(current) = self.period.as_mut().filter(|current| current.period == period) {
-            if let Some((_, heard)) = current.heard.iter_mut().find(|(rate, _)| *rate == header.rate) {
-                *heard = heard.saturating_add(1).min(PERIOD_FRAMES as u8);
-            } else if current.heard.len() < MAX_RATES {
-                current.heard.push((header.rate, 1));
-            }
+        if self.granted.len() > most {
+            let mut kept = BTreeSet::new();
+            let open = |chunk: &Chunk| self.buffer.get(chunk).is_some_and(|(_, carried)| !carried);
+            self.granted.retain(|chunk| open(chunk) && kept.insert(*chunk));
         }
-        self.heard_end = self.heard_end.max(AirNumber(header.air.0.saturating_add(1)));
     }
 
     fn drop_run(&mut self, run: Run) {
@@ -245,9 +247,17 @@ fn within(run: Run) -> (Bound<Chunk>, Bound<Chunk>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use wire::upload::RateIndex;
+    use wire::upload::{AirNumber, RateIndex};
 
     const TRANSFER: Transfer = Transfer(1);
+    const LENDING: Lending = Lending {
+        transfer: TRANSFER,
+        strategy: Strategy::Scheduled,
+        chunks: 10,
+        capacity: 4,
+        window: 2,
+        seed: 1,
+    };
 
     fn frame(air: u32, chunk: u32) -> AirChunk {
         AirChunk {
@@ -264,11 +274,11 @@ mod tests {
     }
 
     fn grant(carry: Vec<Run>, stored: Vec<Run>, withdrawn: Vec<Run>) -> Grant {
-        Grant { transfer: TRANSFER, carry, stored, withdrawn }
+        Grant { transfer: TRANSFER, carry, stored, withdrawn, forget: vec![] }
     }
 
     fn neighbour() -> Neighbour<char> {
-        Neighbour::new(TRANSFER, Strategy::Scheduled, 4, 2, 1)
+        Neighbour::new(LENDING)
     }
 
     #[test]
@@ -304,16 +314,40 @@ mod tests {
     }
 
     #[test]
-    fn all_count_the_same_frames() {
+    fn what_the_file_does_not_have_is_not_kept() {
         let mut neighbour = neighbour();
-        for air in [0, 5, 127, 128, 300] {
-            neighbour.handle_frame(Timestamp::ZERO, &frame(air, 1), 'x');
-        }
-        let Some(Transmit::Report(report)) = neighbour.poll_transmit(Timestamp::from_millis(40)) else {
+        neighbour.handle_frame(Timestamp::ZERO, &frame(0, 10), 'x');
+        assert_eq!((neighbour.buffered(), neighbour.poll_timeout()), (0, None));
+    }
+
+    #[test]
+    fn what_it_is_to_forget_it_hears_anew() {
+        let mut neighbour = neighbour();
+        neighbour.handle_frame(Timestamp::ZERO, &frame(0, 3), 'f');
+        let due = neighbour.poll_timeout().unwrap();
+        assert!(neighbour.poll_transmit(due).is_some());
+        neighbour.handle_grant(&grant(vec![run(3, 3)], vec![], vec![]));
+        neighbour.handle_grant(&Grant { forget: vec![run(3, 3)], ..grant(vec![], vec![], vec![]) });
+        assert_eq!((neighbour.buffered(), neighbour.poll_transmit(due)), (0, None));
+        neighbour.handle_frame(due, &frame(1, 3), 'g');
+        let Some(Transmit::Report(report)) = neighbour.poll_transmit(neighbour.poll_timeout().unwrap())
+        else {
             panic!("no report")
         };
-        let counted = |period, heard| Reception { period, heard: vec![(RateIndex(1), heard)] };
-        assert_eq!(report.receptions, [counted(0, 3), counted(1, 1)]);
+        assert_eq!(report.heard, [run(3, 3)]);
+        neighbour.handle_grant(&grant(vec![run(3, 3)], vec![], vec![]));
+        assert_eq!(neighbour.poll_transmit(due), Some(Transmit::Carry(Chunk(3), 'g')));
+    }
+
+    #[test]
+    fn lists_stay_short_while_the_socket_is_stuck() {
+        let mut neighbour: Neighbour<char> =
+            Neighbour::new(Lending { strategy: Strategy::Random, ..LENDING });
+        for air in 0..1_000 {
+            neighbour.handle_frame(Timestamp::ZERO, &frame(air, 3), 'x');
+            neighbour.handle_grant(&grant(vec![], vec![run(3, 3)], vec![]));
+        }
+        assert!(neighbour.granted.len() <= 9 && neighbour.unreported.len() <= 9);
     }
 
     #[test]
@@ -346,7 +380,8 @@ mod tests {
 
     #[test]
     fn what_is_for_another_is_counted_and_not_kept() {
-        let mut neighbour: Neighbour<char> = Neighbour::new(TRANSFER, Strategy::Unicast, 4, 2, 1);
+        let mut neighbour: Neighbour<char> =
+            Neighbour::new(Lending { strategy: Strategy::Unicast, ..LENDING });
         neighbour.set_member(Member::new(3).unwrap());
         let other = AirChunk { addressee: Member::new(2), ..frame(0, 0) };
         neighbour.handle_frame(Timestamp::ZERO, &other, 'x');

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use wire::upload::{Chunk, Run};
+use wire::upload::{Chunk, MAX_RUNS, Run};
 
 /// A set of chunks. Its size in memory goes with the number of gaps.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
@@ -53,6 +53,33 @@ impl RangeSet {
         self.count += last - first + 1;
     }
 
+    /// Takes a chunk out; whether it was in it.
+    pub fn remove(&mut self, chunk: Chunk) -> bool {
+        let found = self.ranges.range(..=chunk.0).next_back().map(|(first, last)| (*first, *last));
+        let Some((first, last)) = found.filter(|(_, last)| *last >= chunk.0) else { return false };
+        self.ranges.remove(&first);
+        if first < chunk.0 {
+            self.ranges.insert(first, chunk.0 - 1);
+        }
+        if chunk.0 < last {
+            self.ranges.insert(chunk.0 + 1, last);
+        }
+        self.count -= 1;
+        true
+    }
+
+    /// Takes out the first runs, as many as a message has room for.
+    pub(crate) fn take_runs(&mut self) -> Vec<Run> {
+        let mut taken = Vec::new();
+        while taken.len() < MAX_RUNS
+            && let Some((first, last)) = self.ranges.pop_first()
+        {
+            self.count -= last - first + 1;
+            taken.extend(Run::new(Chunk(first), Chunk(last)));
+        }
+        taken
+    }
+
     /// The first chunk at or behind `from` that is not in it.
     pub fn first_missing(&self, from: Chunk) -> Chunk {
         match self.ranges.range(..=from.0).next_back() {
@@ -64,6 +91,17 @@ impl RangeSet {
     /// How many chunks are in it.
     pub const fn count(&self) -> u32 {
         self.count
+    }
+
+    /// Whether nothing is in it.
+    pub fn is_empty(&self) -> bool {
+        self.ranges.is_empty()
+    }
+
+    /// Bytes that it takes up, roughly.
+    pub(crate) fn memory(&self) -> usize {
+        // Nodes of a B-tree are half full at worst.
+        self.ranges.len() * 2 * size_of::<(u32, u32)>()
     }
 
     /// Its runs in order.
@@ -80,11 +118,18 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_is_the_set_of_its_chunks(inserted in proptest::collection::vec((0_u32..200, 0_u32..9), 0..80)) {
+        fn it_is_the_set_of_its_chunks(
+            inserted in proptest::collection::vec((0_u32..200, 0_u32..9), 0..80),
+            removed in proptest::collection::vec(0_u32..220, 0..80),
+        ) {
             let (mut set, mut model) = (RangeSet::default(), BTreeSet::new());
             for (first, more) in inserted {
                 set.insert_run(Run::new(Chunk(first), Chunk(first + more)).unwrap());
                 model.extend(first..=first + more);
+                prop_assert_eq!(set.count() as usize, model.len());
+            }
+            for number in removed {
+                prop_assert_eq!(set.remove(Chunk(number)), model.remove(&number));
                 prop_assert_eq!(set.count() as usize, model.len());
             }
             let listed: BTreeSet<u32> = set.runs().flat_map(Run::chunks).map(|chunk| chunk.0).collect();
@@ -94,7 +139,10 @@ mod tests {
                 let missing = (number..).find(|number| !model.contains(number)).unwrap();
                 prop_assert_eq!(set.first_missing(Chunk(number)), Chunk(missing));
             }
-            prop_assert_eq!(RangeSet::from_runs(set.runs()), set);
+            prop_assert_eq!(RangeSet::from_runs(set.runs()), set.clone());
+            let mut taken = set.clone();
+            prop_assert_eq!(RangeSet::from_runs(taken.take_runs()), set);
+            prop_assert!(taken.is_empty() && taken.count() == 0);
         }
     }
 

@@ -11,7 +11,7 @@
 //! carried      53 | transfer (8) | chunk (4) | sealed chunk                                            neighbour or source to destination
 //! mixed        54 | transfer (8) | generation (4) | count (1) | coefficients (count) | sealed combination          neighbour to destination
 //! report       55 | transfer (8) | through (4) | window | buffered | periods | heard: runs             neighbour to destination
-//! grant        56 | transfer (8) | carry: runs | stored: runs | withdrawn: runs                        destination to neighbour
+//! grant        56 | transfer (8) | carry: runs | stored: runs | withdrawn: runs | forget: runs         destination to neighbour
 //! feedback     57 | transfer (8) | through (4) | shortage (4) | stored: runs | held: runs | lost: runs | spare: runs | members     destination to source
 //!
 //! runs         count | count times (gap | length less one)
@@ -240,6 +240,8 @@ pub struct Grant {
     pub stored: Vec<Run>,
     /// Not to be carried any more, though granted before.
     pub withdrawn: Vec<Run>,
+    /// To be neither carried nor kept, and reported if heard anew: what was brought could not be opened, or did not come in time.
+    pub forget: Vec<Run>,
 }
 
 /// How a neighbour is, for the source.
@@ -396,7 +398,7 @@ impl Message<'_> {
             }
             Self::Grant(grant) => {
                 put_head(&mut bytes, GRANT, grant.transfer);
-                for runs in [&grant.carry, &grant.stored, &grant.withdrawn] {
+                for runs in [&grant.carry, &grant.stored, &grant.withdrawn, &grant.forget] {
                     put_runs(&mut bytes, runs);
                 }
             }
@@ -462,6 +464,7 @@ impl<'a> Message<'a> {
                 carry: runs(&mut reader)?,
                 stored: runs(&mut reader)?,
                 withdrawn: runs(&mut reader)?,
+                forget: runs(&mut reader)?,
             }),
             _ => Self::Feedback(Feedback {
                 transfer,

@@ -87,7 +87,13 @@ fn uploads() -> Vec<Vec<u8>> {
         receptions: receptions.clone(),
         heard: vec![run(0, 4), run(6, 6), run(1_000, 70_000)],
     };
-    let grant = Grant { transfer, carry: vec![run(2, 3)], stored: vec![run(0, 1)], withdrawn: vec![] };
+    let grant = Grant {
+        transfer,
+        carry: vec![run(2, 3)],
+        stored: vec![run(0, 1)],
+        withdrawn: vec![],
+        forget: vec![run(9, 9)],
+    };
     let feedback = Feedback {
         transfer,
         through: air,

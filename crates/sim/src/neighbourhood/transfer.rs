@@ -6,7 +6,8 @@ use std::time::Duration;
 use radio::airtime::{Flavour, USUAL_ATTEMPTS};
 use units::Timestamp;
 use upload::{
-    Arrival, BitRates, Broadcast, Destination, MemberReport, Neighbour, RangeSet, Settings, Source, Transmit,
+    Arrival, BitRates, Broadcast, Destination, Lending, MemberReport, Neighbour, PeerKey, RangeSet, Settings,
+    Source, Transmit,
 };
 use wire::upload::{Chunk, Feedback, Grant, Member, Message, RateIndex, Report};
 
@@ -214,7 +215,14 @@ impl<'a> Run<'a> {
 
     fn fresh_neighbour(&self, at: usize, uplink: &Uplink) -> Neighbour<u64> {
         let strategy = self.transfer.settings.strategy;
-        Neighbour::new(TRANSFER, strategy, CAPACITY, uplink.window(), self.transfer.seed ^ at as u64)
+        Neighbour::new(Lending {
+            transfer: TRANSFER,
+            strategy,
+            chunks: self.transfer.chunks,
+            capacity: CAPACITY,
+            window: uplink.window(),
+            seed: self.transfer.seed ^ at as u64,
+        })
     }
 
     fn run(mut self) -> Outcome {
@@ -285,7 +293,7 @@ impl<'a> Run<'a> {
             Happening::Connected(at, life) => {
                 let waiting = |home: &&mut Home| home.alive && home.life == life && home.member.is_none();
                 if let Some(home) = self.homes.get_mut(at).filter(waiting) {
-                    home.member = self.destination.join(self.now);
+                    home.member = self.destination.join(self.now, PeerKey([at as u8; 32]));
                     if let Some(member) = home.member {
                         home.neighbour.set_member(member);
                         home.neighbour.handle_reconnected(self.now);

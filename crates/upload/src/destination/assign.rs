@@ -3,7 +3,6 @@
 use units::Timestamp;
 use wire::upload::{Chunk, Member};
 
-use super::member::MemberRecord;
 use super::{Arrival, Destination, Held, bit, members_of};
 use crate::settings::Assignment;
 
@@ -43,7 +42,7 @@ impl Destination {
             if let Some(record) = self.record_mut(carrier) {
                 record.take_back(chunk);
                 if from != Arrival::By(carrier) {
-                    record.orders.withdrawn.push(chunk);
+                    record.orders.withdrawn.insert(chunk);
                 }
             }
         }
@@ -87,21 +86,28 @@ impl Destination {
         };
         held.holders &= !bit(member);
         let (holders, free) = (held.holders, held.carriers == 0);
-        if free && let Some(record) = self.record_mut(member) {
-            record.free = record.free.saturating_sub(1);
+        if let Some(record) = self.record_mut(member) {
+            record.free = record.free.saturating_sub(u32::from(free));
+            // Both know the same: what it still has it may hear and report anew.
+            record.orders.forget.insert(chunk);
         }
         if holders == 0 && !stored {
             self.free -= u32::from(free);
-            self.news.lost.push(chunk);
-            self.news.held.retain(|held| *held != chunk);
+            self.news.lost.insert(chunk);
+            self.news.held.remove(chunk);
         }
     }
 
     /// Takes everything back that a neighbour had, when it is gone.
     pub(super) fn forget_holdings(&mut self, member: Member) {
         let concerned = |held: &Held| (held.holders | held.carriers) & bit(member) != 0;
-        let chunks: Vec<Chunk> =
-            self.table.iter_mut().filter(|(_, held)| concerned(held)).map(|(chunk, _)| chunk).collect();
+        let mut chunks: Vec<Chunk> = Vec::new();
+        for (chunk, held) in self.table.iter_mut() {
+            held.garblers &= !bit(member);
+            if concerned(held) {
+                chunks.push(chunk);
+            }
+        }
         for chunk in chunks {
             self.take_back(member, chunk);
             self.unhold(member, chunk);
@@ -117,24 +123,24 @@ impl Destination {
         record.strike(now);
         record.busy_since = None;
         let (again, granted) = (record.strikes > 1, Vec::from(record.outstanding.clone()));
-        record.break_word(granted.len() as u32);
+        record.standing.break_word(now, 1);
         if let Some(report) = self.reports.get_mut(usize::from(member.number())) {
             report.stalls += 1;
         }
         if again {
             self.forget_holdings(member);
         } else {
-            self.take_away(member, &granted);
+            self.take_away(now, member, &granted);
         }
     }
 
     /// A neighbour does not have what it was to carry; who is not believed any more has nothing.
-    pub(super) fn take_away(&mut self, member: Member, chunks: &[Chunk]) {
+    pub(super) fn take_away(&mut self, now: Timestamp, member: Member, chunks: &[Chunk]) {
         for chunk in chunks {
             self.take_back(member, *chunk);
             self.unhold(member, *chunk);
         }
-        if !chunks.is_empty() && !self.record(member).is_some_and(MemberRecord::is_believed) {
+        if !chunks.is_empty() && !self.record(member).is_some_and(|record| record.standing.is_believed(now)) {
             self.forget_holdings(member);
         }
     }
@@ -226,7 +232,7 @@ impl Destination {
             late.extend(places.map(|(place, chunk)| (record.arrival(now, place), *chunk)));
         }
         late.sort_by(|one, other| other.0.total_cmp(&one.0).then(one.1.cmp(&other.1)));
-        let mut spare = self.news.spare.len();
+        let mut spare = self.news.spare.count();
         for (due, chunk) in late {
             let Some(held) = self.table.get(chunk).copied().filter(|held| held.carriers.count_ones() < 2)
             else {
@@ -250,7 +256,7 @@ impl Destination {
                 Some((arrival, member)) if arrival <= own => self.grant(now, member, chunk),
                 _ if own + WORTH < due && !self.copied.contains(chunk) => {
                     self.copied.insert(chunk);
-                    self.news.spare.push(chunk);
+                    self.news.spare.insert(chunk);
                     spare += 1;
                 }
                 _ => {}

@@ -6,12 +6,18 @@ use std::time::Duration;
 use units::Timestamp;
 use wire::upload::{AirNumber, Chunk, Grant, MAX_RUNS, Reception, Report, Run, Transfer};
 
-use super::{PERIODS_KEPT, sorted_runs};
+use super::standing::{PeerKey, Standing};
+use super::{PERIODS_KEPT, PROBES};
+use crate::ranges::RangeSet;
 
 /// The window of a neighbour that has not told it yet.
 const FIRST_WINDOW: u32 = 2;
 /// The widest window that is believed.
 const WIDEST_WINDOW: u32 = 1_024;
+/// Chunks that a neighbour may claim in a second, and at once: more than a buffer holds.
+const MAX_CLAIMS: usize = 16_384;
+/// What a report counts at least among claims.
+const REPORT_COST: usize = 64;
 /// So much wider than the bandwidth-delay product is the window: grants are under way while chunks are.
 const WINDOW_SLACK: u32 = 2;
 /// A neighbour that brings nothing for so long, though it has something to carry, is given up for a while; at least.
@@ -20,11 +26,8 @@ const LEAST_PATIENCE: Duration = Duration::from_millis(600);
 const FIRST_PATIENCE: Duration = Duration::from_millis(1_500);
 /// How many usual pauses between two chunks make one that is too long.
 const PAUSES: u32 = 8;
-
-/// Broken promises that everybody is forgiven: a connection's worth, when it stalls.
-const FORGIVEN: u32 = 24;
-/// So many kept promises make up for a broken one.
-const KEPT_FOR_BROKEN: u32 = 16;
+/// However slow a neighbour is, it is not waited for longer.
+const MOST_PATIENCE: Duration = Duration::from_secs(2);
 
 /// Arrivals over time: how many a second, and how long since the last.
 #[derive(Clone, Debug)]
@@ -38,6 +41,12 @@ pub(super) struct Pulse {
 impl Pulse {
     pub(super) const fn new(now: Timestamp) -> Self {
         Self { last: now, gap: None, beats: 0 }
+    }
+
+    /// There was a break: the next arrival says nothing of the time between two.
+    pub(super) const fn interrupt(&mut self, now: Timestamp) {
+        self.last = now;
+        self.beats = 0;
     }
 
     pub(super) fn beat(&mut self, now: Timestamp) {
@@ -55,7 +64,9 @@ impl Pulse {
     }
 
     fn patience(&self) -> Duration {
-        self.gap.map_or(FIRST_PATIENCE, |gap| LEAST_PATIENCE.max(Duration::from_secs_f64(gap) * PAUSES))
+        self.gap.map_or(FIRST_PATIENCE, |gap| {
+            Duration::from_secs_f64(gap * f64::from(PAUSES)).clamp(LEAST_PATIENCE, MOST_PATIENCE)
+        })
     }
 }
 
@@ -63,14 +74,16 @@ impl Pulse {
 #[derive(Clone, Default, Debug)]
 pub(super) struct Orders {
     pub(super) carry: Vec<Chunk>,
-    pub(super) stored: Vec<Chunk>,
-    pub(super) withdrawn: Vec<Chunk>,
+    pub(super) stored: RangeSet,
+    pub(super) withdrawn: RangeSet,
+    pub(super) forget: RangeSet,
     last: Timestamp,
 }
 
 impl Orders {
     pub(super) fn is_empty(&self) -> bool {
-        self.carry.is_empty() && self.stored.is_empty() && self.withdrawn.is_empty()
+        self.carry.is_empty()
+            && [&self.stored, &self.withdrawn, &self.forget].iter().all(|chunks| chunks.is_empty())
     }
 
     /// What is to be carried goes at once, the rest when it is worth a message.
@@ -113,14 +126,16 @@ impl Orders {
             taken += 1;
         }
         self.carry.drain(..taken);
-        let (stored, withdrawn) = (sorted_runs(&mut self.stored), sorted_runs(&mut self.withdrawn));
-        Grant { transfer, carry, stored, withdrawn }
+        let (stored, withdrawn) = (self.stored.take_runs(), self.withdrawn.take_runs());
+        Grant { transfer, carry, stored, withdrawn, forget: self.forget.take_runs() }
     }
 }
 
 /// See the module.
 #[derive(Clone, Debug)]
 pub(super) struct MemberRecord {
+    pub(super) key: PeerKey,
+    pub(super) standing: Standing,
     /// Chunks that it has and that nobody carried when they were added, oldest first; some have been granted or stored since.
     pub(super) candidates: VecDeque<Chunk>,
     /// How many of what it has are not granted to anybody.
@@ -137,19 +152,20 @@ pub(super) struct MemberRecord {
     pub(super) share: u32,
     /// Times in a row that it was given up.
     pub(super) strikes: u32,
-    /// Chunks that it claimed and did not bring when told to.
-    pub(super) broken: u32,
-    /// Chunks that it brought.
-    pub(super) kept: u32,
     /// Nothing is granted before.
     pub(super) trusted_from: Timestamp,
     window: u32,
     last_report: Option<Timestamp>,
+    /// How many chunks it may claim at present, and when that was reckoned.
+    claims: usize,
+    claims_at: Timestamp,
 }
 
 impl MemberRecord {
-    pub(super) fn new(now: Timestamp) -> Self {
+    pub(super) fn new(now: Timestamp, key: PeerKey, standing: Standing) -> Self {
         Self {
+            key,
+            standing,
             candidates: VecDeque::new(),
             free: 0,
             outstanding: VecDeque::new(),
@@ -160,21 +176,39 @@ impl MemberRecord {
             orders: Orders::default(),
             share: 0,
             strikes: 0,
-            broken: 0,
-            kept: 0,
             trusted_from: now,
             window: FIRST_WINDOW,
             last_report: None,
+            claims: MAX_CLAIMS,
+            claims_at: now,
         }
     }
 
     pub(super) fn handle_report(&mut self, now: Timestamp, report: &Report) {
         self.last_report = Some(now);
-        self.through = self.through.max(report.through);
+        self.through = report.through;
         self.window = report.window.clamp(1, WIDEST_WINDOW);
         self.receptions.extend(report.receptions.iter().cloned());
         let surplus = self.receptions.len().saturating_sub(PERIODS_KEPT);
         self.receptions.drain(..surplus);
+    }
+
+    /// How many chunks it may claim now.
+    pub(super) fn claims(&mut self, now: Timestamp) -> usize {
+        let gained = now.since(self.claims_at).as_secs_f64() * MAX_CLAIMS as f64;
+        self.claims = MAX_CLAIMS.min(self.claims + gained as usize);
+        self.claims_at = now;
+        self.claims
+    }
+
+    /// It has sent a report with so many.
+    pub(super) fn spend_claims(&mut self, claimed: usize) {
+        self.claims = self.claims.saturating_sub(claimed.max(REPORT_COST));
+    }
+
+    /// Whether what it claims counts.
+    pub(super) fn may_claim(&self, now: Timestamp) -> bool {
+        self.standing.is_believed(now) && (self.strikes < 2 || self.useful() < PROBES)
     }
 
     pub(super) fn is_reporting(&self, now: Timestamp, within: Duration) -> bool {
@@ -196,25 +230,19 @@ impl MemberRecord {
         }
     }
 
-    /// A chunk has come. What was granted before it does not come any more: chunks are carried in the order of their grants.
-    pub(super) fn bring(&mut self, now: Timestamp, chunk: Chunk) -> Vec<Chunk> {
+    /// A chunk has come; `wanted` if nobody had brought it. What was granted before it does not come any more: chunks are carried in the order of their grants.
+    /// A chunk that is neither granted nor wanted is no sign of life: it may be sent again and again.
+    pub(super) fn bring(&mut self, now: Timestamp, chunk: Chunk, wanted: bool) -> Vec<Chunk> {
+        let at = self.outstanding.iter().position(|granted| *granted == chunk);
+        if at.is_none() && !wanted {
+            return Vec::new();
+        }
         self.pulse.beat(now);
         self.strikes = 0;
-        self.kept = self.kept.saturating_add(1);
-        let at = self.outstanding.iter().position(|granted| *granted == chunk).unwrap_or(0);
-        let broken: Vec<Chunk> = self.outstanding.iter().take(at).copied().collect();
-        self.break_word(broken.len() as u32);
-        broken
-    }
-
-    /// It did not bring what it had claimed.
-    pub(super) const fn break_word(&mut self, chunks: u32) {
-        self.broken = self.broken.saturating_add(chunks);
-    }
-
-    /// Whether what it claims counts: its kept word must outweigh its broken one.
-    pub(super) const fn is_believed(&self) -> bool {
-        self.broken <= FORGIVEN + self.kept / KEPT_FOR_BROKEN
+        self.standing.keep_word(now);
+        let skipped: Vec<Chunk> = self.outstanding.iter().take(at.unwrap_or(0)).copied().collect();
+        self.standing.break_word(now, skipped.len() as u32);
+        skipped
     }
 
     /// How many chunks may be granted at a time.
@@ -250,6 +278,12 @@ impl MemberRecord {
         self.trusted_from = now + LEAST_PATIENCE * (1 << self.strikes) / 4;
     }
 
+    /// It was given up without its fault.
+    pub(super) const fn pardon(&mut self, now: Timestamp) {
+        self.strikes = 0;
+        self.trusted_from = now;
+    }
+
     /// When a chunk at place `place` of what is granted should arrive; never if it has brought too little to tell.
     pub(super) fn arrival(&self, now: Timestamp, place: usize) -> f64 {
         let rate = self.pulse.rate();
@@ -261,9 +295,10 @@ impl MemberRecord {
     }
 
     pub(super) fn memory(&self) -> usize {
-        let orders = [&self.orders.carry, &self.orders.stored, &self.orders.withdrawn];
-        let orders: usize = orders.iter().map(|chunks| chunks.capacity()).sum();
-        (self.candidates.capacity() + self.outstanding.capacity() + orders) * size_of::<Chunk>()
+        let orders = [&self.orders.stored, &self.orders.withdrawn, &self.orders.forget];
+        let chunks = self.candidates.capacity() + self.outstanding.capacity() + self.orders.carry.capacity();
+        chunks * size_of::<Chunk>()
+            + orders.iter().map(|chunks| chunks.memory()).sum::<usize>()
             + size_of::<Self>()
     }
 }

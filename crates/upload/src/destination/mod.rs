@@ -10,20 +10,22 @@
 
 mod assign;
 mod member;
+mod standing;
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use units::Timestamp;
 use wire::upload::{
-    AirNumber, Chunk, Feedback, Grant, MAX_MEMBERS, MAX_PERIODS, Member, MemberState, Report, Run, Transfer,
-    runs_of,
+    AirNumber, Chunk, Feedback, Grant, MAX_MEMBERS, MAX_PERIODS, Member, MemberState, Report, Transfer,
 };
 
 use crate::ranges::RangeSet;
 use crate::settings::{Settings, Strategy};
 use crate::window::Window;
 use member::{MemberRecord, Pulse};
+pub use standing::PeerKey;
+use standing::Absent;
 
 /// How long news for the source and acknowledgements are gathered.
 const NEWS_DELAY: Duration = Duration::from_millis(40);
@@ -33,13 +35,15 @@ const FEEDBACK_INTERVAL: Duration = Duration::from_millis(200);
 const REPORTING: Duration = Duration::from_millis(400);
 /// Chunks among which shares are counted (`[LINKALIKE] III.C.3`).
 const SHARES_OF: usize = 200;
-/// Chunks that one report may claim; more than a buffer of any neighbour holds.
-const MAX_CLAIMED: usize = 16_384;
 /// Neighbours are looked after this often while they have something to carry.
 const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
-/// What one chunk of garbage weighs among broken promises: no accident makes any.
+/// What one chunk of garbage weighs among broken promises: only who is attacked, or attacks, sends any.
 const GARBAGE: u32 = 8;
+/// The same when several neighbours brought garbage for one chunk: then it was more likely sent to them. Not nothing, since liars may agree.
+const SHARED_GARBAGE: u32 = 1;
+/// A neighbour that was given up twice in a row can claim so many chunks, until it brings one.
+const PROBES: u32 = 4;
 
 /// Where a chunk came from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -70,6 +74,8 @@ struct Held {
     holders: u64,
     /// Neighbours that it is granted to, a bit each.
     carriers: u64,
+    /// Neighbours that brought garbage for it, a bit each.
+    garblers: u64,
 }
 
 /// One file on its way here. See the crate's page for the contract.
@@ -85,12 +91,15 @@ pub struct Destination {
     granted: u32,
     /// Chunks that somebody holds and that are not granted.
     free: u32,
-    /// Who brought the last chunks.
-    brought: VecDeque<Arrival>,
+    /// Who brought the last chunks; none for the own uplink and those who have gone since.
+    brought: VecDeque<Option<Member>>,
+    absent: Absent,
     own: Pulse,
     /// Chunks that the source was asked to carry too.
     copied: RangeSet,
     news: News,
+    /// What the source was told last; nothing that it covers is still in `news`.
+    told_through: AirNumber,
     feedback_due: Timestamp,
     next_check: Timestamp,
     reports: Vec<MemberReport>,
@@ -100,10 +109,10 @@ pub struct Destination {
 /// What the source has not been told of.
 #[derive(Clone, Default, Debug)]
 struct News {
-    stored: Vec<Chunk>,
-    held: Vec<Chunk>,
-    lost: Vec<Chunk>,
-    spare: Vec<Chunk>,
+    stored: RangeSet,
+    held: RangeSet,
+    lost: RangeSet,
+    spare: RangeSet,
 }
 
 impl Destination {
@@ -126,9 +135,11 @@ impl Destination {
             granted: 0,
             free: 0,
             brought: VecDeque::new(),
+            absent: Absent::default(),
             own: Pulse::new(now),
             copied: RangeSet::default(),
             news: News::default(),
+            told_through: AirNumber(0),
             feedback_due: now,
             next_check: now + CHECK_INTERVAL,
             reports: vec![MemberReport::default(); MAX_MEMBERS],
@@ -158,34 +169,68 @@ impl Destination {
         MemberReport { rate: record.map_or(0.0, |record| record.pulse.rate()), ..report }
     }
 
-    /// A neighbour's connection is there; `None` if there are too many.
-    pub fn join(&mut self, now: Timestamp) -> Option<Member> {
-        let number = self.members.iter().position(Option::is_none)?;
+    /// A neighbour's connection is there; `None` if there are too many. `key` is what it is known by again: what it has broken is remembered. If it is here
+    /// already, its older connection is gone, and what still comes from that is to be dropped.
+    pub fn join(&mut self, now: Timestamp, key: PeerKey) -> Option<Member> {
+        let free = self.members.iter().position(Option::is_none);
+        let same = |record: &Option<MemberRecord>| record.as_ref().is_some_and(|record| record.key == key);
+        let older = self.members.iter().position(same);
+        if let Some(older) = older.and_then(|number| Member::new(number as u8)) {
+            self.leave(now, older);
+        }
+        let number = free.or(older)?;
         let member = Member::new(number as u8)?;
-        *self.members.get_mut(number)? = Some(MemberRecord::new(now));
+        let standing = self.absent.recall(now, key);
+        *self.members.get_mut(number)? = Some(MemberRecord::new(now, key, standing));
         *self.reports.get_mut(number)? = MemberReport::default();
         Some(member)
     }
 
     /// A neighbour's connection is gone: what it had to carry is given to others, and what it alone had has to be sent again.
     pub fn leave(&mut self, now: Timestamp, member: Member) {
-        if self.members.get_mut(usize::from(member.number())).and_then(Option::take).is_some() {
-            self.forget_holdings(member);
-            self.assign_all(now);
+        let Some(record) = self.members.get_mut(usize::from(member.number())).and_then(Option::take) else {
+            return;
+        };
+        let mut standing = record.standing;
+        if !record.outstanding.is_empty() {
+            standing.break_word(now, 1);
         }
+        self.absent.remember(now, record.key, standing);
+        // The next neighbour with this number has brought none of them.
+        for brought in self.brought.iter_mut().filter(|brought| **brought == Some(member)) {
+            *brought = None;
+        }
+        self.forget_holdings(member);
+        self.assign_all(now);
+    }
+
+    /// The source's connection was lost and is there again: it is told everything anew.
+    pub fn handle_source_reconnected(&mut self, now: Timestamp) {
+        self.news = News { stored: self.stored.clone(), ..News::default() };
+        for (chunk, _) in self.table.iter_mut().filter(|(_, held)| held.holders != 0) {
+            self.news.held.insert(chunk);
+        }
+        self.copied = RangeSet::default();
+        self.told_through = AirNumber(0);
+        self.feedback_due = now;
+        self.own.interrupt(now);
     }
 
     /// A neighbour's report.
     pub fn handle_report(&mut self, now: Timestamp, member: Member, report: &Report) {
-        if report.transfer != self.transfer || self.record(member).is_none() {
+        if report.transfer != self.transfer {
             return;
         }
-        let claimed = report.heard.iter().flat_map(|run| run.chunks()).take(MAX_CLAIMED);
-        for chunk in claimed {
-            self.handle_claim(member, chunk);
+        let Some(record) = self.record_mut(member) else { return };
+        record.handle_report(now, report);
+        let claims = record.claims(now);
+        let mut claimed = 0;
+        for chunk in report.heard.iter().flat_map(|run| run.chunks()).take(claims) {
+            claimed += 1;
+            self.handle_claim(now, member, chunk);
         }
         if let Some(record) = self.record_mut(member) {
-            record.handle_report(now, report);
+            record.spend_claims(claimed);
         }
         self.assign_all(now);
     }
@@ -203,9 +248,9 @@ impl Destination {
         match from {
             Arrival::Own => self.own.beat(now),
             Arrival::By(member) => {
-                let broken =
-                    self.record_mut(member).map(|record| record.bring(now, chunk)).unwrap_or_default();
-                self.take_away(member, &broken);
+                let wanted = self.wants(chunk);
+                let skipped = self.record_mut(member).map(|record| record.bring(now, chunk, wanted));
+                self.take_away(now, member, &skipped.unwrap_or_default());
             }
         }
         if self.stored.insert(chunk) {
@@ -219,14 +264,18 @@ impl Destination {
         self.assign_all(now);
     }
 
-    /// A chunk could not be opened: whoever sent it has damaged or invented it, and does not have it.
+    /// A chunk could not be opened: who brought it does not have it, whether it made it up or heard a forged frame. It is told to forget it, so that it can hear
+    /// the chunk anew, and is blamed less if others were refused the same chunk.
     pub fn handle_refused(&mut self, now: Timestamp, from: Arrival, chunk: Chunk) {
         let Arrival::By(member) = from else { return };
-        if let Some(record) = self.record_mut(member) {
-            record.strike(now);
-            record.break_word(GARBAGE);
+        if !self.wants(chunk) || self.record(member).is_none() {
+            return;
         }
-        self.take_away(member, &[chunk]);
+        self.blame(now, member, chunk);
+        self.take_away(now, member, &[chunk]);
+        if let Some(record) = self.record_mut(member) {
+            record.orders.forget.insert(chunk);
+        }
         self.assign_all(now);
     }
 
@@ -257,20 +306,15 @@ impl Destination {
         if now < self.feedback_due {
             return None;
         }
-        // `MAX_RUNS` bounds each field; what does not fit goes at once in a second message.
-        let mut whole = true;
-        let mut take = |chunks: &mut Vec<Chunk>| {
-            chunks.sort_unstable();
-            chunks.dedup();
-            let (runs, taken) = runs_of(chunks);
-            chunks.drain(..taken);
-            whole &= chunks.is_empty();
-            runs
-        };
-        let (stored, held) = (take(&mut self.news.stored), take(&mut self.news.held));
-        let (lost, spare) = (take(&mut self.news.lost), take(&mut self.news.spare));
+        // A message has room for some runs of each kind; what does not fit goes at once in a second one.
+        let (stored, held) = (self.news.stored.take_runs(), self.news.held.take_runs());
+        let (lost, spare) = (self.news.lost.take_runs(), self.news.spare.take_runs());
+        let whole = self.news.is_empty();
         self.feedback_due = if whole { now + NEWS_DELAY } else { now };
-        let (through, shortage) = (self.through(now), self.shortage(now));
+        if whole {
+            self.told_through = self.through(now);
+        }
+        let (through, shortage) = (self.told_through, self.shortage(now));
         let members =
             self.present().into_iter().filter_map(|member| self.member_state(now, member)).collect();
         Some(Feedback { transfer: self.transfer, through, shortage, stored, held, lost, spare, members })
@@ -292,14 +336,14 @@ impl Destination {
 
     /// Bytes that it takes up, roughly.
     pub fn memory(&self) -> usize {
-        let news = [&self.news.stored, &self.news.held, &self.news.lost, &self.news.spare];
+        let sets = [&self.news.stored, &self.news.held, &self.news.lost, &self.news.spare];
         self.table.memory()
-            + self.stored.runs().count() * 32
-            + news.iter().map(|chunks| chunks.capacity() * size_of::<Chunk>()).sum::<usize>()
+            + [&self.stored, &self.copied].into_iter().chain(sets).map(RangeSet::memory).sum::<usize>()
+            + self.absent.memory()
             + self.members.iter().flatten().map(MemberRecord::memory).sum::<usize>()
     }
 
-    fn handle_claim(&mut self, member: Member, chunk: Chunk) {
+    fn handle_claim(&mut self, now: Timestamp, member: Member, chunk: Chunk) {
         if chunk.0 >= self.chunks {
             return;
         }
@@ -307,7 +351,10 @@ impl Destination {
             self.tell_stored(Arrival::By(member), chunk);
             return;
         }
-        if !self.record(member).is_some_and(MemberRecord::is_believed) {
+        let Some(record) = self.record_mut(member) else { return };
+        if !record.may_claim(now) {
+            // What is not reckoned with need not be kept.
+            record.orders.forget.insert(chunk);
             return;
         }
         let Some(held) = self.table.reach(chunk) else { return };
@@ -318,7 +365,8 @@ impl Destination {
         held.holders |= bit(member);
         let free = held.carriers == 0;
         if first {
-            self.news.held.push(chunk);
+            self.news.held.insert(chunk);
+            self.news.lost.remove(chunk);
             self.free += u32::from(free);
         }
         if let Some(record) = self.record_mut(member) {
@@ -326,12 +374,36 @@ impl Destination {
         }
     }
 
+    /// What was brought for a chunk could not be opened.
+    fn blame(&mut self, now: Timestamp, member: Member, chunk: Chunk) {
+        let Some(held) = self.table.reach(chunk) else { return };
+        let before = held.garblers & !bit(member);
+        held.garblers |= bit(member);
+        let Some(record) = self.record_mut(member) else { return };
+        if before == 0 {
+            record.strike(now);
+            record.standing.break_word(now, GARBAGE);
+            return;
+        }
+        record.standing.break_word(now, SHARED_GARBAGE);
+        if before.count_ones() == 1 {
+            for first in members_of(before) {
+                if let Some(record) = self.record_mut(first) {
+                    record.standing.make_up(now, GARBAGE - SHARED_GARBAGE);
+                    record.pardon(now);
+                }
+            }
+        }
+    }
+
     fn tell_stored(&mut self, whom: Arrival, chunk: Chunk) {
         match whom {
-            Arrival::Own => self.news.stored.push(chunk),
+            Arrival::Own => {
+                self.news.stored.insert(chunk);
+            }
             Arrival::By(member) => {
                 if let Some(record) = self.record_mut(member) {
-                    record.orders.stored.push(chunk);
+                    record.orders.stored.insert(chunk);
                 }
             }
         }
@@ -340,10 +412,12 @@ impl Destination {
     /// A chunk is here for the first time: nobody needs to carry or keep it.
     fn settle(&mut self, from: Arrival, chunk: Chunk) {
         self.credit(from);
+        self.news.held.remove(chunk);
+        self.news.lost.remove(chunk);
         let held = self.table.reach(chunk).map(std::mem::take).unwrap_or_default();
         self.release(chunk, held, from);
         if from != Arrival::Own {
-            self.news.stored.push(chunk);
+            self.news.stored.insert(chunk);
         }
         for holder in members_of(held.holders).filter(|holder| from != Arrival::By(*holder)) {
             self.tell_stored(Arrival::By(holder), chunk);
@@ -360,8 +434,12 @@ impl Destination {
                 }
             }
         }
-        self.count_share(from, 1);
-        self.brought.push_back(from);
+        let by = match from {
+            Arrival::By(member) if self.record(member).is_some() => Some(member),
+            _ => None,
+        };
+        self.count_share(by, 1);
+        self.brought.push_back(by);
         if self.brought.len() > SHARES_OF
             && let Some(oldest) = self.brought.pop_front()
         {
@@ -369,10 +447,8 @@ impl Destination {
         }
     }
 
-    fn count_share(&mut self, from: Arrival, change: i32) {
-        if let Arrival::By(member) = from
-            && let Some(record) = self.record_mut(member)
-        {
+    fn count_share(&mut self, by: Option<Member>, change: i32) {
+        if let Some(record) = by.and_then(|member| self.record_mut(member)) {
             record.share = record.share.saturating_add_signed(change);
         }
     }
@@ -394,11 +470,15 @@ impl Destination {
         record.is_reporting(now, REPORTING)
             && (!counted || share)
             && record.strikes == 0
-            && record.is_believed()
+            && record.standing.is_believed(now)
     }
 
     fn through(&self, now: Timestamp) -> AirNumber {
-        let reporting = self.members.iter().flatten().filter(|record| record.is_reporting(now, REPORTING));
+        let reporting = self
+            .members
+            .iter()
+            .flatten()
+            .filter(|record| record.is_reporting(now, REPORTING) && record.may_claim(now));
         // Frames are not in vain only because nobody is here: what is unheard is sent again.
         reporting.map(|record| record.through).min().unwrap_or(AirNumber(u32::MAX))
     }
@@ -447,15 +527,6 @@ fn members_of(mut bits: u64) -> impl Iterator<Item = Member> {
         bits &= bits.wrapping_sub(1);
         Member::new(number)
     })
-}
-
-/// The runs of chunks in any order.
-fn sorted_runs(chunks: &mut Vec<Chunk>) -> Vec<Run> {
-    chunks.sort_unstable();
-    chunks.dedup();
-    let (runs, taken) = runs_of(chunks);
-    chunks.drain(..taken);
-    runs
 }
 
 /// Periods that wait for the source; older ones give way.

@@ -124,6 +124,13 @@ impl Receptions {
         }
     }
 
+    /// A neighbour is gone; the next one with its number has other ears.
+    pub(crate) fn forget(&mut self, member: Member) {
+        if let Some(rates) = self.counts.get_mut(usize::from(member.number())) {
+            *rates = [Count::default(); MAX_RATES];
+        }
+    }
+
     /// The chance that a neighbour hears a frame; unknown rates are hoped to be as good as not.
     pub(crate) fn probability(&self, member: Member, rate: RateIndex) -> f64 {
         let counts = self.counts.get(usize::from(member.number()));

@@ -47,6 +47,11 @@ impl<T: Clone + Default> Window<T> {
         self.base = self.base.max(base.0);
     }
 
+    /// How many chunks it remembers.
+    pub(crate) fn len(&self) -> usize {
+        self.slots.len()
+    }
+
     /// Chunks with their values.
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (Chunk, &mut T)> {
         let base = self.base;

@@ -24,8 +24,8 @@ use crate::ranges::RangeSet;
 use crate::settings::{Settings, Strategy};
 use crate::window::Window;
 use member::{MemberRecord, Pulse};
-pub use standing::PeerKey;
 use standing::Absent;
+pub use standing::PeerKey;
 
 /// How long news for the source and acknowledgements are gathered.
 const NEWS_DELAY: Duration = Duration::from_millis(40);

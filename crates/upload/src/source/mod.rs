@@ -9,17 +9,22 @@
 //!                       connection lost
 //! ```
 
+mod resend;
+
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use units::Timestamp;
-use wire::upload::{AirChunk, AirNumber, Chunk, Feedback, MAX_MEMBERS, Member, RateIndex, Run, Transfer};
+use wire::upload::{
+    AirChunk, AirNumber, Chunk, Feedback, MAX_MEMBERS, Member, MemberState, RateIndex, Run, Transfer,
+};
 
 use crate::pace::Pace;
 use crate::ranges::RangeSet;
 use crate::rates::{BitRates, Receptions};
 use crate::settings::{RateChoice, Settings, Strategy};
 use crate::window::Window;
+use resend::{Resend, Sent, Stamp};
 
 /// How long a frame's fate may stay unknown before it is sent again all the same.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -36,8 +41,8 @@ const AIR: usize = 1;
 enum Place {
     #[default]
     Unsent,
-    /// It was on the air.
-    Air,
+    /// It was on the air, or is to be.
+    Air(Stamp),
     /// On the own uplink.
     Own,
     /// With a neighbour.
@@ -45,15 +50,7 @@ enum Place {
     /// At the destination.
     Stored,
     /// Sent to this neighbour alone, which has it.
-    With(Member),
-}
-
-/// A chunk that was on the air.
-#[derive(Clone, Copy, Debug)]
-struct Sent {
-    chunk: Chunk,
-    air: AirNumber,
-    at: Timestamp,
+    With(Member, Stamp),
 }
 
 /// A frame to be sent now.
@@ -79,8 +76,7 @@ pub struct Source {
     places: Window<Place>,
     /// All chunks in front of it were sent at least once.
     next: Chunk,
-    /// Oldest first.
-    sent: VecDeque<Sent>,
+    sent: Resend,
     air: AirNumber,
     through: AirNumber,
     pace: Pace,
@@ -92,6 +88,8 @@ pub struct Source {
     /// Where the own uplink and the air are among what neighbours have already, from the end backwards.
     behind: [Chunk; 2],
     nothing_behind: bool,
+    /// When to look for a frame again, if there are no news before; none if only news can help.
+    wake: Option<Timestamp>,
 }
 
 impl Source {
@@ -115,7 +113,7 @@ impl Source {
             stored,
             places: Window::new(base, settings.ahead),
             next: base,
-            sent: VecDeque::new(),
+            sent: Resend::new(),
             air: AirNumber(0),
             through: AirNumber(0),
             pace: Pace::new(now, settings.pace, 1.0),
@@ -126,6 +124,7 @@ impl Source {
             spare: VecDeque::new(),
             behind: [Chunk(u32::MAX); 2],
             nothing_behind: false,
+            wake: Some(now),
         };
         source.pace = Pace::new(now, settings.pace, source.greatest_pace());
         source
@@ -171,15 +170,17 @@ impl Source {
         if feedback.transfer != self.transfer {
             return;
         }
-        self.through = self.through.max(feedback.through);
+        // Nobody can tell of frames that were not sent.
+        self.through = feedback.through.min(self.air);
         self.nothing_behind = false;
+        self.wake = Some(now);
         for run in &feedback.stored {
             self.handle_stored(*run);
         }
         if self.settings.heeds_reports && self.settings.strategy == Strategy::Scheduled {
             for chunk in self.inside(&feedback.held) {
                 // What was never sent nobody can have.
-                if let Some(place @ Place::Air) = self.places.reach(chunk) {
+                if let Some(place @ Place::Air(_)) = self.places.reach(chunk) {
                     *place = Place::Held;
                 }
             }
@@ -190,17 +191,7 @@ impl Source {
         }
         self.spare.extend(feedback.spare.iter().flat_map(|run| run.chunks().take(self.own_window as usize)));
         self.spare.truncate(self.settings.ahead as usize);
-        for listener in &mut self.listeners {
-            listener.known = false;
-        }
-        for state in &feedback.members {
-            for reception in &state.receptions {
-                self.receptions.handle_reception(state.member, reception);
-            }
-            if let Some(listener) = self.listeners.get_mut(usize::from(state.member.number())) {
-                (listener.target, listener.room, listener.known) = (state.target, state.room, true);
-            }
-        }
+        self.handle_members(&feedback.members);
         self.pace.set_shortage(feedback.shortage);
         let with_room: Vec<Member> =
             self.known().filter(|(_, one)| one.room > 0).map(|(member, _)| member).collect();
@@ -208,23 +199,25 @@ impl Source {
         self.pace.step(now, self.greatest_pace());
     }
 
-    /// The connection to the destination was lost and is there again: what was on it is sent again unless `stored`.
+    /// The connection to the destination was lost and is there again: what was on it is sent again unless `stored`, and what neighbours hold unless the
+    /// destination, which calls [`crate::Destination::handle_source_reconnected`], says that they still do.
     pub fn handle_reconnected(&mut self, now: Timestamp, stored: &[Run]) {
         for run in stored {
             self.handle_stored(*run);
         }
         self.own.clear();
         self.spare.clear();
-        self.sent.clear();
         for listener in &mut self.listeners {
-            *listener = Listener::default();
+            (listener.room, listener.under_way) = (0, 0);
         }
-        let air = AirNumber(0);
-        for (chunk, place) in
-            self.places.iter_mut().filter(|(_, place)| !matches!(place, Place::Unsent | Place::Stored))
-        {
-            *place = Place::Air;
-            self.sent.push_back(Sent { chunk, air, at: now });
+        // Nothing is sent again before all was told anew.
+        (self.through, self.wake) = (AirNumber(0), Some(now));
+        self.sent.renew(now);
+        let elsewhere = |place: &Place| matches!(place, Place::Own | Place::Held | Place::With(..));
+        let mut unsure: Vec<Chunk> =
+            self.places.iter_mut().filter(|(_, place)| elsewhere(place)).map(|(chunk, _)| chunk).collect();
+        while let Some(chunk) = unsure.pop() {
+            self.send_again(now, chunk, Some(AirNumber(0)));
         }
     }
 
@@ -238,10 +231,13 @@ impl Source {
     ) {
         let Some(member) = frame.addressee else { return };
         self.receptions.add(member, frame.rate, f64::from(attempts), f64::from(u8::from(delivered)));
+        self.wake = Some(now);
+        let Some(place) = self.places.reach(frame.chunk) else { return };
+        let Place::Air(stamp) = *place else { return };
         if !delivered {
-            self.sent.push_front(Sent { chunk: frame.chunk, air: AirNumber(0), at: now });
-        } else if let Some(place @ Place::Air) = self.places.reach(frame.chunk) {
-            *place = Place::With(member);
+            self.send_again(now, frame.chunk, None);
+        } else {
+            *place = Place::With(member, stamp);
             if let Some(listener) = self.listeners.get_mut(usize::from(member.number())) {
                 listener.under_way += 1;
             }
@@ -251,23 +247,31 @@ impl Source {
     /// The next frame for the air, while the card has room.
     pub fn poll_broadcast(&mut self, now: Timestamp) -> Option<Broadcast> {
         self.pace.step(now, self.greatest_pace());
+        self.give_up_on_neighbours(now);
         if self.is_done() {
             return None;
         }
         let (addressee, rate) = match self.settings.strategy {
             Strategy::Unicast => {
-                let (member, rate) = self.best_listener()?;
+                let Some((member, rate)) = self.best_listener() else {
+                    self.wait_for_patience(now);
+                    return None;
+                };
                 (Some(member), rate)
             }
             // Nobody is known yet, or they have enough: the pace tells.
             Strategy::Scheduled | Strategy::Random => {
                 if !self.pace.allows(now) {
+                    self.wake = Some(self.pace.next_frame());
                     return None;
                 }
                 (None, self.receptions.next_rate(self.air, self.settings.rate))
             }
         };
-        let chunk = self.next_for_air(now)?;
+        let Some(chunk) = self.next_for_air(now) else {
+            self.wait_for_patience(now);
+            return None;
+        };
         let air = self.air;
         self.air = AirNumber(air.0.wrapping_add(1));
         self.pace.spend(now);
@@ -275,8 +279,8 @@ impl Source {
             self.receptions.handle_sent(air, rate);
         }
         if let Some(place) = self.places.reach(chunk).filter(|place| **place != Place::Held) {
-            *place = Place::Air;
-            self.sent.push_back(Sent { chunk, air, at: now });
+            *place = Place::Air(self.sent.push_last(chunk, air, now));
+            self.sent.shorten(&self.places);
         }
         Some(AirChunk { transfer: self.transfer, air, rate, addressee, chunk })
     }
@@ -295,30 +299,17 @@ impl Source {
         Some(chunk)
     }
 
-    /// When to poll again, if nothing else happens.
+    /// When to poll again, if nothing else happens; `None` if only news help. While the card has no room it means nothing: poll when it has.
     pub fn poll_timeout(&self) -> Option<Timestamp> {
-        // A neighbour with room is news, not time.
-        if self.is_done() || (self.settings.strategy == Strategy::Unicast && self.best_listener().is_none()) {
-            return None;
-        }
-        let waiting = self.sent.front().map(|sent| match self.places.get(sent.chunk) {
-            Some(Place::With(_)) => sent.at + GIVEN_UP,
-            _ => sent.at + PATIENCE,
-        });
-        if self.settings.strategy == Strategy::Unicast && self.next >= self.end() {
-            return waiting.map(|next| next.max(self.pace.next_frame()));
-        }
-        let ready = self.next < self.end() || self.sent.front().is_some_and(|sent| sent.air < self.through);
-        let next = if ready || self.settings.heeds_reports { Some(self.pace.next_frame()) } else { waiting };
-        next.map(|next| next.max(self.pace.next_frame()))
+        if self.is_done() { None } else { self.wake }
     }
 
     /// Bytes that it takes up, roughly.
     pub fn memory(&self) -> usize {
         self.places.memory()
-            + self.sent.capacity() * size_of::<Sent>()
+            + self.sent.memory()
             + (self.own.capacity() + self.spare.capacity()) * size_of::<Chunk>()
-            + self.stored.runs().count() * 32
+            + self.stored.memory()
     }
 
     fn handle_stored(&mut self, run: Run) {
@@ -327,11 +318,7 @@ impl Source {
         self.stored.insert_run(run);
         let inside = Run::new(run.first().max(self.places.base()), run.last().min(self.places.end()));
         for chunk in inside.into_iter().flat_map(Run::chunks) {
-            if let Some(Place::With(member)) = self.places.get(chunk).copied()
-                && let Some(listener) = self.listeners.get_mut(usize::from(member.number()))
-            {
-                listener.under_way = listener.under_way.saturating_sub(1);
-            }
+            self.take_from_neighbour(chunk);
             if let Some(place) = self.places.reach(chunk) {
                 *place = Place::Stored;
             }
@@ -342,23 +329,71 @@ impl Source {
         self.next = self.next.max(self.places.base());
     }
 
-    /// Nobody has it any more.
-    fn handle_lost(&mut self, now: Timestamp, chunk: Chunk) {
-        if self.stored.contains(chunk) {
-            return;
+    fn handle_members(&mut self, states: &[MemberState]) {
+        for (number, listener) in self.listeners.iter_mut().enumerate() {
+            let here = states.iter().any(|state| usize::from(state.member.number()) == number);
+            if listener.known
+                && !here
+                && let Some(member) = Member::new(number as u8)
+            {
+                self.receptions.forget(member);
+            }
+            listener.known = here;
         }
-        let Some(place) =
-            self.places.reach(chunk).filter(|place| !matches!(place, Place::Own | Place::Unsent))
-        else {
-            return;
-        };
-        if let Place::With(member) = *place
+        for state in states {
+            for reception in &state.receptions {
+                self.receptions.handle_reception(state.member, reception);
+            }
+            if let Some(listener) = self.listeners.get_mut(usize::from(state.member.number())) {
+                (listener.target, listener.room) = (state.target, state.room);
+            }
+        }
+    }
+
+    /// Nobody has it any more. What is on the air may still be heard.
+    fn handle_lost(&mut self, now: Timestamp, chunk: Chunk) {
+        if matches!(self.places.get(chunk), Some(Place::Held | Place::With(..))) {
+            self.send_again(now, chunk, None);
+        }
+    }
+
+    fn send_again(&mut self, now: Timestamp, chunk: Chunk, air: Option<AirNumber>) {
+        self.take_from_neighbour(chunk);
+        if let Some(place) = self.places.reach(chunk) {
+            *place = Place::Air(self.sent.push_first(chunk, air, now));
+        }
+        self.sent.shorten(&self.places);
+    }
+
+    /// A chunk is under way to one neighbour no longer.
+    fn take_from_neighbour(&mut self, chunk: Chunk) {
+        if let Some(Place::With(member, _)) = self.places.get(chunk)
             && let Some(listener) = self.listeners.get_mut(usize::from(member.number()))
         {
             listener.under_way = listener.under_way.saturating_sub(1);
         }
-        *place = Place::Air;
-        self.sent.push_front(Sent { chunk, air: AirNumber(0), at: now });
+    }
+
+    /// What a neighbour was sent alone and did not bring goes to another.
+    fn give_up_on_neighbours(&mut self, now: Timestamp) {
+        while let Some(sent) = self.sent.first(&self.places)
+            && self.patience_with(&sent) == GIVEN_UP
+            && now.since(sent.at) >= GIVEN_UP
+        {
+            self.sent.remove_first();
+            self.send_again(now, sent.chunk, None);
+        }
+    }
+
+    fn patience_with(&self, sent: &Sent) -> Duration {
+        if matches!(self.places.get(sent.chunk), Some(Place::With(..))) { GIVEN_UP } else { PATIENCE }
+    }
+
+    /// Nothing can be sent before the patience with the oldest frame ends, or before there are news.
+    fn wait_for_patience(&mut self, now: Timestamp) {
+        let oldest = self.sent.first(&self.places);
+        let due = oldest.map(|sent| sent.at + self.patience_with(&sent));
+        self.wake = due.filter(|due| *due > now);
     }
 
     /// In order, then the oldest that is not acknowledged (`[LINKALIKE] III.C.4`).
@@ -403,40 +438,16 @@ impl Source {
     }
 
     fn next_again(&mut self, now: Timestamp) -> Option<Chunk> {
-        while let Some(sent) = self.sent.front().copied() {
-            let place = self.places.get(sent.chunk).copied();
-            if let (Some(Place::With(_)), false) = (place, self.stored.contains(sent.chunk)) {
-                if now.since(sent.at) < GIVEN_UP {
-                    return None;
-                }
-                self.sent.pop_front();
-                self.take_from(sent.chunk);
-                return Some(sent.chunk);
-            }
-            if self.stored.contains(sent.chunk) || place != Some(Place::Air) {
-                self.sent.pop_front();
-                continue;
-            }
-            let known = sent.air < self.through || now.since(sent.at) >= PATIENCE;
-            if self.settings.heeds_reports && !known {
-                return None;
-            }
-            self.sent.pop_front();
-            return Some(sent.chunk);
+        let sent = self.sent.first(&self.places)?;
+        let with = matches!(self.places.get(sent.chunk), Some(Place::With(..)));
+        let told = sent.air.is_none_or(|air| air < self.through);
+        let patient = now.since(sent.at) < self.patience_with(&sent);
+        if patient && (with || self.settings.heeds_reports && !told) {
+            return None;
         }
-        None
-    }
-
-    /// The neighbour that has a chunk to itself does not bring it.
-    fn take_from(&mut self, chunk: Chunk) {
-        if let Some(Place::With(member)) = self.places.get(chunk).copied()
-            && let Some(listener) = self.listeners.get_mut(usize::from(member.number()))
-        {
-            listener.under_way = listener.under_way.saturating_sub(1);
-        }
-        if let Some(place) = self.places.reach(chunk) {
-            *place = Place::Air;
-        }
+        self.sent.remove_first();
+        self.take_from_neighbour(sent.chunk);
+        Some(sent.chunk)
     }
 
     fn next_spare(&mut self) -> Option<Chunk> {

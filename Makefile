@@ -42,7 +42,7 @@ test-unit: ## Run the tests of the pure crates only: quick, no privileges
 # The tests of the lab start the programs, so these come first.
 test-rust:
 	$(CARGO) build --locked --workspace --bins
-	$(CARGO) test --locked --workspace
+	python3 scripts/run_tests.py
 
 test-scripts:
 	python3 -m unittest discover --start-directory scripts/tests

@@ -46,6 +46,8 @@ pub(super) struct Conversation {
     pub(super) is_caller: bool,
     /// The session that is to take this one's place, and since when.
     pub(super) successor: Option<(SessionId, Timestamp)>,
+    /// When a call of this end's own took the place of the session before.
+    pub(super) taken_over: Option<Timestamp>,
     pub(super) state: State,
     /// It was up once: the peer knows its streams.
     pub(super) established: bool,
@@ -93,6 +95,7 @@ impl Conversation {
             session,
             is_caller,
             successor: None,
+            taken_over: None,
             state,
             established: false,
             hints: Vec::new(),

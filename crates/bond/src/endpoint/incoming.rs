@@ -196,8 +196,9 @@ impl Endpoint {
         let mut message = Vec::with_capacity(256);
         Response { version: VERSION, receiver_index: waiting.peer_index, sender_index: index, noise: &noise }
             .put(&mut message);
-        // At most one session of a peer waits to be confirmed: a replay can only take the place of another.
-        let unconfirmed = self.slots.iter().find(|(_, slot)| slot.peer == waiting.peer && !slot.announced);
+        // At most one answer to a peer waits to be confirmed: a replay can only take the place of another. A call of our own stays.
+        let unconfirmed =
+            self.slots.iter().find(|(_, slot)| slot.peer == waiting.peer && slot.answer.is_some());
         if let Some(stale) = unconfirmed.map(|(id, _)| *id) {
             self.forget(stale);
         }

@@ -155,6 +155,11 @@ impl Endpoint {
         self.touch(session);
     }
 
+    /// Forgets a session without a word to the peer, which learns of it when it says something: for one of several that were begun at once.
+    pub fn abandon(&mut self, session: SessionId) {
+        self.forget(session);
+    }
+
     // ---- reports ----
 
     /// Figures of a session's paths.

@@ -179,7 +179,8 @@ impl Core {
         };
         let (peer, key, older) = (conversation.peer, conversation.key, conversation.session);
         if let Some((tried, _)) = conversation.successor {
-            self.bond.close(tried, wire::frame::CLOSE_GOODBYE);
+            // Without a word: the peer may have taken it up just now, and a goodbye would end everything.
+            self.bond.abandon(tried);
             self.by_session.remove(&tried);
         }
         let proof = self.proof(conversation.web, peer);
@@ -223,12 +224,17 @@ impl Core {
         }
     }
 
-    /// Whether a call of this end's own should be waited for, when the peer calls at the same time: exactly one of the two thinks so.
+    /// Whether a call of the peer crossed one of this end's own that goes on: exactly one of the two thinks so, and drops the other's.
+    ///
+    /// A call that was answered just now has won already: the peer sent its own before it heard of that, and gives it up. If it does not
+    /// it calls again, and is heard once the time is over.
     pub(super) fn own_call_goes_first(&self, now: Timestamp, id: ConversationId, peer: PublicKey) -> bool {
         const PATIENCE: Duration = Duration::from_secs(1);
-        let called = self.conversations.get(&id).and_then(|conversation| conversation.successor);
-        let is_fresh = called.is_some_and(|(_, since)| now.since(since) < PATIENCE);
-        is_fresh && self.options.key.public() < peer
+        let Some(conversation) = self.conversations.get(&id) else { return false };
+        let is_fresh = |since: Timestamp| now.since(since) < PATIENCE;
+        let has_won = conversation.taken_over.is_some_and(is_fresh);
+        let waits = conversation.successor.is_some_and(|(_, since)| is_fresh(since));
+        has_won || (waits && self.options.key.public() < peer)
     }
 }
 

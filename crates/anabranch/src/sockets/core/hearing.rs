@@ -107,7 +107,8 @@ impl Core {
         let (older, own_call) = (conversation.session, conversation.successor.take());
         let established = conversation.established;
         if let Some((tried, _)) = own_call {
-            self.bond.close(tried, CLOSE_GOODBYE);
+            // Without a word: the peer may have taken it up just now, and a goodbye would end everything.
+            self.bond.abandon(tried);
             self.by_session.remove(&tried);
         }
         // A call that was answered and never taken up is no conversation yet: there are no streams to go on with.
@@ -147,17 +148,23 @@ impl Core {
             self.bond.continue_streams(now, session, true);
         }
         let Some(conversation) = self.conversations.get_mut(&id) else { return };
+        let other = conversation.successor.take().map(|(other, _)| other).filter(|other| *other != session);
         if conversation.session != session {
             self.by_session.remove(&conversation.session);
             conversation.session = session;
             conversation.is_caller = !payload.is_empty();
+            conversation.taken_over = (established && conversation.is_caller).then_some(now);
             conversation.paths.clear();
             conversation.active = None;
         }
-        conversation.successor = None;
         conversation.state = State::Up;
         conversation.established = true;
         conversation.wakers.wake_others();
+        if let Some(other) = other {
+            // Calls crossed. The one that lost must not take the streams away later.
+            self.bond.abandon(other);
+            self.by_session.remove(&other);
+        }
         for report in self.bond.path_reports(session) {
             let usable = report.state == bond::PathState::Usable;
             self.note_path(id, report.network, usable);

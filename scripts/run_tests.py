@@ -1,0 +1,93 @@
+#!/usr/bin/env python3
+"""Runs the tests of the workspace, and those that failed once more, each alone.
+
+Many of them start programs, network namespaces and virtual machines, and wait for what these do. A machine that stands still for
+seconds can break one of them; it does not break the same one twice. What passed only then is named at the end.
+"""
+
+import dataclasses
+import re
+import subprocess
+import sys
+
+TESTS = ["cargo", "test", "--locked", "--workspace"]
+# More than this is no accident.
+MOST_AGAIN = 5
+
+RUNNING = re.compile(r"^\s+Running (?:unittests )?(?P<source>\S+) \(\S+\)$")
+FAILED = re.compile(r"^test (?P<name>\S+)(?: - should panic)? \.\.\. FAILED$")
+PASSED = re.compile(r"^test result: ok\. (?P<count>[1-9]\d*) passed", re.MULTILINE)
+
+
+@dataclasses.dataclass(frozen=True)
+class Test:
+    """A test by where it is: what selects its target for cargo, and its name there."""
+
+    target: tuple[str, ...]
+    name: str
+
+    def command(self) -> list[str]:
+        return [*TESTS, *self.target, "--", "--exact", self.name, "--nocapture"]
+
+
+def target_of(source: str) -> tuple[str, ...] | None:
+    """What selects the target with this source for cargo; None if it cannot be run by itself."""
+    directory, _, file = source.rpartition("/")
+    stem = file.removesuffix(".rs")
+    if directory == "tests":
+        return ("--test", stem)
+    if directory.startswith("tests/") and stem == "main":
+        return ("--test", directory.removeprefix("tests/"))
+    if stem == "lib":
+        return ("--lib",)
+    if directory == "src" and stem == "main":
+        return ("--bins",)
+    return None
+
+
+class Outcome:
+    """What failed, read from cargo's output line by line."""
+
+    def __init__(self) -> None:
+        self.failed: list[Test] = []
+        # Something failed that cannot be run by itself.
+        self.others = False
+        self._target: tuple[str, ...] | None = None
+
+    def take(self, line: str) -> None:
+        running = RUNNING.match(line)
+        if running:
+            self._target = target_of(running["source"])
+        elif line.lstrip().startswith("Doc-tests "):
+            self._target = None
+        failed = FAILED.match(line)
+        if failed and self._target:
+            self.failed.append(Test(self._target, failed["name"]))
+        elif line.startswith("test ") and line.endswith(" ... FAILED"):
+            self.others = True
+
+
+def main() -> int:
+    outcome = Outcome()
+    command = [*TESTS, "--no-fail-fast"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as tests:
+        for line in tests.stdout or []:
+            print(line, end="", flush=True)
+            outcome.take(line.rstrip("\n"))
+    if tests.returncode == 0:
+        return 0
+    if outcome.others or not 0 < len(outcome.failed) <= MOST_AGAIN:
+        return 1
+    for test in outcome.failed:
+        print(f"=== once more, alone: {test.name}", flush=True)
+        again = subprocess.run(test.command(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+        print(again.stdout, end="", flush=True)
+        if again.returncode != 0 or not PASSED.search(again.stdout):
+            print(f"=== failed twice: {test.name}; to repeat it: {' '.join(test.command())}", flush=True)
+            return 1
+    print("=== passed, but only the second time: " + ", ".join(test.name for test in outcome.failed), flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

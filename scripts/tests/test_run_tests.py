@@ -1,0 +1,59 @@
+"""Tests of what is read from cargo's output."""
+
+import sys
+import unittest
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import run_tests
+
+OUTPUT = """\
+   Compiling anabranch v0.1.0
+     Running unittests src/lib.rs (target/debug/deps/bond-1c)
+test path::tests::one ... ok
+test path::tests::two ... FAILED
+     Running unittests src/main.rs (target/debug/deps/anabranch-1c)
+test three ... FAILED
+     Running tests/networks.rs (target/debug/deps/networks-5e)
+test four - should panic ... FAILED
+     Running tests/lab/main.rs (target/debug/deps/lab-5e)
+test five ... FAILED
+"""
+
+
+class Reading(unittest.TestCase):
+    def read(self, output: str) -> run_tests.Outcome:
+        outcome = run_tests.Outcome()
+        for line in output.splitlines():
+            outcome.take(line)
+        return outcome
+
+    def test_each_failure_is_known_by_its_target(self) -> None:
+        outcome = self.read(OUTPUT)
+        found = [(test.target, test.name) for test in outcome.failed]
+        self.assertEqual(
+            found,
+            [
+                (("--lib",), "path::tests::two"),
+                (("--bins",), "three"),
+                (("--test", "networks"), "four"),
+                (("--test", "lab"), "five"),
+            ],
+        )
+        self.assertFalse(outcome.others)
+
+    def test_an_example_in_the_documentation_is_not_tried_again(self) -> None:
+        outcome = self.read(OUTPUT + "   Doc-tests units\ntest units/src/lib.rs - bytes (line 3) ... FAILED\n")
+        self.assertEqual(len(outcome.failed), 4)
+        self.assertTrue(outcome.others)
+        outcome = self.read("   Doc-tests units\ntest units ... FAILED\n")
+        self.assertTrue(outcome.others)
+
+    def test_what_ran_nothing_has_not_passed(self) -> None:
+        self.assertIsNone(run_tests.PASSED.search("test result: ok. 0 passed; 0 failed"))
+        self.assertIsNotNone(run_tests.PASSED.search("x\ntest result: ok. 1 passed; 0 failed"))
+
+
+if __name__ == "__main__":
+    unittest.main()

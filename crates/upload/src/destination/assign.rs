@@ -4,10 +4,13 @@ use units::Timestamp;
 use wire::upload::{Chunk, Member};
 
 use super::{Arrival, Destination, Held, bit, members_of};
+use crate::ranges::RangeSet;
 use crate::settings::Assignment;
 
 /// Of so many chunks that a neighbour has had longest, the one that others need least is chosen.
 const LOOK_AHEAD: usize = 16;
+/// So many candidates may be out of date.
+const OUT_OF_DATE: usize = 1_024;
 /// Second copies are sent only if they come sooner by this, seconds.
 const WORTH: f64 = 0.05;
 /// A way there and back of the wire, seconds: what a second copy takes beyond its place in the queue, until a grant has arrived.
@@ -108,7 +111,8 @@ impl Destination {
                 chunks.push(chunk);
             }
         }
-        for chunk in chunks {
+        // What is put in front last comes first.
+        for chunk in chunks.into_iter().rev() {
             self.take_back(member, chunk);
             self.unhold(member, chunk);
         }
@@ -136,12 +140,29 @@ impl Destination {
 
     /// A neighbour does not have what it was to carry; who is not believed any more has nothing.
     pub(super) fn take_away(&mut self, now: Timestamp, member: Member, chunks: &[Chunk]) {
-        for chunk in chunks {
+        for chunk in chunks.iter().rev() {
             self.take_back(member, *chunk);
             self.unhold(member, *chunk);
         }
         if !chunks.is_empty() && !self.record(member).is_some_and(|record| record.standing.is_believed(now)) {
             self.forget_holdings(member);
+        }
+    }
+
+    /// What was granted to somebody, stored or forgotten stands among the candidates until it is come across: not more of it than of others.
+    pub(super) fn shorten_candidates(&mut self, member: Member) {
+        let Some(record) = self.record_mut(member) else { return };
+        if record.candidates.len() <= 2 * record.free as usize + OUT_OF_DATE {
+            return;
+        }
+        let mut candidates = std::mem::take(&mut record.candidates);
+        let mut kept = RangeSet::default();
+        let open = |chunk: Chunk| {
+            self.table.get(chunk).is_some_and(|held| held.carriers == 0 && held.holders & bit(member) != 0)
+        };
+        candidates.retain(|chunk| open(*chunk) && kept.insert(*chunk));
+        if let Some(record) = self.record_mut(member) {
+            record.candidates = candidates;
         }
     }
 

@@ -287,6 +287,7 @@ impl Destination {
         self.next_check = now + CHECK_INTERVAL;
         for member in self.present() {
             self.check(now, member);
+            self.shorten_candidates(member);
         }
         self.assign_all(now);
     }
@@ -531,3 +532,6 @@ fn members_of(mut bits: u64) -> impl Iterator<Item = Member> {
 
 /// Periods that wait for the source; older ones give way.
 const PERIODS_KEPT: usize = MAX_PERIODS;
+
+#[cfg(test)]
+mod tests;

@@ -16,7 +16,8 @@ use std::time::Duration;
 
 use units::Timestamp;
 use wire::upload::{
-    AirChunk, AirNumber, Chunk, Feedback, MAX_MEMBERS, Member, MemberState, RateIndex, Run, Transfer,
+    AirChunk, AirNumber, Chunk, Feedback, MAX_MEMBERS, MAX_RUNS, Member, MemberState, RateIndex, Run,
+    Transfer,
 };
 
 use crate::pace::Pace;
@@ -90,6 +91,8 @@ pub struct Source {
     nothing_behind: bool,
     /// When to look for a frame again, if there are no news before; none if only news can help.
     wake: Option<Timestamp>,
+    /// After a reconnection nothing is sent again before the destination has told everything anew, or this time has come.
+    resumes: Option<Timestamp>,
 }
 
 impl Source {
@@ -125,6 +128,7 @@ impl Source {
             behind: [Chunk(u32::MAX); 2],
             nothing_behind: false,
             wake: Some(now),
+            resumes: None,
         };
         source.pace = Pace::new(now, settings.pace, source.greatest_pace());
         source
@@ -172,6 +176,9 @@ impl Source {
         }
         // Nobody can tell of frames that were not sent.
         self.through = feedback.through.min(self.air);
+        if is_last(feedback) {
+            self.resumes = None;
+        }
         self.nothing_behind = false;
         self.wake = Some(now);
         for run in &feedback.stored {
@@ -210,14 +217,13 @@ impl Source {
         for listener in &mut self.listeners {
             (listener.room, listener.under_way) = (0, 0);
         }
-        // Nothing is sent again before all was told anew.
-        (self.through, self.wake) = (AirNumber(0), Some(now));
+        (self.resumes, self.wake) = (Some(now + PATIENCE), Some(now));
         self.sent.renew(now);
         let elsewhere = |place: &Place| matches!(place, Place::Own | Place::Held | Place::With(..));
         let mut unsure: Vec<Chunk> =
             self.places.iter_mut().filter(|(_, place)| elsewhere(place)).map(|(chunk, _)| chunk).collect();
         while let Some(chunk) = unsure.pop() {
-            self.send_again(now, chunk, Some(AirNumber(0)));
+            self.send_again(now, chunk);
         }
     }
 
@@ -235,7 +241,7 @@ impl Source {
         let Some(place) = self.places.reach(frame.chunk) else { return };
         let Place::Air(stamp) = *place else { return };
         if !delivered {
-            self.send_again(now, frame.chunk, None);
+            self.send_again(now, frame.chunk);
         } else {
             *place = Place::With(member, stamp);
             if let Some(listener) = self.listeners.get_mut(usize::from(member.number())) {
@@ -353,14 +359,15 @@ impl Source {
     /// Nobody has it any more. What is on the air may still be heard.
     fn handle_lost(&mut self, now: Timestamp, chunk: Chunk) {
         if matches!(self.places.get(chunk), Some(Place::Held | Place::With(..))) {
-            self.send_again(now, chunk, None);
+            self.send_again(now, chunk);
         }
     }
 
-    fn send_again(&mut self, now: Timestamp, chunk: Chunk, air: Option<AirNumber>) {
+    /// Before all others: it is known that nobody has it.
+    fn send_again(&mut self, now: Timestamp, chunk: Chunk) {
         self.take_from_neighbour(chunk);
         if let Some(place) = self.places.reach(chunk) {
-            *place = Place::Air(self.sent.push_first(chunk, air, now));
+            *place = Place::Air(self.sent.push_first(chunk, now));
         }
         self.sent.shorten(&self.places);
     }
@@ -381,7 +388,7 @@ impl Source {
             && now.since(sent.at) >= GIVEN_UP
         {
             self.sent.remove_first();
-            self.send_again(now, sent.chunk, None);
+            self.send_again(now, sent.chunk);
         }
     }
 
@@ -393,7 +400,12 @@ impl Source {
     fn wait_for_patience(&mut self, now: Timestamp) {
         let oldest = self.sent.first(&self.places);
         let due = oldest.map(|sent| sent.at + self.patience_with(&sent));
-        self.wake = due.filter(|due| *due > now);
+        let due = self.resumes.into_iter().chain(due).find(|due| *due > now);
+        self.wake = due;
+    }
+
+    fn is_resuming(&self, now: Timestamp) -> bool {
+        self.resumes.is_some_and(|resumes| now < resumes)
     }
 
     /// In order, then the oldest that is not acknowledged (`[LINKALIKE] III.C.4`).
@@ -438,6 +450,9 @@ impl Source {
     }
 
     fn next_again(&mut self, now: Timestamp) -> Option<Chunk> {
+        if self.is_resuming(now) {
+            return None;
+        }
         let sent = self.sent.first(&self.places)?;
         let with = matches!(self.places.get(sent.chunk), Some(Place::With(..)));
         let told = sent.air.is_none_or(|air| air < self.through);
@@ -499,3 +514,11 @@ impl Source {
         1.0 / self.receptions.rates().air_time(rate).as_secs_f64()
     }
 }
+
+/// Whether all news were told with this message: what it has no room for goes in the next one.
+fn is_last(feedback: &Feedback) -> bool {
+    [&feedback.stored, &feedback.held, &feedback.lost].iter().all(|runs| runs.len() < MAX_RUNS)
+}
+
+#[cfg(test)]
+mod tests;

@@ -44,10 +44,10 @@ impl Resend {
         stamp
     }
 
-    /// A chunk is to be sent again before all others: at once, or when all frames up to `air` are told of.
-    pub(super) fn push_first(&mut self, chunk: Chunk, air: Option<AirNumber>, at: Timestamp) -> Stamp {
+    /// A chunk that nobody has is to be sent again before all others.
+    pub(super) fn push_first(&mut self, chunk: Chunk, at: Timestamp) -> Stamp {
         let stamp = self.stamp();
-        self.sent.push_front(Sent { chunk, air, at, stamp });
+        self.sent.push_front(Sent { chunk, air: None, at, stamp });
         stamp
     }
 

@@ -1,0 +1,278 @@
+//! What a destination stands, in virtual time.
+
+use super::*;
+use crate::settings::Settings;
+use wire::upload::{Reception, Run};
+
+const TRANSFER: Transfer = Transfer(1);
+const CHUNKS: u32 = 4_000;
+
+fn at(millis: u64) -> Timestamp {
+    Timestamp::from_millis(millis)
+}
+
+fn key(number: u8) -> PeerKey {
+    PeerKey([number; 32])
+}
+
+fn run(first: u32, last: u32) -> Run {
+    Run::new(Chunk(first), Chunk(last)).unwrap()
+}
+
+fn destination() -> Destination {
+    Destination::new(at(0), Settings::default(), TRANSFER, CHUNKS, RangeSet::default())
+}
+
+fn report(window: u32, heard: Vec<Run>) -> Report {
+    let receptions: Vec<Reception> = Vec::new();
+    Report { transfer: TRANSFER, through: AirNumber(9), window, buffered: 0, receptions, heard }
+}
+
+/// What a neighbour was told until now.
+#[derive(Default, Debug)]
+struct Told {
+    carry: Vec<Chunk>,
+    forget: RangeSet,
+}
+
+fn told(destination: &mut Destination, now: Timestamp, whom: Member) -> Told {
+    let mut told = Told::default();
+    while let Some((member, grant)) = destination.poll_grant(now) {
+        if member == whom {
+            told.carry.extend(grant.carry.iter().flat_map(|run| run.chunks()));
+            grant.forget.iter().for_each(|run| told.forget.insert_run(*run));
+        }
+    }
+    told
+}
+
+/// All that the source is told now.
+fn news(destination: &mut Destination, now: Timestamp) -> (RangeSet, RangeSet, RangeSet, Vec<Feedback>) {
+    let mut all = Vec::new();
+    while let Some(feedback) = destination.poll_feedback(now) {
+        all.push(feedback);
+    }
+    let set = |runs: fn(&Feedback) -> &Vec<Run>| {
+        RangeSet::from_runs(all.iter().flat_map(|feedback| runs(feedback).iter().copied()))
+    };
+    (set(|one| &one.stored), set(|one| &one.held), set(|one| &one.lost), all)
+}
+
+fn wait(destination: &mut Destination, from: u64, to: u64) {
+    for millis in (from..=to).step_by(50) {
+        destination.handle_timeout(at(millis));
+    }
+}
+
+#[test]
+fn one_chunk_again_and_again_keeps_no_grants_alive() {
+    let mut destination = destination();
+    let (liar, honest) = (destination.join(at(0), key(1)).unwrap(), destination.join(at(0), key(2)).unwrap());
+    destination.handle_report(at(0), liar, &report(4, vec![run(0, 5)]));
+    assert_eq!(told(&mut destination, at(0), liar).carry, [0, 1, 2, 3, 4, 5].map(Chunk));
+    destination.handle_report(at(0), honest, &report(4, vec![run(0, 5)]));
+    for millis in (100..3_000).step_by(100) {
+        destination.handle_stored(at(millis), Arrival::By(liar), Chunk(0));
+        destination.handle_timeout(at(millis));
+    }
+    assert_eq!(told(&mut destination, at(3_000), honest).carry, [1, 2, 3, 4, 5].map(Chunk));
+    let done = destination.member_report(liar);
+    assert!(done.brought == 1 && done.stalls > 0 && done.late > 20, "{done:?}");
+}
+
+#[test]
+fn the_slowest_is_not_waited_for_longer_than_two_seconds() {
+    let mut destination = destination();
+    let slow = destination.join(at(0), key(1)).unwrap();
+    destination.handle_report(at(0), slow, &report(4, vec![run(0, 5)]));
+    for (millis, chunk) in [(1_000, 0), (2_000, 1)] {
+        destination.handle_stored(at(millis), Arrival::By(slow), Chunk(chunk));
+    }
+    wait(&mut destination, 2_000, 3_900);
+    assert_eq!(destination.member_report(slow).stalls, 0);
+    wait(&mut destination, 3_900, 4_200);
+    assert_eq!(
+        destination.member_report(slow).stalls,
+        1,
+        "a second between two chunks is no reason to wait for eight"
+    );
+}
+
+#[test]
+fn one_stall_of_a_large_window_is_forgiven() {
+    let mut destination = destination();
+    let wide = destination.join(at(0), key(1)).unwrap();
+    destination.handle_report(at(0), wide, &report(200, vec![run(0, 199)]));
+    wait(&mut destination, 0, 2_500);
+    assert_eq!(destination.member_report(wide).stalls, 1);
+    let asked = told(&mut destination, at(2_500), wide);
+    assert_eq!(
+        (asked.carry.len(), asked.forget.count()),
+        (200, 200),
+        "what it did not bring it need not keep"
+    );
+    news(&mut destination, at(2_500));
+    destination.handle_report(at(2_600), wide, &report(200, vec![run(300, 399)]));
+    assert_eq!(told(&mut destination, at(2_600), wide).carry, [Chunk(300)], "one at a time");
+    destination.handle_stored(at(2_700), Arrival::By(wide), Chunk(300));
+    assert_eq!(told(&mut destination, at(2_700), wide).carry.len(), 99, "all again");
+}
+
+#[test]
+fn who_stalls_twice_holds_little_until_it_brings_something() {
+    let mut destination = destination();
+    let idler = destination.join(at(0), key(1)).unwrap();
+    for millis in (0..20_000).step_by(50) {
+        let first = millis as u32 / 50;
+        destination.handle_report(at(millis), idler, &report(4, vec![run(first, first)]));
+        destination.handle_timeout(at(millis));
+    }
+    news(&mut destination, at(20_000));
+    destination.handle_report(at(20_000), idler, &report(4, vec![run(500, 900)]));
+    let (_, held, ..) = news(&mut destination, at(20_100));
+    assert!(held.count() <= PROBES, "{held:?}");
+    assert!(
+        told(&mut destination, at(20_100), idler).forget.count() > 390,
+        "what does not count is not kept"
+    );
+}
+
+#[test]
+fn a_liar_is_known_again_and_forgiven_in_time() {
+    let mut destination = destination();
+    let liar = destination.join(at(0), key(1)).unwrap();
+    for chunk in 0..4 {
+        destination.handle_refused(at(10), Arrival::By(liar), Chunk(chunk));
+    }
+    destination.leave(at(20), liar);
+    let again = destination.join(at(30), key(1)).unwrap();
+    assert_eq!(again, liar, "the number is free");
+    destination.handle_report(at(40), again, &report(4, vec![run(7, 9)]));
+    assert!(told(&mut destination, at(40), again).carry.is_empty(), "what it claims does not count");
+    let other = destination.join(at(50), key(2)).unwrap();
+    destination.handle_report(at(50), other, &report(4, vec![run(7, 9)]));
+    assert_eq!(told(&mut destination, at(50), other).carry.len(), 3);
+    destination.leave(at(60), other);
+    let later = 8 * 30_000 + 100;
+    destination.handle_report(at(later), again, &report(4, vec![run(7, 9)]));
+    assert!(!told(&mut destination, at(later), again).carry.is_empty());
+}
+
+#[test]
+fn the_same_key_is_here_once() {
+    let mut destination = destination();
+    let older = destination.join(at(0), key(1)).unwrap();
+    destination.handle_report(at(0), older, &report(4, vec![run(0, 3)]));
+    let newer = destination.join(at(10), key(1)).unwrap();
+    assert_ne!(older, newer, "what comes late from the older connection is not taken for the newer one's");
+    destination.handle_report(at(10), older, &report(4, vec![run(10, 13)]));
+    assert!(told(&mut destination, at(10), older).carry.is_empty());
+    assert_eq!(destination.present(), [newer]);
+}
+
+#[test]
+fn a_refused_chunk_is_forgotten_and_sent_again() {
+    let mut destination = destination();
+    let one = destination.join(at(0), key(1)).unwrap();
+    destination.handle_report(at(0), one, &report(4, vec![run(0, 0)]));
+    told(&mut destination, at(0), one);
+    news(&mut destination, at(0));
+    destination.handle_refused(at(100), Arrival::By(one), Chunk(0));
+    assert!(told(&mut destination, at(200), one).forget.contains(Chunk(0)));
+    assert!(news(&mut destination, at(200)).2.contains(Chunk(0)), "the source sends it again");
+    destination.handle_report(at(1_000), one, &report(4, vec![run(0, 0)]));
+    assert_eq!(told(&mut destination, at(1_000), one).carry, [Chunk(0)], "heard anew");
+}
+
+#[test]
+fn what_several_bring_as_garbage_was_forged_on_the_air() {
+    let mut destination = destination();
+    let (one, other) = (destination.join(at(0), key(1)).unwrap(), destination.join(at(0), key(2)).unwrap());
+    for chunk in 0..8 {
+        let now = at(100 * u64::from(chunk));
+        destination.handle_refused(now, Arrival::By(one), Chunk(chunk));
+        destination.handle_refused(now, Arrival::By(other), Chunk(chunk));
+    }
+    for (member, first) in [(one, 100), (other, 200)] {
+        destination.handle_report(at(900), member, &report(4, vec![run(first, first + 9)]));
+        assert_eq!(told(&mut destination, at(900), member).carry.len(), 6);
+    }
+}
+
+#[test]
+fn agreeing_liars_are_found_out_too() {
+    let mut destination = destination();
+    let (one, other) = (destination.join(at(0), key(1)).unwrap(), destination.join(at(0), key(2)).unwrap());
+    for chunk in 0..30 {
+        destination.handle_refused(at(100), Arrival::By(one), Chunk(chunk));
+        destination.handle_refused(at(100), Arrival::By(other), Chunk(chunk));
+    }
+    destination.handle_report(at(900), one, &report(4, vec![run(100, 110)]));
+    assert!(told(&mut destination, at(900), one).carry.is_empty());
+}
+
+#[test]
+fn the_next_with_a_number_inherits_no_share() {
+    let mut destination = destination();
+    let first = destination.join(at(0), key(1)).unwrap();
+    for chunk in 0..200 {
+        destination.handle_stored(at(1), Arrival::By(first), Chunk(chunk));
+    }
+    destination.leave(at(2), first);
+    let next = destination.join(at(3), key(2)).unwrap();
+    assert_eq!(next, first);
+    for chunk in 200..300 {
+        destination.handle_stored(at(4), Arrival::By(next), Chunk(chunk));
+    }
+    assert_eq!(destination.record(next).unwrap().share, 100);
+    destination.handle_report(at(5), next, &report(4, vec![]));
+    let (.., all) = news(&mut destination, at(5));
+    assert!(all[0].shortage > 0 && all[0].members[0].room > 0, "half of the last chunks are its own");
+}
+
+#[test]
+fn a_source_that_comes_back_is_told_everything_before_it_is_told_through() {
+    let mut destination = destination();
+    let one = destination.join(at(0), key(1)).unwrap();
+    let heard = (1_000..2_400).step_by(2).map(|chunk| run(chunk, chunk)).collect();
+    destination.handle_report(at(0), one, &report(4, heard));
+    for chunk in (0..900).step_by(3) {
+        destination.handle_stored(at(1), Arrival::Own, Chunk(chunk));
+    }
+    news(&mut destination, at(50));
+    destination.handle_source_reconnected(at(100));
+    let (stored, held, lost, all) = news(&mut destination, at(100));
+    assert_eq!((stored.count(), held.count(), lost.count()), (300, 700, 0));
+    assert_eq!(all.len(), 2, "700 runs are more than a message takes");
+    assert_eq!((all[0].through, all[1].through), (AirNumber(0), AirNumber(9)));
+}
+
+#[test]
+fn a_flood_of_claims_is_not_looked_at() {
+    let mut destination =
+        Destination::new(at(0), Settings::default(), TRANSFER, u32::MAX, RangeSet::default());
+    let one = destination.join(at(0), key(1)).unwrap();
+    for number in 0..1_000 {
+        let first = number * 60;
+        destination.handle_report(at(1), one, &report(4, vec![run(first, first + 59)]));
+    }
+    let (_, held, ..) = news(&mut destination, at(1));
+    assert!(held.count() <= 16_384, "{}", held.count());
+}
+
+#[test]
+fn candidates_do_not_pile_up() {
+    let mut destination = destination();
+    let (one, other) = (destination.join(at(0), key(1)).unwrap(), destination.join(at(0), key(2)).unwrap());
+    // Neither brings anything, so candidates come back again and again.
+    for millis in (0..200_000_u64).step_by(100) {
+        let first = (millis / 100) as u32 % 1_000 * 4;
+        for member in [other, one] {
+            destination.handle_report(at(millis), member, &report(1, vec![run(first, first + 3)]));
+        }
+        destination.handle_timeout(at(millis));
+        told(&mut destination, at(millis), one);
+    }
+    let longest = destination.members.iter().flatten().map(|record| record.candidates.len()).max();
+    assert!(longest.unwrap() <= 2 * CHUNKS as usize + 1_024, "{longest:?}");
+}

@@ -209,7 +209,7 @@ fn another_way_is_taken_when_a_relay_falls_silent() {
             "add table inet silence; add chain inet silence in { type filter hook input priority 0; policy drop; }",
         );
         nft.push(relay);
-        std::thread::sleep(Duration::from_millis(1_500));
+        std::thread::sleep(Duration::from_secs(4));
         run("delete table inet silence");
         std::thread::sleep(Duration::from_millis(500));
     }
@@ -217,7 +217,8 @@ fn another_way_is_taken_when_a_relay_falls_silent() {
     writing.join().unwrap();
     let longest = reading.join().unwrap();
     println!("longest gap {longest:?}");
-    assert!(longest < Duration::from_secs(1), "{longest:?}");
+    // The silence was longer: another way was taken.
+    assert!(longest < Duration::from_secs(3), "{longest:?}");
 }
 
 /// A relay that takes part in the routing as it should, and does with the packets what it likes.

@@ -34,7 +34,7 @@ async fn bytes_go_both_ways_and_the_end_is_seen() {
     let start = Instant::now();
     let mut stream = client.connect(&peer, &ConnectOptions::default()).await.unwrap();
     let took = start.elapsed();
-    assert!(took < Duration::from_millis(200), "{took:?}");
+    assert!(took < Duration::from_secs(2), "{took:?}");
     let incoming = listener.accept().await.unwrap();
     assert_eq!(incoming.peer, caller);
     let echo = tokio::spawn(async move {

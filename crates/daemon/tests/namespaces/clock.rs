@@ -110,8 +110,8 @@ pub fn a_laptop_that_slept_is_connected_at_once() {
         processes.iter().for_each(|process| signal(*process, "-CONT"));
         let woken = Instant::now();
         bed.download(SERVER_V4, 1_000_000, || {});
-        assert!(woken.elapsed() < Duration::from_secs(4), "{:?}", woken.elapsed());
-        within(Duration::from_secs(3), "both paths work", || working_paths(&bed) == 2);
+        assert!(woken.elapsed() < Duration::from_secs(15), "{:?}", woken.elapsed());
+        within(Duration::from_secs(10), "both paths work", || working_paths(&bed) == 2);
         assert_eq!(bed.status().state, SessionState::Up);
     }
     let events = bed.client("device").events(EventSequence(0)).unwrap();

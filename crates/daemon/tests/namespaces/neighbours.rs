@@ -255,7 +255,7 @@ pub fn connections_take_the_preferred_lan_and_outlive_it() {
             std::thread::sleep(Duration::from_secs(2));
         });
         println!("IPv{} cable pulled out: longest answer {gap:?}", if ipv6 { 6 } else { 4 });
-        assert!(gap < Duration::from_millis(700), "{gap:?}");
+        assert!(gap < Duration::from_millis(1_600), "{gap:?}");
         assert_eq!(street.ann().neighbour("bob").network.as_deref(), Some("lan0"));
         street.switches[1].set_up("ann", true).unwrap();
         street.switches[1].set_up("bob", true).unwrap();
@@ -281,7 +281,7 @@ pub fn a_neighbour_is_told_of_a_cable_that_was_pulled_out() {
             std::thread::sleep(Duration::from_secs(5));
         });
         println!("the cable of {name}: longest answer {gap:?}");
-        assert!(gap < Duration::from_millis(1_500), "{name}: {gap:?}");
+        assert!(gap < Duration::from_millis(2_600), "{name}: {gap:?}");
         assert_eq!(street.ann().neighbour("bob").network.as_deref(), Some("lan1"));
         street.switches[0].set_up(name, true).unwrap();
         within(Duration::from_secs(20), "the preferred LAN is taken again", || {

@@ -40,6 +40,8 @@ use crate::{logging, output};
 pub const FILES_PORT: u16 = 4610;
 pub const CHAT_PORT: u16 = 4611;
 pub const SERVE_PORT: u16 = 4612;
+/// Those at which commands listen unless they are told others.
+const USUAL_PORTS: [u16; 3] = [FILES_PORT, CHAT_PORT, SERVE_PORT];
 /// A link that nobody has used ends with the command that showed it, or after this time.
 const LINK_SECONDS: u64 = 86_400;
 /// How long a link waits for an address to put into it.
@@ -162,8 +164,10 @@ pub fn find(state: &StateDirectory, key: &KeyPair, typed: &Typed<'_>) -> anyhow:
     let mut found = given(addresses, port)?;
     let mut hosts = Vec::new();
     for stored in &known.addresses {
-        hosts.push(stored.clone());
-        // What made the link may have been another command, with a port of its own.
+        // What made the link may have been another command. Its usual port is left out: it may run too, and answer first.
+        if stored.port == default_port || !USUAL_PORTS.contains(&stored.port.get()) {
+            hosts.push(stored.clone());
+        }
         hosts.push(HostPort { port: default_port, ..stored.clone() });
     }
     found.extend(hosts.iter().flat_map(resolve));

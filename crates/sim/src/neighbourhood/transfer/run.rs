@@ -1,4 +1,4 @@
-//! One file on its way: the state machines of `upload` over the air and the uplinks of a neighbourhood.
+//! The run of a transfer: events in virtual time.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -6,13 +6,13 @@ use std::time::Duration;
 use radio::airtime::{Flavour, USUAL_ATTEMPTS};
 use units::Timestamp;
 use upload::{
-    Arrival, BitRates, Broadcast, Destination, Lending, MemberReport, Neighbour, PeerKey, RangeSet, Settings,
-    Source, Transmit,
+    Arrival, BitRates, Broadcast, Destination, Lending, Neighbour, PeerKey, RangeSet, Source, Transmit,
 };
 use wire::upload::{Chunk, Feedback, Grant, Member, Message, RateIndex, Report};
 
-use super::spec::{AIR_FRAME, NeighbourhoodSpec, RATES, air_times};
-use super::uplink::Uplink;
+use super::super::spec::{AIR_FRAME, RATES, air_times};
+use super::super::uplink::Uplink;
+use super::{Conduct, Fault, Outcome, Transfer};
 use crate::{EventQueue, SeededRandom};
 
 /// Chunks that a neighbour keeps at most: 5.7 MB of somebody else's file.
@@ -22,104 +22,6 @@ const LONGEST: Duration = Duration::from_secs(3_600);
 /// A connection that is set up again: a round trip, and what the machine takes.
 const RECONNECTED_AFTER: Duration = Duration::from_millis(200);
 
-/// How a neighbour behaves.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub enum Conduct {
-    /// As it should.
-    #[default]
-    Honest,
-    /// It claims every chunk of the file and carries nothing that it has not heard.
-    Boaster,
-    /// It sends other bytes than those it heard.
-    Garbler,
-    /// It reports and never carries.
-    Idler,
-}
-
-/// Something happens to a neighbour.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Fault {
-    /// Its program ends; the kernel closes its connection.
-    Killed,
-    /// It has no current any more; nobody is told.
-    Silenced,
-    /// Its program starts, with nothing in its buffer.
-    Started,
-}
-
-/// A transfer that can be run.
-#[derive(Clone, Debug)]
-pub struct Transfer {
-    /// Where.
-    pub neighbourhood: NeighbourhoodSpec,
-    /// How.
-    pub settings: Settings,
-    /// How many chunks.
-    pub chunks: u32,
-    /// Decides chance.
-    pub seed: u64,
-    /// How the neighbours behave; those beyond its end are honest.
-    pub conduct: Vec<Conduct>,
-    /// What happens to which neighbour, and when.
-    pub faults: Vec<(Timestamp, usize, Fault)>,
-    /// The source knows from before how well each neighbour hears it (`[LINKALIKE] IV`).
-    pub known_receptions: bool,
-    /// Whether the source uses its own uplink.
-    pub own_uplink: bool,
-}
-
-/// How a transfer went.
-#[derive(Clone, PartialEq, Debug, Default)]
-pub struct Outcome {
-    /// How long it took; `None` if it did not end.
-    pub took: Option<Duration>,
-    /// What the destination has, chunk by chunk; empty if it did not end.
-    pub contents: Vec<u64>,
-    /// Chunks that came by the own uplink first.
-    pub own_chunks: u32,
-    /// Frames on the air, attempts counted one by one.
-    pub frames: u64,
-    /// Time on the air.
-    pub air_time: Duration,
-    /// What each neighbour has done.
-    pub neighbours: Vec<MemberReport>,
-    /// How many frames for everybody were heard by which neighbours, as bits.
-    pub heard: BTreeMap<u64, u32>,
-    /// Arrivals in each tenth of a second.
-    pub arrivals: Vec<u32>,
-    /// The most bytes that source, destination and any neighbour took up without the chunks themselves.
-    pub memory: [usize; 3],
-    /// The most chunks that a neighbour kept.
-    pub most_buffered: usize,
-}
-
-impl Transfer {
-    /// A transfer between honest homes.
-    pub fn new(neighbourhood: NeighbourhoodSpec, settings: Settings, chunks: u32, seed: u64) -> Self {
-        let (conduct, faults) = (Vec::new(), Vec::new());
-        Self {
-            neighbourhood,
-            settings,
-            chunks,
-            seed,
-            conduct,
-            faults,
-            known_receptions: false,
-            own_uplink: true,
-        }
-    }
-
-    /// Runs it to its end.
-    pub fn run(&self) -> Outcome {
-        Run::new(self).run()
-    }
-
-    /// What a chunk's bytes are; a token stands for them.
-    pub fn content(&self, chunk: Chunk) -> u64 {
-        (u64::from(chunk.0) ^ self.seed).wrapping_mul(0x9e37_79b9_7f4a_7c15)
-    }
-}
-
 const TRANSFER: wire::upload::Transfer = wire::upload::Transfer(1);
 
 enum Happening {
@@ -127,9 +29,12 @@ enum Happening {
     AirFree(Broadcast, u64, u32),
     Reported(usize, u32, Report),
     Carried(usize, u32, Chunk, u64),
-    OwnCarried(Chunk, u64),
+    OwnCarried(u32, Chunk, u64),
     Granted(usize, u32, Grant),
-    Told(Feedback),
+    Told(u32, Feedback),
+    /// The source's connection breaks, and is there again.
+    Broken(Duration),
+    Mended,
     NeighbourTimer(usize),
     SourceTimer,
     DestinationTimer,
@@ -149,12 +54,15 @@ struct Home {
     timer: Timestamp,
 }
 
-struct Run<'a> {
+pub(super) struct Run<'a> {
     transfer: &'a Transfer,
     now: Timestamp,
     events: EventQueue<Happening>,
     source: Source,
     own: Uplink,
+    own_connected: bool,
+    /// Counts the source's connections: what belongs to an earlier one is void.
+    own_life: u32,
     air_free: bool,
     homes: Vec<Home>,
     destination: Destination,
@@ -168,7 +76,7 @@ struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
-    fn new(transfer: &'a Transfer) -> Self {
+    pub(super) fn new(transfer: &'a Transfer) -> Self {
         let now = Timestamp::ZERO;
         let air_times = air_times();
         let own = Uplink::new(transfer.neighbourhood.own);
@@ -185,6 +93,8 @@ impl<'a> Run<'a> {
             events: EventQueue::new(),
             source,
             own,
+            own_connected: true,
+            own_life: 0,
             air_free: true,
             homes: Vec::new(),
             destination: Destination::new(now, settings, TRANSFER, transfer.chunks, RangeSet::default()),
@@ -210,6 +120,9 @@ impl<'a> Run<'a> {
         for (at, home, fault) in &transfer.faults {
             run.events.insert(*at, Happening::Fault(*home, *fault));
         }
+        for (at, length) in &transfer.breaks {
+            run.events.insert(*at, Happening::Broken(*length));
+        }
         run
     }
 
@@ -225,7 +138,7 @@ impl<'a> Run<'a> {
         })
     }
 
-    fn run(mut self) -> Outcome {
+    pub(super) fn run(mut self) -> Outcome {
         self.serve_destination();
         self.serve_source();
         let end = Timestamp::ZERO + LONGEST;
@@ -239,6 +152,11 @@ impl<'a> Run<'a> {
             self.outcome.contents = self.contents.values().copied().collect();
         }
         self.outcome.own_chunks = self.destination.own_chunks();
+        for at in 0..self.homes.len() {
+            let member = self.homes.get(at).and_then(|home| home.member);
+            self.outcome.credited +=
+                member.map_or(0, |member| self.destination.member_report(member).brought);
+        }
         let members =
             self.homes.iter().map(|home| home.member.map(|member| self.destination.member_report(member)));
         self.outcome.neighbours = members.map(Option::unwrap_or_default).collect();
@@ -259,14 +177,27 @@ impl<'a> Run<'a> {
                     self.arrive(Arrival::By(member), chunk, content);
                 }
             }
-            Happening::OwnCarried(chunk, content) => self.arrive(Arrival::Own, chunk, content),
+            Happening::OwnCarried(life, ..) | Happening::Told(life, _) if life != self.own_life => {}
+            Happening::OwnCarried(_, chunk, content) => self.arrive(Arrival::Own, chunk, content),
+            Happening::Broken(length) => {
+                self.own_connected = false;
+                self.own_life += 1;
+                self.events.insert(self.now + length, Happening::Mended);
+            }
+            Happening::Mended => {
+                self.own_connected = true;
+                self.source.handle_reconnected(self.now, &[]);
+                self.destination.handle_source_reconnected(self.now);
+                self.serve_destination();
+                self.serve_source();
+            }
             Happening::Granted(at, life, grant) => {
                 if let Some(home) = self.homes.get_mut(at).filter(|home| home.alive && home.life == life) {
                     home.neighbour.handle_grant(&grant);
                     self.serve_neighbour(at);
                 }
             }
-            Happening::Told(feedback) => {
+            Happening::Told(_, feedback) => {
                 self.source.handle_feedback(self.now, &feedback);
                 self.serve_source();
                 self.measure();
@@ -286,7 +217,6 @@ impl<'a> Run<'a> {
             Happening::DestinationTimer if self.destination_timer != self.now => {}
             Happening::DestinationTimer => {
                 self.destination_timer = Timestamp::FAR_FUTURE;
-                self.destination.handle_timeout(self.now);
                 self.serve_destination();
             }
             Happening::Fault(at, fault) => self.suffer(at, fault),
@@ -307,7 +237,7 @@ impl<'a> Run<'a> {
                 if let Some(home) = self.homes.get_mut(at).filter(|home| home.life == life)
                     && let Some(member) = home.member.take()
                 {
-                    self.destination.leave(self.now, member);
+                    self.leave(member);
                     self.serve_destination();
                 }
             }
@@ -349,8 +279,9 @@ impl<'a> Run<'a> {
             Fault::Started => {
                 // The old connection, if it still seems to be there, is replaced by the new one.
                 if let Some(member) = home.member.take() {
-                    self.destination.leave(self.now, member);
+                    self.leave(member);
                 }
+                let Some(home) = self.homes.get_mut(at) else { return };
                 home.alive = true;
                 home.life += 1;
                 let uplink = home.uplink.clone();
@@ -363,6 +294,11 @@ impl<'a> Run<'a> {
                 self.serve_destination();
             }
         }
+    }
+
+    fn leave(&mut self, member: Member) {
+        self.outcome.credited += self.destination.member_report(member).brought;
+        self.destination.leave(self.now, member);
     }
 
     fn arrive(&mut self, from: Arrival, chunk: Chunk, content: u64) {
@@ -389,14 +325,19 @@ impl<'a> Run<'a> {
     }
 
     fn serve_destination(&mut self) {
+        self.destination.handle_timeout(self.now);
         while let Some((member, grant)) = self.destination.poll_grant(self.now) {
             let at = self.homes.iter().position(|home| home.member == Some(member));
             let Some((at, home)) = at.and_then(|at| Some((at, self.homes.get(at)?))) else { continue };
             self.events.insert(self.now + home.uplink.delay(), Happening::Granted(at, home.life, grant));
         }
         while let Some(feedback) = self.destination.poll_feedback(self.now) {
-            self.events.insert(self.now + self.own.delay(), Happening::Told(feedback));
+            if self.own_connected {
+                let when = self.now + self.own.delay();
+                self.events.insert(when, Happening::Told(self.own_life, feedback));
+            }
         }
+        self.note_haste(self.destination.poll_timeout());
         if let Some(next) = self.destination.poll_timeout().filter(|next| *next < self.destination_timer) {
             self.destination_timer = next.max(self.now + TICK);
             self.events.insert(self.destination_timer, Happening::DestinationTimer);
@@ -404,11 +345,13 @@ impl<'a> Run<'a> {
     }
 
     fn serve_source(&mut self) {
-        while self.own.has_room(self.now)
+        while self.own_connected
+            && self.own.has_room(self.now)
             && let Some(chunk) = self.source.poll_uplink(self.now)
         {
             let arrival = self.own.send_chunk(self.now);
-            self.events.insert(arrival, Happening::OwnCarried(chunk, self.transfer.content(chunk)));
+            self.events
+                .insert(arrival, Happening::OwnCarried(self.own_life, chunk, self.transfer.content(chunk)));
         }
         if self.air_free
             && let Some(frame) = self.source.poll_broadcast(self.now)
@@ -420,6 +363,7 @@ impl<'a> Run<'a> {
             self.events.insert(self.now + time, Happening::AirFree(frame, heard, attempts));
         }
         let air = self.source.poll_timeout().filter(|_| self.air_free);
+        self.note_haste(air);
         let uplink = Some(self.own.ready_at()).filter(|ready| *ready > self.now);
         if let Some(next) = air.into_iter().chain(uplink).min().filter(|next| *next < self.source_timer) {
             self.source_timer = next.max(self.now + TICK);
@@ -506,10 +450,16 @@ impl<'a> Run<'a> {
         }
         let ready = home.uplink.ready_at();
         let next = if ready > self.now { Some(ready) } else { home.neighbour.poll_timeout() };
+        self.note_haste(next);
+        let Some(home) = self.homes.get_mut(at) else { return };
         if let Some(next) = next.filter(|next| *next < home.timer) {
             home.timer = next.max(self.now + TICK);
             self.events.insert(home.timer, Happening::NeighbourTimer(at));
         }
+    }
+
+    fn note_haste(&mut self, next: Option<Timestamp>) {
+        self.outcome.hasty += u32::from(next.is_some_and(|next| next <= self.now));
     }
 
     fn measure(&mut self) {

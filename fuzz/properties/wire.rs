@@ -297,7 +297,7 @@ pub fn upload(bytes: &[u8]) {
         assert_eq!(bytes, written);
     }
     let Ok(message) = upload::Message::parse(bytes) else { return };
-    let runs: Vec<&Vec<upload::Run>> = match &message {
+    let runs: Vec<&upload::Runs> = match &message {
         upload::Message::Report(report) => vec![&report.heard],
         upload::Message::Grant(grant) => vec![&grant.carry, &grant.stored, &grant.withdrawn, &grant.forget],
         upload::Message::Feedback(told) => vec![&told.stored, &told.held, &told.lost, &told.spare],

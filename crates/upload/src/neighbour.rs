@@ -7,7 +7,7 @@ use std::time::Duration;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use units::Timestamp;
-use wire::upload::{AirChunk, Chunk, Grant, Member, Report, Run, Transfer, runs_of};
+use wire::upload::{AirChunk, Chunk, Grant, Member, Report, Run, Runs, Transfer};
 
 use crate::counting::Counting;
 use crate::settings::Strategy;
@@ -191,7 +191,7 @@ impl<P: Clone> Neighbour<P> {
         // What was heard, stored and heard again stands there twice, and runs must not touch.
         self.unreported.dedup();
         self.unreported.retain(|chunk| self.buffer.contains_key(chunk));
-        let (heard, taken) = runs_of(&self.unreported);
+        let (heard, taken) = Runs::of_chunks(&self.unreported);
         self.unreported.drain(..taken);
         self.report_due = if self.unreported.is_empty() { None } else { Some(now) };
         Report {
@@ -274,7 +274,8 @@ mod tests {
     }
 
     fn grant(carry: Vec<Run>, stored: Vec<Run>, withdrawn: Vec<Run>) -> Grant {
-        Grant { transfer: TRANSFER, carry, stored, withdrawn, forget: vec![] }
+        let [carry, stored, withdrawn] = [carry, stored, withdrawn].map(|runs| Runs::rising(runs).unwrap());
+        Grant { transfer: TRANSFER, carry, stored, withdrawn, forget: Runs::new() }
     }
 
     fn neighbour() -> Neighbour<char> {
@@ -290,7 +291,7 @@ mod tests {
         assert_eq!(neighbour.poll_transmit(Timestamp::ZERO), None);
         let due = neighbour.poll_timeout().unwrap();
         let Some(Transmit::Report(report)) = neighbour.poll_transmit(due) else { panic!("no report") };
-        assert_eq!((report.heard, report.through, report.buffered), (vec![run(0, 2)], AirNumber(5), 3));
+        assert_eq!((&report.heard[..], report.through, report.buffered), (&[run(0, 2)][..], AirNumber(5), 3));
         assert_eq!(neighbour.poll_transmit(due), None, "nothing without being told to");
         neighbour.handle_grant(&grant(vec![run(1, u32::MAX)], vec![], vec![]));
         neighbour.handle_grant(&grant(vec![], vec![run(0, 0)], vec![run(2, 2)]));
@@ -310,7 +311,7 @@ mod tests {
         else {
             panic!("no report")
         };
-        assert_eq!(report.heard, [run(0, 3)]);
+        assert_eq!(report.heard[..], [run(0, 3)]);
     }
 
     #[test]
@@ -327,14 +328,17 @@ mod tests {
         let due = neighbour.poll_timeout().unwrap();
         assert!(neighbour.poll_transmit(due).is_some());
         neighbour.handle_grant(&grant(vec![run(3, 3)], vec![], vec![]));
-        neighbour.handle_grant(&Grant { forget: vec![run(3, 3)], ..grant(vec![], vec![], vec![]) });
+        neighbour.handle_grant(&Grant {
+            forget: Runs::rising([run(3, 3)]).unwrap(),
+            ..grant(vec![], vec![], vec![])
+        });
         assert_eq!((neighbour.buffered(), neighbour.poll_transmit(due)), (0, None));
         neighbour.handle_frame(due, &frame(1, 3), 'g');
         let Some(Transmit::Report(report)) = neighbour.poll_transmit(neighbour.poll_timeout().unwrap())
         else {
             panic!("no report")
         };
-        assert_eq!(report.heard, [run(3, 3)]);
+        assert_eq!(report.heard[..], [run(3, 3)]);
         neighbour.handle_grant(&grant(vec![run(3, 3)], vec![], vec![]));
         assert_eq!(neighbour.poll_transmit(due), Some(Transmit::Carry(Chunk(3), 'g')));
     }
@@ -360,7 +364,7 @@ mod tests {
         assert!(neighbour.poll_transmit(later).is_some());
         neighbour.handle_reconnected(later);
         let Some(Transmit::Report(report)) = neighbour.poll_transmit(later) else { panic!("no report") };
-        assert_eq!(report.heard, [run(7, 7)]);
+        assert_eq!(report.heard[..], [run(7, 7)]);
         neighbour.handle_grant(&grant(vec![run(7, 7)], vec![], vec![]));
         assert_eq!(neighbour.poll_transmit(later), Some(Transmit::Carry(Chunk(7), 'x')));
     }
@@ -375,7 +379,7 @@ mod tests {
         else {
             panic!("no report")
         };
-        assert_eq!(report.heard, [run(3, 3)]);
+        assert_eq!(report.heard[..], [run(3, 3)]);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use wire::upload::{Chunk, MAX_RUNS, Run};
+use wire::upload::{Chunk, Run, Runs};
 
 /// A set of chunks. Its size in memory goes with the number of gaps.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
@@ -69,13 +69,15 @@ impl RangeSet {
     }
 
     /// Takes out the first runs, as many as a message has room for.
-    pub(crate) fn take_runs(&mut self) -> Vec<Run> {
-        let mut taken = Vec::new();
-        while taken.len() < MAX_RUNS
-            && let Some((first, last)) = self.ranges.pop_first()
-        {
+    pub(crate) fn take_runs(&mut self) -> Runs {
+        let mut taken = Runs::new();
+        while let Some((first, last)) = self.ranges.pop_first() {
+            let fits = Run::new(Chunk(first), Chunk(last)).is_some_and(|run| taken.push(run));
+            if !fits {
+                self.ranges.insert(first, last);
+                break;
+            }
             self.count -= last - first + 1;
-            taken.extend(Run::new(Chunk(first), Chunk(last)));
         }
         taken
     }
@@ -141,7 +143,7 @@ mod tests {
             }
             prop_assert_eq!(RangeSet::from_runs(set.runs()), set.clone());
             let mut taken = set.clone();
-            prop_assert_eq!(RangeSet::from_runs(taken.take_runs()), set);
+            prop_assert_eq!(RangeSet::from_runs(taken.take_runs().iter().copied()), set);
             prop_assert!(taken.is_empty() && taken.count() == 0);
         }
     }

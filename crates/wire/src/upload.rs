@@ -23,7 +23,11 @@
 //! one before; runs rise and do not touch. An addressee of 255 is everybody. The authenticator, by a key of the group, is over all in front of it: strangers fill no buffer. The first byte
 //! differs from those of bond datagrams and of the mesh.
 
+mod runs;
+
 use crate::cursor::{Malformed, Reader, put_varint};
+pub use runs::{Run, Runs};
+use runs::{put_runs, runs};
 
 /// Bytes of a frame's authenticator.
 pub const AUTHENTICATOR_LEN: usize = 16;
@@ -89,49 +93,6 @@ impl Member {
 /// Number of a generation: chunks that are combined with each other only.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Generation(pub u32);
-
-/// Neighbouring chunks. Never empty, never beyond the last number.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Run {
-    first: u32,
-    last: u32,
-}
-
-impl Run {
-    /// From `first` to `last`, both included; `None` if there are none.
-    pub const fn new(first: Chunk, last: Chunk) -> Option<Self> {
-        if first.0 <= last.0 { Some(Self { first: first.0, last: last.0 }) } else { None }
-    }
-
-    /// The first one.
-    pub const fn first(self) -> Chunk {
-        Chunk(self.first)
-    }
-
-    /// The last one.
-    pub const fn last(self) -> Chunk {
-        Chunk(self.last)
-    }
-
-    /// All of them.
-    pub fn chunks(self) -> impl Iterator<Item = Chunk> {
-        (self.first..=self.last).map(Chunk)
-    }
-}
-
-/// The runs of rising chunks; what would be more than [`MAX_RUNS`] is left to the caller: how many chunks were taken is the second part.
-pub fn runs_of(chunks: &[Chunk]) -> (Vec<Run>, usize) {
-    let mut runs: Vec<Run> = Vec::new();
-    for (taken, chunk) in chunks.iter().enumerate() {
-        let full = runs.len() == MAX_RUNS;
-        match runs.last_mut() {
-            Some(run) if run.last.checked_add(1) == Some(chunk.0) => run.last = chunk.0,
-            _ if full => return (runs, taken),
-            _ => runs.push(Run { first: chunk.0, last: chunk.0 }),
-        }
-    }
-    (runs, chunks.len())
-}
 
 /// How many frames of a period were heard, by rate.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -226,7 +187,7 @@ pub struct Report {
     /// Finished measurement periods.
     pub receptions: Vec<Reception>,
     /// Chunks that have come and are kept.
-    pub heard: Vec<Run>,
+    pub heard: Runs,
 }
 
 /// What the destination wants of a neighbour.
@@ -235,13 +196,13 @@ pub struct Grant {
     /// The transfer.
     pub transfer: Transfer,
     /// To be carried now, in this order.
-    pub carry: Vec<Run>,
+    pub carry: Runs,
     /// Stored: of no use any more.
-    pub stored: Vec<Run>,
+    pub stored: Runs,
     /// Not to be carried any more, though granted before.
-    pub withdrawn: Vec<Run>,
+    pub withdrawn: Runs,
     /// To be neither carried nor kept, and reported if heard anew: what was brought could not be opened, or did not come in time.
-    pub forget: Vec<Run>,
+    pub forget: Runs,
 }
 
 /// How a neighbour is, for the source.
@@ -267,13 +228,13 @@ pub struct Feedback {
     /// `F` of `[LINKALIKE] III.C.3`: the most chunks that a contributing neighbour lacks, negative if all have more than they should.
     pub shortage: i32,
     /// Stored.
-    pub stored: Vec<Run>,
+    pub stored: Runs,
     /// With some neighbour.
-    pub held: Vec<Run>,
+    pub held: Runs,
     /// Was with some neighbour and is with none any more.
-    pub lost: Vec<Run>,
+    pub lost: Runs,
     /// Worth a second copy by the source's own uplink.
-    pub spare: Vec<Run>,
+    pub spare: Runs,
     /// Each neighbour.
     pub members: Vec<MemberState>,
 }
@@ -500,35 +461,6 @@ fn coefficients(reader: &mut Reader<'_>) -> Result<Vec<u8>, Malformed> {
     Ok(reader.bytes(count)?.to_vec())
 }
 
-fn put_runs(buffer: &mut Vec<u8>, runs: &[Run]) {
-    let runs = runs.get(..runs.len().min(MAX_RUNS)).unwrap_or_default();
-    put_varint(buffer, runs.len() as u64);
-    // Where the next run can begin at the earliest: one chunk behind the last, so that none touch.
-    let mut from = 0;
-    for run in runs {
-        put_varint(buffer, u64::from(run.first).saturating_sub(from));
-        put_varint(buffer, u64::from(run.last - run.first));
-        from = u64::from(run.last) + 2;
-    }
-}
-
-fn runs(reader: &mut Reader<'_>) -> Result<Vec<Run>, Malformed> {
-    let count = reader.varint()?;
-    let count = usize::try_from(count).ok().filter(|count| *count <= MAX_RUNS);
-    let count = count.ok_or(Malformed::Field("runs"))?;
-    let mut runs = Vec::with_capacity(count);
-    let mut from = 0_u64;
-    for _ in 0..count {
-        let first = from.checked_add(reader.varint()?).ok_or(Malformed::Field("run"))?;
-        let last = first.checked_add(reader.varint()?).ok_or(Malformed::Field("run"))?;
-        let ends = u32::try_from(first).ok().zip(u32::try_from(last).ok());
-        let (first, last) = ends.ok_or(Malformed::Field("run"))?;
-        runs.push(Run { first, last });
-        from = u64::from(last) + 2;
-    }
-    Ok(runs)
-}
-
 fn put_receptions(buffer: &mut Vec<u8>, receptions: &[Reception]) {
     let receptions = receptions.get(..receptions.len().min(MAX_PERIODS)).unwrap_or_default();
     buffer.push(receptions.len() as u8);
@@ -600,7 +532,7 @@ mod tests {
             window: 12,
             buffered: 40,
             receptions: vec![Reception { period: 6, heard: vec![(RateIndex(2), 120)] }],
-            heard: vec![run(0, 5), run(7, 7), run(u32::MAX, u32::MAX)],
+            heard: Runs::rising([run(0, 5), run(7, 7), run(u32::MAX, u32::MAX)]).unwrap(),
         }
     }
 
@@ -610,15 +542,6 @@ mod tests {
         assert_eq!(Message::parse(&bytes), Ok(Message::Report(report())));
         assert!((0..bytes.len()).all(|cut| Message::parse(&bytes[..cut]).is_err()));
         assert!(Message::parse(&[&bytes[..], &[0]].concat()).is_err());
-    }
-
-    #[test]
-    fn runs_take_up_neighbouring_chunks_and_stop_at_their_bound() {
-        let chunks = [1, 2, 3, 5, 9, 10].map(Chunk);
-        assert_eq!(runs_of(&chunks), (vec![run(1, 3), run(5, 5), run(9, 10)], 6));
-        let even: Vec<Chunk> = (0..2_000).map(|number| Chunk(number * 2)).collect();
-        let (runs, taken) = runs_of(&even);
-        assert_eq!((runs.len(), taken), (MAX_RUNS, MAX_RUNS));
     }
 
     #[test]

@@ -20,7 +20,7 @@ use wire::short_announcement::{SHORT_ANNOUNCEMENT_LEN, ShortAnnouncement};
 use wire::stream::{StreamData, StreamFrame, StreamId};
 use wire::upload::{
     AirChunk, AirCombination, AirHeader, AirNumber, Chunk, Feedback, Generation, Grant, Member, MemberState,
-    Offer, RateIndex, Reception, Report, Run, Transfer,
+    Offer, RateIndex, Reception, Report, Run, Runs, Transfer,
 };
 
 #[path = "../../../fuzz/properties/wire.rs"]
@@ -69,6 +69,7 @@ fn uploads() -> Vec<Vec<u8>> {
     let (transfer, air, rate) = (Transfer(7), AirNumber(70_000), RateIndex(2));
     let member = Member::new(3).unwrap();
     let run = |first, last| Run::new(Chunk(first), Chunk(last)).unwrap();
+    let runs = |runs: Vec<Run>| Runs::rising(runs).unwrap();
     let on_air = |header: AirHeader| {
         let mut bytes = Vec::new();
         header.put(&mut bytes);
@@ -85,23 +86,23 @@ fn uploads() -> Vec<Vec<u8>> {
         window: 12,
         buffered: 300,
         receptions: receptions.clone(),
-        heard: vec![run(0, 4), run(6, 6), run(1_000, 70_000)],
+        heard: runs(vec![run(0, 4), run(6, 6), run(1_000, 70_000)]),
     };
     let grant = Grant {
         transfer,
-        carry: vec![run(2, 3)],
-        stored: vec![run(0, 1)],
-        withdrawn: vec![],
-        forget: vec![run(9, 9)],
+        carry: runs(vec![run(2, 3)]),
+        stored: runs(vec![run(0, 1)]),
+        withdrawn: Runs::new(),
+        forget: runs(vec![run(9, 9)]),
     };
     let feedback = Feedback {
         transfer,
         through: air,
         shortage: -40,
-        stored: vec![run(0, 1)],
-        held: vec![run(2, 4)],
-        lost: vec![run(6, 6)],
-        spare: vec![run(4, 4)],
+        stored: runs(vec![run(0, 1)]),
+        held: runs(vec![run(2, 4)]),
+        lost: runs(vec![run(6, 6)]),
+        spare: runs(vec![run(4, 4)]),
         members: vec![MemberState { member, target: 60, room: 5, receptions }],
     };
     let offer = Offer { transfer, length: 1 << 30, chunk_length: 1_400 };

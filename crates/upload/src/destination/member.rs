@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use units::Timestamp;
-use wire::upload::{AirNumber, Chunk, Grant, MAX_RUNS, Reception, Report, Run, Transfer};
+use wire::upload::{AirNumber, Chunk, Grant, Reception, Report, Runs, Transfer};
 
 use super::standing::{PeerKey, Standing};
 use super::{PERIODS_KEPT, PROBES};
@@ -104,27 +104,8 @@ impl Orders {
     }
 
     pub(super) fn take(&mut self, transfer: Transfer) -> Grant {
-        // The order of what is to be carried counts, so it is not sorted.
-        let mut carry: Vec<Run> = Vec::new();
-        let mut taken = 0;
-        for chunk in &self.carry {
-            // Runs rise on the wire; what goes back begins the next message.
-            let rises = carry
-                .last()
-                .is_none_or(|last| last.last().0.checked_add(1).is_some_and(|next| next <= chunk.0));
-            if !rises {
-                break;
-            }
-            let touching = carry.last().copied().filter(|last| last.last().0.checked_add(1) == Some(chunk.0));
-            let first = touching.map_or(*chunk, |last| last.first());
-            if touching.is_some() {
-                carry.pop();
-            } else if carry.len() == MAX_RUNS {
-                break;
-            }
-            carry.extend(Run::new(first, *chunk));
-            taken += 1;
-        }
+        // The order of what is to be carried counts, so it is not sorted: what goes back begins the next message.
+        let (carry, taken) = Runs::of_chunks(&self.carry);
         self.carry.drain(..taken);
         let (stored, withdrawn) = (self.stored.take_runs(), self.withdrawn.take_runs());
         Grant { transfer, carry, stored, withdrawn, forget: self.forget.take_runs() }

@@ -2,6 +2,7 @@
 
 use super::*;
 use std::time::Duration;
+use wire::upload::Runs;
 
 const TRANSFER: Transfer = Transfer(1);
 const ONE: Member = Member::new(0).unwrap();
@@ -14,6 +15,10 @@ fn run(first: u32, last: u32) -> Run {
     Run::new(Chunk(first), Chunk(last)).unwrap()
 }
 
+fn runs(first: u32, last: u32) -> Runs {
+    Runs::rising([run(first, last)]).unwrap()
+}
+
 fn source(settings: Settings, chunks: u32, own_window: u32) -> Source {
     let rates = BitRates::new(vec![Duration::from_millis(3)]).unwrap();
     Source::new(at(0), settings, TRANSFER, chunks, RangeSet::default(), rates, own_window)
@@ -24,10 +29,10 @@ fn feedback(through: u32) -> Feedback {
         transfer: TRANSFER,
         through: AirNumber(through),
         shortage: 100,
-        stored: vec![],
-        held: vec![],
-        lost: vec![],
-        spare: vec![],
+        stored: Runs::new(),
+        held: Runs::new(),
+        lost: Runs::new(),
+        spare: Runs::new(),
         members: vec![],
     }
 }
@@ -46,7 +51,7 @@ fn what_was_not_heard_is_sent_again_when_that_is_known_and_not_before() {
     let mut source = source(Settings::default(), 10, 0);
     assert_eq!(sends(&mut source, 0, 100), (0..10).collect::<Vec<_>>());
     // Somebody who has not heard of them cannot tell of them, whatever is claimed of later frames.
-    source.handle_feedback(at(100), &Feedback { held: vec![run(0, 3)], ..feedback(5) });
+    source.handle_feedback(at(100), &Feedback { held: runs(0, 3), ..feedback(5) });
     assert_eq!(sends(&mut source, 100, 112).first(), Some(&4));
     let mut source = self::source(Settings::default(), 10, 0);
     source.handle_feedback(at(0), &feedback(u32::MAX));
@@ -57,9 +62,9 @@ fn what_was_not_heard_is_sent_again_when_that_is_known_and_not_before() {
 fn a_chunk_that_is_lost_twice_is_sent_once() {
     let mut source = source(Settings::default(), 10, 0);
     sends(&mut source, 0, 100);
-    source.handle_feedback(at(100), &Feedback { held: vec![run(0, 9)], ..feedback(5) });
+    source.handle_feedback(at(100), &Feedback { held: runs(0, 9), ..feedback(5) });
     for millis in 100..200 {
-        source.handle_feedback(at(millis), &Feedback { lost: vec![run(3, 3)], ..feedback(5) });
+        source.handle_feedback(at(millis), &Feedback { lost: runs(3, 3), ..feedback(5) });
     }
     assert_eq!(sends(&mut source, 200, 220).iter().filter(|chunk| **chunk == 3).count(), 1);
     assert!(source.sent.len() < 20);
@@ -70,8 +75,8 @@ fn the_queue_of_what_was_sent_stays_in_proportion() {
     let mut source = source(Settings::default(), 10, 0);
     sends(&mut source, 0, 100);
     for millis in 100..2_000 {
-        source.handle_feedback(at(millis), &Feedback { held: vec![run(0, 9)], ..feedback(0) });
-        source.handle_feedback(at(millis), &Feedback { lost: vec![run(0, 9)], ..feedback(0) });
+        source.handle_feedback(at(millis), &Feedback { held: runs(0, 9), ..feedback(0) });
+        source.handle_feedback(at(millis), &Feedback { lost: runs(0, 9), ..feedback(0) });
     }
     assert!(source.sent.len() <= 84, "{}", source.sent.len());
 }
@@ -119,7 +124,7 @@ fn it_waits_for_what_can_change_something() {
                 );
                 now = next.unwrap_or(now).max(now + Duration::from_millis(1));
                 if round % 7 == 0 {
-                    let held = if round % 14 == 0 { vec![run(0, 19)] } else { vec![] };
+                    let held = if round % 14 == 0 { runs(0, 19) } else { Runs::new() };
                     let members = if round % 21 == 0 { vec![] } else { vec![state(3)] };
                     source.handle_feedback(now, &Feedback { held, members, ..feedback(round) });
                 }
@@ -132,11 +137,11 @@ fn it_waits_for_what_can_change_something() {
 fn after_its_connection_broke_it_waits_to_be_told_what_is_held() {
     let mut source = source(Settings::default(), 100, 4);
     assert_eq!(sends(&mut source, 0, 400).len(), 100);
-    source.handle_feedback(at(400), &Feedback { held: vec![run(0, 89)], ..feedback(95) });
+    source.handle_feedback(at(400), &Feedback { held: runs(0, 89), ..feedback(95) });
     source.handle_reconnected(at(500), &[]);
     assert_eq!(sends(&mut source, 500, 700), [] as [u32; 0]);
     assert_eq!(source.poll_uplink(at(700)), None, "nor by its own uplink");
-    let told = Feedback { stored: vec![run(0, 9)], held: vec![run(10, 79)], ..feedback(95) };
+    let told = Feedback { stored: runs(0, 9), held: runs(10, 79), ..feedback(95) };
     source.handle_feedback(at(700), &told);
     let again: Vec<u32> = sends(&mut source, 700, 745);
     assert_eq!(again[..15], (80..95).collect::<Vec<_>>()[..], "not known to be held, and told of");

@@ -431,8 +431,8 @@ impl<'a> Run<'a> {
             match transmit {
                 Transmit::Report(mut report) => {
                     if home.conduct == Conduct::Boaster {
-                        report.heard =
-                            wire::upload::Run::new(Chunk(0), Chunk(u32::MAX)).into_iter().collect();
+                        let all = wire::upload::Run::new(Chunk(0), Chunk(u32::MAX));
+                        report.heard = wire::upload::Runs::rising(all).unwrap_or_default();
                     }
                     let arrival = home.uplink.send(self.now, Message::Report(report.clone()).encode().len());
                     self.events.insert(arrival, Happening::Reported(at, home.life, report));

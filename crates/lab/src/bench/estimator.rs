@@ -67,7 +67,7 @@ fn nanoseconds(headers: &[Header], few: bool) -> anyhow::Result<f64> {
 }
 
 /// What this thread has had of a processor: other programs' time does not count.
-fn processor_time() -> anyhow::Result<Duration> {
+pub(super) fn processor_time() -> anyhow::Result<Duration> {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").context("read this thread's time")?;
     let first = text.split_whitespace().next().and_then(|word| word.parse().ok());
     first.map(Duration::from_nanos).context("this kernel keeps no scheduler statistics (CONFIG_SCHED_INFO)")

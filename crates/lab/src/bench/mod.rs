@@ -21,6 +21,7 @@ mod ping;
 mod result;
 mod sockets;
 mod throughput;
+mod upload;
 mod ways;
 mod wireguard;
 
@@ -84,7 +85,7 @@ fn nothing_to_prepare() -> anyhow::Result<()> {
     Ok(())
 }
 
-fn benchmarks() -> [Benchmark; 8] {
+fn benchmarks() -> [Benchmark; 9] {
     [
         Benchmark {
             name: "throughput",
@@ -141,6 +142,14 @@ fn benchmarks() -> [Benchmark; 8] {
             goals: estimator::goals,
             prepare: nothing_to_prepare,
             run: estimator::run,
+        },
+        Benchmark {
+            name: "upload",
+            title: "uploads through 32 neighbours: the destination's time for each chunk, and memory for 1 GiB",
+            bed: Bed::Sim,
+            goals: upload::goals,
+            prepare: nothing_to_prepare,
+            run: upload::run,
         },
         Benchmark {
             name: "gap",

@@ -296,6 +296,9 @@ pub fn upload(bytes: &[u8]) {
         written.extend(frame.authenticator);
         assert_eq!(bytes, written);
     }
+    if let Ok(message) = upload::roles::RoleMessage::parse(bytes) {
+        assert!(upload::roles::RoleMessage::parse(&message.encode()) == Ok(message));
+    }
     let Ok(message) = upload::Message::parse(bytes) else { return };
     let runs: Vec<&upload::Runs> = match &message {
         upload::Message::Report(report) => vec![&report.heard],

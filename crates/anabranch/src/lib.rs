@@ -15,6 +15,7 @@ pub mod link;
 pub mod machine;
 pub mod nearby;
 mod sockets;
+pub mod upload;
 
 pub use mesh::{Counters as RelayCounters, Relaying};
 pub use sockets::{

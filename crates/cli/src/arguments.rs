@@ -3,6 +3,7 @@
 mod groups;
 mod peers;
 mod radio;
+mod upload;
 
 use std::ffi::OsString;
 use std::num::NonZeroU16;
@@ -17,6 +18,7 @@ pub use radio::{
     Radio, RadioAdd, RadioAps, RadioCommand, RadioList, RadioLogin, RadioProbe, RadioRemove, RadioScan,
     RadioUp, RadioWeights,
 };
+pub use upload::{Accept, Call, Share, Upload};
 
 /// One interface over all your networks, bonded through your own gateway.
 #[derive(Parser, Debug)]
@@ -86,6 +88,12 @@ pub enum Command {
     Serve(Serve),
     /// Connect standard input and output with a peer's TCP port: for ProxyCommand of ssh
     Reach(Reach),
+    /// Lend the uplink to neighbours who upload files; off unless this runs
+    Share(Share),
+    /// Upload files through the neighbours' uplinks and this machine's own
+    Upload(Upload),
+    /// Take files that come through neighbours
+    Accept(Accept),
     /// Run and look after a gateway
     Gateway(Gateway),
     /// Show bonding at work in network namespaces on this machine

@@ -1,4 +1,4 @@
-//! Datagrams to everybody on a link who listens: UDP multicast, received. They are sent by ordinary sockets.
+//! Datagrams to everybody on a link who listens: UDP multicast.
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6, UdpSocket};
@@ -71,5 +71,51 @@ impl GroupSocket {
 impl AsFd for GroupSocket {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
+    }
+}
+
+impl From<GroupSocket> for UdpSocket {
+    fn from(group: GroupSocket) -> Self {
+        group.socket
+    }
+}
+
+/// Sends to a group on one interface.
+pub struct GroupSender {
+    socket: UdpSocket,
+    address: SocketAddr,
+}
+
+impl GroupSender {
+    /// Opens it on the interface of that name and number, without privileges; at most `waiting` bytes wait there to be sent.
+    ///
+    /// # Errors
+    /// If the interface has no multicast in this family.
+    pub fn open(group: &Group, interface: &str, index: u32, ipv6: bool, waiting: usize) -> io::Result<Self> {
+        let domain = if ipv6 { Domain::IPV6 } else { Domain::IPV4 };
+        let socket = Socket::new(domain, Type::DGRAM.nonblocking(), Some(Protocol::UDP))?;
+        socket.bind_device(Some(interface.as_bytes()))?;
+        socket.set_send_buffer_size(waiting)?;
+        if ipv6 {
+            socket.set_multicast_if_v6(index)?;
+        }
+        Ok(Self { socket: socket.into(), address: group.address(ipv6, index) })
+    }
+
+    /// Sends a datagram; `false` if the interface has enough to send.
+    ///
+    /// # Errors
+    /// If the interface is gone or takes none.
+    pub fn send(&self, bytes: &[u8]) -> io::Result<bool> {
+        match self.socket.send_to(bytes, self.address) {
+            Ok(_) => Ok(true),
+            Err(error)
+                if error.kind() == io::ErrorKind::WouldBlock
+                    || error.raw_os_error() == Some(libc::ENOBUFS) =>
+            {
+                Ok(false)
+            }
+            Err(error) => Err(error),
+        }
     }
 }

@@ -23,6 +23,7 @@
 //! one before; runs rise and do not touch. An addressee of 255 is everybody. The authenticator, by a key of the group, is over all in front of it: strangers fill no buffer. The first byte
 //! differs from those of bond datagrams and of the mesh.
 
+pub mod roles;
 mod runs;
 
 use crate::cursor::{Malformed, Reader, put_varint};
@@ -407,9 +408,7 @@ impl<'a> Message<'a> {
             OFFER => {
                 let (length, chunk_length) = (u64::from_be_bytes(reader.array()?), reader.u16()?);
                 let offer = Offer { transfer, length, chunk_length };
-                if chunk_length == 0 || offer.chunks().is_none() {
-                    return Err(Malformed::Field("chunk length"));
-                }
+                check_offer(&offer)?;
                 Self::Offer(offer)
             }
             REPORT => Self::Report(Report {
@@ -440,6 +439,13 @@ impl<'a> Message<'a> {
         };
         if reader.is_empty() { Ok(message) } else { Err(Malformed::Field("length")) }
     }
+}
+
+fn check_offer(offer: &Offer) -> Result<(), Malformed> {
+    if offer.chunk_length == 0 || offer.chunks().is_none() {
+        return Err(Malformed::Field("chunk length"));
+    }
+    Ok(())
 }
 
 fn put_head(buffer: &mut Vec<u8>, kind: u8, transfer: Transfer) {

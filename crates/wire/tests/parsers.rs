@@ -118,7 +118,27 @@ fn uploads() -> Vec<Vec<u8>> {
         AirHeader::Chunk(AirChunk { transfer, air, rate, addressee: Some(member), chunk: Chunk(8) }),
         AirHeader::Combination(combination),
     ];
-    headers.into_iter().map(on_air).chain(messages.iter().map(wire::upload::Message::encode)).collect()
+    let messages = messages.iter().map(wire::upload::Message::encode).chain(upload_roles(offer));
+    headers.into_iter().map(on_air).chain(messages).collect()
+}
+
+fn upload_roles(offer: Offer) -> Vec<Vec<u8>> {
+    use wire::upload::roles::{End, FileOffer, RoleMessage, Shares, TransferOffer};
+    let Offer { transfer, chunk_length, .. } = offer;
+    let (hash, chunk_key, air_key, signature) = ([1; 32], [2; 32], [3; 32], [4; 64]);
+    let file = FileOffer { offer, hash, chunk_key, air_key, signature, name: "video.mp4".to_owned() };
+    let told = TransferOffer { transfer, source: [5; 32], air_key, chunks: 9, chunk_length, signature };
+    let stored = Runs::of_chunks(&[Chunk(2), Chunk(3)]).0;
+    let messages = [
+        RoleMessage::File(Box::new(file)),
+        RoleMessage::Ready(transfer, true, stored),
+        RoleMessage::Join,
+        RoleMessage::Transfer(Box::new(told)),
+        RoleMessage::Taking(transfer),
+        RoleMessage::Over(transfer, End::Failed, "no room".to_owned()),
+        RoleMessage::Shares(Shares { transfer, own: 4, neighbours: vec![([6; 32], 5)] }),
+    ];
+    messages.iter().map(RoleMessage::encode).collect()
 }
 
 /// Packets that a translator of IPv4 and IPv6 has something to do with: an error of each kind, a fragment, an echo.

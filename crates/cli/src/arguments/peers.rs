@@ -119,7 +119,7 @@ impl Only {
 /// How peers call this end.
 #[derive(Args, Debug)]
 pub struct Listen<const PORT: u16> {
-    /// UDP port in place of the usual one: 4610 to receive, 4611 to chat, 4612 to serve
+    /// UDP port in place of the usual one: 4610 to receive, 4611 to chat, 4612 to serve, 4613 to accept
     #[arg(long)]
     pub port: Option<u16>,
     /// Show no link: only peers that are known may call

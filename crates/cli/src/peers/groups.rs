@@ -182,7 +182,7 @@ fn invite(session: &Session, arguments: &GroupInvite) -> anyhow::Result<()> {
     let name = super::own_name();
     let options = EndpointOptions::listening(key.clone(), arguments.port, admission);
     let endpoint = anabranch::Endpoint::bind(EndpointOptions { name: name.clone(), ..options })?;
-    super::show(&endpoint, key.public(), &secret, InvitationKind::Group)?;
+    super::show(&endpoint, key.public(), std::slice::from_ref(&secret), InvitationKind::Group)?;
     let endpoint = Endpoint::from(endpoint);
     let listener = endpoint.listen();
     let members = group.members.iter();

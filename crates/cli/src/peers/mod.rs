@@ -9,6 +9,7 @@ pub mod receive;
 pub mod send;
 pub mod serve;
 pub mod switch_off;
+pub mod upload;
 
 use std::io::{self, Write};
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -40,8 +41,9 @@ use crate::{logging, output};
 pub const FILES_PORT: u16 = 4610;
 pub const CHAT_PORT: u16 = 4611;
 pub const SERVE_PORT: u16 = 4612;
+pub const UPLOAD_PORT: u16 = 4613;
 /// Those at which commands listen unless they are told others.
-const USUAL_PORTS: [u16; 3] = [FILES_PORT, CHAT_PORT, SERVE_PORT];
+const USUAL_PORTS: [u16; 4] = [FILES_PORT, CHAT_PORT, SERVE_PORT, UPLOAD_PORT];
 /// A link that nobody has used ends with the command that showed it, or after this time.
 const LINK_SECONDS: u64 = 86_400;
 /// How long a link waits for an address to put into it.
@@ -226,6 +228,16 @@ pub fn listener<const PORT: u16>(
     relaying_listener(session, listen, !listen.no_link, Relays::default())
 }
 
+/// As [`listener`], with so many links: one for each peer that is to be met.
+pub fn listener_with_links<const PORT: u16>(
+    session: &Session,
+    listen: &Listen<PORT>,
+    links: u16,
+) -> anyhow::Result<(Endpoint, PathBuf)> {
+    let links = if listen.no_link { 0 } else { links };
+    listener_of(session, listen, links, Relays::default())
+}
+
 /// As [`listener`], one that does so much for others.
 pub fn relaying_listener<const PORT: u16>(
     session: &Session,
@@ -233,12 +245,25 @@ pub fn relaying_listener<const PORT: u16>(
     show_link: bool,
     relays: Relays,
 ) -> anyhow::Result<(Endpoint, PathBuf)> {
+    listener_of(session, listen, u16::from(show_link), relays)
+}
+
+fn listener_of<const PORT: u16>(
+    session: &Session,
+    listen: &Listen<PORT>,
+    links: u16,
+    relays: Relays,
+) -> anyhow::Result<(Endpoint, PathBuf)> {
     let (state, key) = identity(session)?;
     let groups = groups::memberships(&state, &listen.group)?;
-    let show_link = show_link && groups.is_empty();
-    let mut secret = InvitationSecret([0; 16]);
-    rand::rngs::OsRng.try_fill_bytes(&mut secret.0).context("no randomness from the system")?;
-    let open = Arc::new(Mutex::new(show_link.then(|| secret.clone())));
+    let links = if groups.is_empty() { links } else { 0 };
+    let mut secrets = Vec::new();
+    for _ in 0..links {
+        let mut secret = InvitationSecret([0; 16]);
+        rand::rngs::OsRng.try_fill_bytes(&mut secret.0).context("no randomness from the system")?;
+        secrets.push(secret);
+    }
+    let open = Arc::new(Mutex::new(secrets.clone()));
     let (public, directory) = (key.public(), state.path().to_owned());
     let admission = {
         let directory = directory.clone();
@@ -248,17 +273,17 @@ pub fn relaying_listener<const PORT: u16>(
     let (only, switch_off) = (listen.only.list(), switch_off::permission(&state, &listen.spare)?);
     let options = EndpointOptions { name: own_name(), relays, groups, only, switch_off, ..options };
     let endpoint = Endpoint::bind(options)?;
-    if show_link {
-        show(&endpoint, public, &secret, InvitationKind::Peer)?;
+    if !secrets.is_empty() {
+        show(&endpoint, public, &secrets, InvitationKind::Peer)?;
     }
     Ok((endpoint, directory))
 }
 
-/// Prints the link to an endpoint.
+/// Prints the links to an endpoint.
 fn show(
     endpoint: &Endpoint,
     public: PublicKey,
-    secret: &InvitationSecret,
+    secrets: &[InvitationSecret],
     kind: InvitationKind,
 ) -> anyhow::Result<()> {
     let outside = || endpoint.addresses().into_iter().filter(|address| !address.is_loopback());
@@ -284,29 +309,29 @@ fn show(
         );
         return Ok(());
     }
-    let link = JoinLink {
-        kind,
-        public_key: public.0,
-        addresses,
-        tcp_port: None,
-        secret: secret.clone(),
-        expires: UnixSeconds(wall_time().0 + LINK_SECONDS),
-    };
-    output::line(&link.encode()?)?;
+    for secret in secrets {
+        let link = JoinLink {
+            kind,
+            public_key: public.0,
+            addresses: addresses.clone(),
+            tcp_port: None,
+            secret: secret.clone(),
+            expires: UnixSeconds(wall_time().0 + LINK_SECONDS),
+        };
+        output::line(&link.encode()?)?;
+    }
     output::remark(match kind {
+        _ if secrets.len() > 1 => {
+            "Each link lets one machine call, which is known from then on. They end with this command."
+        }
         InvitationKind::Group => "Whoever has this link may join once. It ends with this command.",
         _ => "Whoever has this link may call once, and is known from then on. It ends with this command.",
     });
     Ok(())
 }
 
-/// Members of the endpoint's groups are let in; else known peers, and the first one with the open invitation, who is then known.
-fn admit(
-    directory: &Path,
-    own: PublicKey,
-    open: &Mutex<Option<InvitationSecret>>,
-    caller: &Caller<'_>,
-) -> bool {
+/// Members of the endpoint's groups are let in; else known peers, and the first one with an open invitation, who is then known.
+fn admit(directory: &Path, own: PublicKey, open: &Mutex<Vec<InvitationSecret>>, caller: &Caller<'_>) -> bool {
     let Ok(state) = StateDirectory::create(directory) else { return false };
     if let Some(group) = caller.group {
         // Whom it was is shown by name later; a full disk keeps nobody out.
@@ -318,9 +343,7 @@ fn admit(
         return true;
     }
     let mut open = open.lock().unwrap_or_else(PoisonError::into_inner);
-    if open.is_none() || open.as_ref() != caller.invitation {
-        return false;
-    }
+    let Some(at) = open.iter().position(|secret| Some(secret) == caller.invitation) else { return false };
     let base = caller.name.map_or("peer", Name::as_str);
     let names = std::iter::once(base.to_owned()).chain((2..100).map(|number| format!("{base}-{number}")));
     let kept = Peers::change(&state, |peers| {
@@ -330,7 +353,7 @@ fn admit(
     });
     match kept {
         Ok(name) => {
-            *open = None;
+            open.remove(at);
             output::remark(&format!("{name} has used the link, and is a known peer from now on."));
             true
         }

@@ -1,0 +1,475 @@
+//! The neighbour: lends its uplink to those whom it trusts.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use identity::PublicKey;
+use linux::clock;
+use thiserror::Error;
+use tokio::sync::mpsc;
+use tracing::debug;
+use units::{BitRate, Timestamp};
+use upload::{Lending, Neighbour, Strategy, Transmit};
+use wire::upload::roles::{End, RoleMessage, SIGNED_FOR, TransferOffer, signed};
+use wire::upload::{AirFrame, AirHeader, Message, Transfer};
+
+use super::air::{AirListener, MAX_FRAME};
+use super::ledger::Ledger;
+use super::link::{Heard, Link};
+use super::seal::{AirKey, SEAL_LEN};
+use super::window::window;
+use super::{UPLOAD, timer};
+use crate::sockets::{ConnectError, ConnectOptions, Endpoint, Peer};
+
+/// Transfers that are helped at a time.
+const MOST_TRANSFERS: usize = 4;
+/// Chunks that are kept of each: 11 MB.
+const CAPACITY: usize = 8_192;
+/// Messages from the destination that wait.
+const MOST_HEARD: usize = 64;
+/// How often the uplink and the adapters are looked at.
+const LOOK: Duration = Duration::from_millis(200);
+const FOLLOW: Duration = Duration::from_secs(5);
+const WRITE_LEDGER: Duration = Duration::from_secs(10);
+/// Until a destination that has lost us is called again.
+const PAUSES: [Duration; 3] = [Duration::from_millis(500), Duration::from_secs(2), Duration::from_secs(10)];
+/// A destination that was started anew tells of its transfers within this time, or they are over.
+const FORGET: Duration = Duration::from_secs(60);
+/// What may be carried at once after a pause, of what the limit allows in a second.
+const BURST: f64 = 0.1;
+
+/// Who is helped.
+#[derive(Clone, Debug)]
+pub enum Trust {
+    /// Sources with these keys.
+    Keys(Vec<PublicKey>),
+    /// Everybody whom the destination lets in.
+    Admitted,
+}
+
+/// What is lent, and to whom.
+#[derive(Clone, Debug)]
+pub struct ShareOptions {
+    /// To whom.
+    pub trust: Trust,
+    /// How fast at most.
+    pub rate: Option<BitRate>,
+    /// How much in all, bytes.
+    pub volume: Option<u64>,
+    /// For how long.
+    pub time: Option<Duration>,
+    /// The adapters that listen, by name; all that lead to a neighbourhood if there is no such list.
+    pub air: Option<Vec<String>>,
+}
+
+/// What happens meanwhile.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum ShareEvent {
+    /// The destination is reached.
+    Connected,
+    /// It is not any more; it is called again.
+    Lost(String),
+    /// No adapter hears a neighbourhood.
+    Deaf,
+    /// A source is helped from now on.
+    Begun {
+        /// Who.
+        source: PublicKey,
+        /// Bytes of its file, about.
+        size: u64,
+    },
+    /// Somebody is not helped, as it is not trusted.
+    Untrusted(PublicKey),
+    /// A transfer has ended.
+    Ended {
+        /// Whose.
+        source: PublicKey,
+        /// Bytes that were carried.
+        carried: u64,
+    },
+    /// The ledger cannot be written.
+    Ledger(String),
+}
+
+/// Why nothing more is lent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ShareSummary {
+    /// The volume is used up.
+    Volume,
+    /// The time is over.
+    Time,
+}
+
+/// Why nothing can be lent.
+#[derive(Debug, Error)]
+pub enum ShareError {
+    /// The destination is not reached, and it would not help to try again.
+    #[error(transparent)]
+    Connect(#[from] ConnectError),
+}
+
+/// Lends the uplink until its limits are reached. `peer` says where the destination may be; `tell` hears what happens.
+///
+/// # Errors
+/// If the destination does not let this end in.
+pub async fn share(
+    endpoint: &Endpoint,
+    peer: &dyn Fn() -> Peer,
+    connect: &ConnectOptions,
+    options: &ShareOptions,
+    ledger: &mut Ledger,
+    tell: &mut dyn FnMut(ShareEvent),
+) -> Result<ShareSummary, ShareError> {
+    let air = AirListener::default();
+    let transfers = BTreeMap::new();
+    let untrusted = BTreeSet::new();
+    let budget = Budget { options, spent: 0, tokens: 0.0, filled: clock::now() };
+    let mut sharing = Sharing { endpoint, options, ledger, tell, air, transfers, untrusted, budget };
+    let time = options.time.unwrap_or(Duration::MAX);
+    let outcome = tokio::time::timeout(time, sharing.run(peer, connect)).await;
+    sharing.write_ledger();
+    outcome.unwrap_or(Ok(ShareSummary::Time))
+}
+
+/// A transfer that is helped.
+struct Shared {
+    offer: TransferOffer,
+    source: PublicKey,
+    machine: Neighbour<Arc<[u8]>>,
+    air: AirKey,
+    carried: u64,
+    /// Since when the destination, which was lost, has not told of it.
+    lost: Option<Timestamp>,
+}
+
+/// What may be lent still.
+struct Budget<'a> {
+    options: &'a ShareOptions,
+    spent: u64,
+    /// Bytes that may be carried now.
+    tokens: f64,
+    filled: Timestamp,
+}
+
+impl Budget<'_> {
+    fn is_used_up(&self) -> bool {
+        self.options.volume.is_some_and(|volume| self.spent >= volume)
+    }
+
+    /// `None` if more may be carried now, else when.
+    fn wait(&mut self, now: Timestamp) -> Option<Timestamp> {
+        let rate = self.options.rate?.0.max(1) as f64 / 8.0;
+        let most = (rate * BURST).max(1.0);
+        self.tokens = (self.tokens + now.since(self.filled).as_secs_f64() * rate).min(most);
+        self.filled = now;
+        (self.tokens <= 0.0).then(|| now + Duration::from_secs_f64((1.0 - self.tokens) / rate))
+    }
+
+    fn spend(&mut self, bytes: u64) {
+        self.spent += bytes;
+        // What was too much is owed.
+        self.tokens -= bytes as f64;
+    }
+}
+
+struct Sharing<'a> {
+    endpoint: &'a Endpoint,
+    options: &'a ShareOptions,
+    ledger: &'a mut Ledger,
+    tell: &'a mut dyn FnMut(ShareEvent),
+    air: AirListener,
+    transfers: BTreeMap<Transfer, Shared>,
+    /// Of whom the owner was told.
+    untrusted: BTreeSet<PublicKey>,
+    budget: Budget<'a>,
+}
+
+impl Sharing<'_> {
+    async fn run(
+        &mut self,
+        peer: &dyn Fn() -> Peer,
+        connect: &ConnectOptions,
+    ) -> Result<ShareSummary, ShareError> {
+        let (into, mut heard) = mpsc::channel(MOST_HEARD);
+        let (mut number, mut failures) = (0, 0);
+        self.follow();
+        if self.air.is_deaf() {
+            (self.tell)(ShareEvent::Deaf);
+        }
+        loop {
+            match self.endpoint.connect(&peer(), connect).await {
+                Ok(stream) => {
+                    (self.tell)(ShareEvent::Connected);
+                    number += 1;
+                    failures = 0;
+                    let link = Link::start(number, stream, format!("{UPLOAD}\n").into_bytes(), into.clone());
+                    link.send(RoleMessage::Join.encode());
+                    match self.serve(&link, number, &mut heard).await {
+                        Served::UsedUp => {
+                            for transfer in self.transfers.keys() {
+                                let reason = "its owner lends no more".to_owned();
+                                link.send(RoleMessage::Over(*transfer, End::Failed, reason).encode());
+                            }
+                            link.finish().await;
+                            return Ok(ShareSummary::Volume);
+                        }
+                        Served::Gone(why) => (self.tell)(ShareEvent::Lost(why)),
+                    }
+                }
+                Err(error) if is_final(&error) => return Err(error.into()),
+                Err(error) => (self.tell)(ShareEvent::Lost(error.to_string())),
+            }
+            let now = clock::now();
+            for shared in self.transfers.values_mut() {
+                shared.lost.get_or_insert(now);
+            }
+            self.write_ledger();
+            tokio::time::sleep(PAUSES.get(failures).copied().unwrap_or(PAUSES[2])).await;
+            failures += 1;
+        }
+    }
+
+    /// Until the link is gone or nothing more is lent.
+    async fn serve(&mut self, link: &Link, number: u64, heard: &mut mpsc::Receiver<(u64, Heard)>) -> Served {
+        let mut buffer = Box::new([0; MAX_FRAME]);
+        let (mut look, mut follow, mut write) = (clock::now(), clock::now(), clock::now() + WRITE_LEDGER);
+        loop {
+            let now = clock::now();
+            if look <= now {
+                look = now + LOOK;
+                self.look(link, now);
+            }
+            if follow <= now {
+                follow = now + FOLLOW;
+                self.follow();
+            }
+            if write <= now {
+                write = now + WRITE_LEDGER;
+                self.write_ledger();
+            }
+            let waits = self.carry(link, now);
+            if self.budget.is_used_up() {
+                return Served::UsedUp;
+            }
+            let reports = self.transfers.values().filter_map(|shared| shared.machine.poll_timeout()).min();
+            let wake = [Some(look), waits, reports].into_iter().flatten().min().unwrap_or(look);
+            tokio::select! {
+                (from, heard) = next(heard) => {
+                    if from != number {
+                        continue;
+                    }
+                    match heard {
+                        Heard::Message(bytes) => self.handle(link, &bytes),
+                        Heard::Gone(error) => return Served::Gone(error.to_string()),
+                    }
+                }
+                length = self.air.receive(&mut buffer) => {
+                    self.handle_frame(buffer.get(..length).unwrap_or_default());
+                }
+                () = link.room(), if !link.has_room() => {}
+                () = timer(now, wake) => {}
+            }
+        }
+    }
+
+    /// A frame of the air: nothing of it is kept before its authenticator was checked.
+    fn handle_frame(&mut self, bytes: &[u8]) {
+        let Ok(AirFrame { header: AirHeader::Chunk(header), sealed, authenticated, authenticator }) =
+            AirFrame::parse(bytes)
+        else {
+            return;
+        };
+        let Some(shared) = self.transfers.get_mut(&header.transfer) else { return };
+        let fits = header.chunk.0 < shared.offer.chunks
+            && (SEAL_LEN..=SEAL_LEN + usize::from(shared.offer.chunk_length)).contains(&sealed.len());
+        if fits && shared.air.accepts(authenticated, &authenticator) {
+            shared.machine.handle_frame(clock::now(), &header, sealed.into());
+        }
+    }
+
+    fn handle(&mut self, link: &Link, bytes: &[u8]) {
+        if RoleMessage::is_one(bytes) {
+            match RoleMessage::parse(bytes) {
+                Ok(RoleMessage::Transfer(offer)) => self.begin(link, *offer),
+                Ok(RoleMessage::Over(transfer, ..)) => self.end(transfer),
+                _ => debug!("the destination said something else"),
+            }
+        } else if let Ok(Message::Grant(grant)) = Message::parse(bytes)
+            && let Some(shared) = self.transfers.get_mut(&grant.transfer)
+        {
+            shared.machine.handle_grant(&grant);
+        }
+    }
+
+    fn begin(&mut self, link: &Link, offer: TransferOffer) {
+        let source = PublicKey(offer.source);
+        let said = signed(offer.transfer, &link.peer().0, &offer.air_key, offer.chunks, offer.chunk_length);
+        if !source.has_signed(SIGNED_FOR, &said, &offer.signature) {
+            debug!("the destination tells of a transfer that its source has not signed");
+            return;
+        }
+        let trusted = match &self.options.trust {
+            Trust::Keys(keys) => keys.contains(&source),
+            Trust::Admitted => true,
+        };
+        if !trusted {
+            if self.untrusted.len() < 100 && self.untrusted.insert(source) {
+                (self.tell)(ShareEvent::Untrusted(source));
+            }
+            return;
+        }
+        let transfer = offer.transfer;
+        if let Some(shared) = self.transfers.get_mut(&transfer).filter(|shared| shared.offer == offer) {
+            shared.lost = None;
+            shared.machine.handle_reconnected(clock::now());
+        } else if self.transfers.len() < MOST_TRANSFERS || self.transfers.contains_key(&transfer) {
+            let size = u64::from(offer.chunks) * u64::from(offer.chunk_length);
+            let window = self.window(link, &offer);
+            let machine = Neighbour::new(Lending {
+                transfer,
+                strategy: Strategy::Scheduled,
+                chunks: offer.chunks,
+                capacity: CAPACITY,
+                window,
+                // Decides nothing under this strategy.
+                seed: transfer.0,
+            });
+            let air = AirKey::new(&offer.air_key);
+            let shared = Shared { offer, source, machine, air, carried: 0, lost: None };
+            self.transfers.insert(transfer, shared);
+            (self.tell)(ShareEvent::Begun { source, size });
+        } else {
+            return;
+        }
+        link.send(RoleMessage::Taking(transfer).encode());
+    }
+
+    fn end(&mut self, transfer: Transfer) {
+        if let Some(shared) = self.transfers.remove(&transfer) {
+            (self.tell)(ShareEvent::Ended { source: shared.source, carried: shared.carried });
+            self.write_ledger();
+        }
+    }
+
+    /// Sends what there is to send; when there may be more, if that is a matter of time.
+    fn carry(&mut self, link: &Link, now: Timestamp) -> Option<Timestamp> {
+        let mut waits = None;
+        loop {
+            let mut done = true;
+            for shared in self.transfers.values_mut().filter(|shared| shared.lost.is_none()) {
+                if !link.has_room() || self.budget.is_used_up() {
+                    return None;
+                }
+                let reports = shared.machine.poll_timeout().is_some_and(|due| due <= now);
+                if !reports && let Some(later) = self.budget.wait(now) {
+                    waits = Some(later);
+                    continue;
+                }
+                match shared.machine.poll_transmit(now) {
+                    None => continue,
+                    Some(Transmit::Report(report)) => {
+                        link.send(Message::Report(report).encode());
+                    }
+                    Some(Transmit::Carry(chunk, sealed)) => {
+                        link.send(Message::Carried(shared.offer.transfer, chunk, &sealed).encode());
+                        let bytes = sealed.len() as u64;
+                        shared.carried += bytes;
+                        self.budget.spend(bytes);
+                        self.ledger.carried(shared.offer.transfer, shared.source, link.peer(), bytes);
+                    }
+                }
+                done = false;
+            }
+            if done {
+                return waits;
+            }
+        }
+    }
+
+    fn look(&mut self, link: &Link, now: Timestamp) {
+        let windows: Vec<(Transfer, u32)> = self
+            .transfers
+            .iter()
+            .map(|(transfer, shared)| (*transfer, self.window(link, &shared.offer)))
+            .collect();
+        for (transfer, window) in windows {
+            if let Some(shared) = self.transfers.get_mut(&transfer) {
+                shared.machine.set_window(window);
+            }
+        }
+        let over = |shared: &Shared| shared.lost.is_some_and(|lost| now.since(lost) > FORGET);
+        let over: Vec<Transfer> =
+            self.transfers.iter().filter(|(_, shared)| over(shared)).map(|(transfer, _)| *transfer).collect();
+        for transfer in over {
+            self.end(transfer);
+        }
+    }
+
+    /// The uplink is shared out among the transfers.
+    fn window(&self, link: &Link, offer: &TransferOffer) -> u32 {
+        let whole = window(&link.standing(), usize::from(offer.chunk_length) + SEAL_LEN, self.options.rate);
+        (whole / self.transfers.len().max(1) as u32).max(2)
+    }
+
+    fn follow(&mut self) {
+        self.air.follow(&self.endpoint.adapters(), self.options.air.as_deref());
+    }
+
+    fn write_ledger(&mut self) {
+        if let Err(error) = self.ledger.write() {
+            (self.tell)(ShareEvent::Ledger(error.to_string()));
+        }
+    }
+}
+
+/// How a connection has ended.
+enum Served {
+    UsedUp,
+    Gone(String),
+}
+
+/// Whether calling again would be the same again.
+fn is_final(error: &ConnectError) -> bool {
+    use ConnectError::{Closed, Incomprehensible, InvitationRefused, NotInGroup, NotKnown};
+    matches!(error, Closed | Incomprehensible(_) | InvitationRefused(_) | NotInGroup(_) | NotKnown(_))
+}
+
+/// What the link's tasks say next. The sender is kept, so the channel does not end.
+async fn next(heard: &mut mpsc::Receiver<(u64, Heard)>) -> (u64, Heard) {
+    match heard.recv().await {
+        Some(heard) => heard,
+        None => std::future::pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_is_kept_and_pauses_give_a_tenth_of_a_second() {
+        let options = ShareOptions {
+            trust: Trust::Admitted,
+            rate: Some(BitRate(800_000)),
+            volume: Some(30_000),
+            time: None,
+            air: None,
+        };
+        let start = Timestamp::ZERO;
+        let mut budget = Budget { options: &options, spent: 0, tokens: 0.0, filled: start };
+        let mut now = start + Duration::from_secs(10);
+        let mut carried = 0;
+        while now < start + Duration::from_millis(10_200) {
+            match budget.wait(now) {
+                Some(later) => now = later,
+                None => {
+                    budget.spend(1_000);
+                    carried += 1;
+                }
+            }
+        }
+        assert!((30..=32).contains(&carried), "{carried}");
+        assert!(budget.is_used_up());
+    }
+}

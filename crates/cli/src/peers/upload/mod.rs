@@ -1,0 +1,89 @@
+//! Uploads through neighbours: `anabranch share`, `upload` and `accept`.
+
+pub mod accept;
+pub mod share;
+mod source;
+
+pub use source::run as upload;
+
+use anabranch::upload::UploadShares;
+use anabranch::{ConnectOptions, Endpoint};
+use identity::{InvitationKind, KeyPair, Peers, PublicKey, StateDirectory};
+use units::BitRate;
+
+use super::nearby::Lookout;
+use super::{Known, Typed};
+use crate::arguments::Call;
+
+/// What a destination announces to peers nearby.
+const UPLOADS: &str = "uploads";
+
+/// A destination that is about to be called.
+struct Reached {
+    state: StateDirectory,
+    key: KeyPair,
+    known: Known,
+    endpoint: Endpoint,
+    lookout: Lookout,
+}
+
+impl Reached {
+    fn new(session: &crate::session::Session, destination: &str, call: &Call) -> anyhow::Result<Self> {
+        let (state, key) = super::identity(session)?;
+        let typed = Typed {
+            text: destination,
+            name: call.name.as_deref(),
+            addresses: &call.address,
+            group: call.group.as_ref(),
+            port: super::UPLOAD_PORT,
+            only: &call.only,
+        };
+        let known = super::find(&state, &key, &typed)?;
+        let endpoint = known.caller(&state, &key, (&call.only, &call.spare))?;
+        let lookout = known.look_out(&key, UPLOADS, &call.only, &endpoint);
+        lookout.wait_for(&known);
+        Ok(Self { state, key, known, endpoint, lookout })
+    }
+
+    fn options(&self) -> ConnectOptions {
+        self.known.options()
+    }
+
+    /// What somebody is called here.
+    fn name_of(&self, key: PublicKey) -> String {
+        super::name_of(self.state.path(), key)
+    }
+}
+
+/// The key that was typed, or that of a known peer.
+fn key_of(state: &StateDirectory, text: &str) -> Option<PublicKey> {
+    let peers = Peers::load(state).unwrap_or_default();
+    let named = peers.of_kind(InvitationKind::Peer).find(|peer| peer.name == text);
+    named.map(|peer| peer.public_key).or_else(|| text.parse().ok())
+}
+
+fn bit_rate(mbit: f64) -> BitRate {
+    BitRate((mbit * 1e6) as u64)
+}
+
+/// Who has carried how much: `own uplink 40 %, bob 35 %, carol 25 %`.
+fn shares(shares: &UploadShares, name_of: impl Fn(PublicKey) -> String) -> String {
+    let total = shares.own + shares.neighbours.iter().map(|(_, bytes)| bytes).sum::<u64>();
+    let part = |bytes: u64| format!("{:.0} %", bytes as f64 * 100.0 / total.max(1) as f64);
+    let mut words = vec![format!("own uplink {}", part(shares.own))];
+    words.extend(shares.neighbours.iter().map(|(key, bytes)| format!("{} {}", name_of(*key), part(*bytes))));
+    words.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_are_told_in_per_cent() {
+        let neighbours = vec![(PublicKey([1; 32]), 500), (PublicKey([2; 32]), 250)];
+        let told = shares(&UploadShares { own: 250, neighbours }, |key| key.0[0].to_string());
+        assert_eq!(told, "own uplink 25 %, 1 50 %, 2 25 %");
+        assert_eq!(shares(&UploadShares::default(), |_| String::new()), "own uplink 0 %");
+    }
+}

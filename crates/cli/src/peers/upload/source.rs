@@ -1,0 +1,102 @@
+//! `anabranch upload`.
+
+use std::io::IsTerminal;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anabranch::upload::{UploadEvent, UploadOptions, Uploaded, upload};
+use anyhow::bail;
+use indicatif::MultiProgress;
+
+use super::{Reached, bit_rate, shares};
+use crate::arguments::Upload;
+use crate::exit::WrongUsage;
+use crate::peers::{self, tell};
+use crate::session::Session;
+
+/// How often progress is told where there is no terminal.
+const PLAIN: Duration = Duration::from_secs(5);
+
+pub fn run(session: &Session, arguments: &Upload) -> anyhow::Result<()> {
+    let Some((destination, files)) =
+        arguments.files_and_destination.split_last().filter(|(_, files)| !files.is_empty())
+    else {
+        bail!(WrongUsage("say which files, and last where they go".to_owned()));
+    };
+    let destination =
+        destination.to_str().ok_or_else(|| WrongUsage("the destination's name is no text".to_owned()))?;
+    for file in files {
+        // Better now than after the others.
+        if !Path::new(file).is_file() {
+            bail!(WrongUsage(format!("{} is no file", Path::new(file).display())));
+        }
+    }
+    let reached = Reached::new(session, destination, &arguments.call)?;
+    let options = UploadOptions {
+        on_air: !arguments.no_air,
+        air: (!arguments.air.is_empty()).then(|| arguments.air.clone()),
+        air_rate: bit_rate(arguments.air_rate),
+        own_uplink: !arguments.no_own_uplink,
+    };
+    let errors = peers::runtime()?.block_on(async {
+        let mut errors = Vec::new();
+        for file in files {
+            if let Err(error) = send(&reached, Path::new(file), &options).await {
+                errors.push(error.to_string());
+            }
+        }
+        reached.endpoint.clone().close().await;
+        errors
+    });
+    if errors.is_empty() { Ok(()) } else { bail!(errors.join("\nanabranch: ")) }
+}
+
+async fn send(reached: &Reached, file: &Path, options: &UploadOptions) -> anyhow::Result<()> {
+    let bars = MultiProgress::new();
+    let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let bar = peers::bar(&bars, &name);
+    let destination = reached.known.name.as_str();
+    let is_terminal = std::io::stderr().is_terminal();
+    let mut next = Instant::now() + PLAIN;
+    let mut silent = String::new();
+    let mut heed = |event: UploadEvent| match event {
+        UploadEvent::Begun { resumed } => {
+            // Whoever takes a file has let this machine in.
+            if let Err(error) = peers::redeemed(&reached.state, reached.known.peer.key) {
+                tell(&bars, &format!("The invitation could not be noted as used: {error}."));
+            }
+            bar.set_position(resumed);
+            bar.set_message(name.clone());
+        }
+        UploadEvent::Progress { done, size, shares: by } => {
+            bar.set_length(size);
+            bar.set_position(done);
+            let by = shares(&by, |key| reached.name_of(key));
+            bar.set_message(format!("{name} ({by})"));
+            if !is_terminal && Instant::now() >= next {
+                next = Instant::now() + PLAIN;
+                let part = done as f64 * 100.0 / size.max(1) as f64;
+                tell(&bars, &format!("{name}: {part:.0} % of {size} bytes; {by}."));
+            }
+        }
+        UploadEvent::Silent(why) => {
+            let goes_on =
+                if options.own_uplink { "the file goes by this machine's own uplink" } else { "waiting" };
+            silent = format!("{name}: {why}; {goes_on}.");
+            tell(&bars, &silent);
+        }
+        UploadEvent::Away(why) => bar.set_message(format!("{name} (waiting for {destination}: {why})")),
+    };
+    let peer = || reached.lookout.complete(&reached.known.peer);
+    let sent =
+        upload(&reached.endpoint, &peer, &reached.options(), &reached.key, file, options, &mut heed).await;
+    bar.finish_and_clear();
+    let Uploaded { same, name: there, size, shares: by } = sent?;
+    if same {
+        tell(&bars, &format!("{destination} has {name} already, as {there}; nothing was sent."));
+    } else {
+        let by = shares(&by, |key| reached.name_of(key));
+        tell(&bars, &format!("{name} is at {destination} as {there}: {size} bytes, verified; {by}."));
+    }
+    Ok(())
+}

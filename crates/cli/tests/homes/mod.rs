@@ -1,0 +1,181 @@
+//! Homes beside each other: a source and its neighbours on one LAN, each with an uplink of its own to a far destination.
+#![expect(clippy::unwrap_used, reason = "a failed step of a test may panic")]
+#![allow(dead_code, reason = "each test program uses its part")]
+
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::running::Running;
+use linux::netns::Namespace;
+
+/// Each home's uplink.
+const UPLINK: &str = "8mbit";
+
+/// `homes[0]` is the source's; the uplinks end at `far`, the LAN at a switch.
+pub struct Homes {
+    pub homes: Vec<Namespace>,
+    pub far: Namespace,
+    _switch: Namespace,
+    directory: tempfile::TempDir,
+}
+
+/// A destination that runs.
+pub struct Accepting {
+    pub program: Running,
+    pub links: Vec<String>,
+    said: PathBuf,
+}
+
+impl Accepting {
+    pub fn said(&self) -> String {
+        fs::read_to_string(&self.said).unwrap_or_default()
+    }
+}
+
+impl Homes {
+    pub fn new(neighbours: usize) -> Option<Self> {
+        if !rustix::process::geteuid().is_root() {
+            eprintln!("left out: not root");
+            return None;
+        }
+        let (far, switch) = (Namespace::anonymous().unwrap(), Namespace::anonymous().unwrap());
+        let homes: Vec<Namespace> = (0..=neighbours).map(|_| Namespace::anonymous().unwrap()).collect();
+        let ip = |arguments: &[&str]| {
+            assert!(
+                switch.command("ip").unwrap().args(arguments).status().unwrap().success(),
+                "{arguments:?}"
+            );
+        };
+        ip(&["link", "add", "lan", "type", "bridge", "mcast_snooping", "0"]);
+        ip(&["link", "set", "lan", "up"]);
+        far.set_up("lo", true).unwrap();
+        for (number, home) in homes.iter().enumerate() {
+            let (port, wan) = (format!("home{number}"), format!("wan{number}"));
+            home.set_up("lo", true).unwrap();
+            home.join(&switch, "lan", &port).unwrap();
+            ip(&["link", "set", &port, "master", "lan"]);
+            home.join(&far, "wan", &wan).unwrap();
+            home.add_address("lan", format!("192.168.7.{}/24", number + 1).parse().unwrap()).unwrap();
+            home.add_address("wan", format!("10.7.{number}.1/24").parse().unwrap()).unwrap();
+            far.add_address(&wan, format!("10.7.{number}.2/24").parse().unwrap()).unwrap();
+            let shaped = home
+                .command("tc")
+                .unwrap()
+                .args(["qdisc", "add", "dev", "wan", "root", "tbf", "rate", UPLINK])
+                .args(["burst", "16k", "latency", "50ms"])
+                .status();
+            assert!(shaped.unwrap().success());
+        }
+        Some(Self { homes, far, _switch: switch, directory: tempfile::tempdir().unwrap() })
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    pub fn file(&self, name: &str, size: usize) -> PathBuf {
+        let bytes: Vec<u8> = (0..size as u64).map(|at| (at.wrapping_mul(0x9e37_79b9) >> 13) as u8).collect();
+        fs::write(self.path(name), bytes).unwrap();
+        self.path(name)
+    }
+
+    /// Names of files in a directory, hidden ones too.
+    pub fn listed(&self, directory: &str) -> Vec<String> {
+        let entries = fs::read_dir(self.path(directory)).unwrap();
+        let mut names: Vec<String> =
+            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    /// Bytes of the journals in a directory.
+    pub fn journal(&self, directory: &str) -> u64 {
+        let entries = fs::read_dir(self.path(directory)).into_iter().flatten().flatten();
+        let journals = entries.filter(|entry| entry.file_name().to_string_lossy().ends_with(".journal"));
+        journals.filter_map(|entry| entry.metadata().ok()).map(|metadata| metadata.len()).sum()
+    }
+
+    pub fn command(&self, machine: &Namespace, state: &str, arguments: &[&str]) -> Command {
+        let mut command = machine.command(env!("CARGO_BIN_EXE_anabranch")).unwrap();
+        command.arg("--state").arg(self.path(state)).args(arguments);
+        command
+    }
+
+    /// Starts the destination; it shows so many links.
+    pub fn accept(&self, links: usize) -> Accepting {
+        let (out, count) = (self.path("out"), links.to_string());
+        let mut arguments = vec!["accept", "--dir", out.to_str().unwrap()];
+        if links == 0 {
+            arguments.push("--no-link")
+        } else {
+            arguments.extend(["--links", &count])
+        }
+        self.start(self.command(&self.far, "far", &arguments), links)
+    }
+
+    /// Starts a destination by a command of one's own.
+    pub fn start(&self, mut command: Command, links: usize) -> Accepting {
+        let said = self.path(&format!("said{}", self.listed("").len()));
+        let output = File::create(&said).unwrap();
+        let program = Running(command.stdout(output).stderr(told(&self.path("errors"))).spawn().unwrap());
+        wait_until("the destination shows its links", || lines(&said).len() >= links);
+        let links = lines(&said).into_iter().take(links).collect();
+        Accepting { program, links, said }
+    }
+
+    /// Neighbour `number` shares its uplink with everybody.
+    pub fn share(&self, number: usize, destination: &str) -> Running {
+        self.share_as(number, &["share", destination, "--trust-all"])
+    }
+
+    pub fn share_as(&self, number: usize, arguments: &[&str]) -> Running {
+        let state = format!("neighbour{number}");
+        let mut command = self.command(&self.homes[number + 1], &state, arguments);
+        command.args(["--air", "lan"]).stdout(told(&self.path(&format!("{state}.said"))));
+        Running(command.stderr(told(&self.path("errors"))).spawn().unwrap())
+    }
+
+    /// The source sends files; waits for the end.
+    pub fn upload(&self, files: &[&Path], destination: &str) -> Output {
+        self.uploading(files, destination).output().unwrap()
+    }
+
+    pub fn uploading(&self, files: &[&Path], destination: &str) -> Command {
+        let mut command = self.command(&self.homes[0], "source", &["upload"]);
+        command.args(files).args([destination, "--name", "far", "--air", "lan", "--air-rate", "40"]);
+        command
+    }
+
+    /// Bytes that a neighbour has carried by its own account.
+    pub fn ledger(&self, neighbour: usize) -> u64 {
+        let state = format!("neighbour{neighbour}");
+        let told = self
+            .command(&self.homes[neighbour + 1], &state, &["share", "--ledger", "--json"])
+            .output()
+            .unwrap();
+        assert!(told.status.success(), "{told:?}");
+        let rows: serde_json::Value = serde_json::from_slice(&told.stdout).unwrap();
+        rows.as_array().unwrap().iter().map(|row| row["bytes"].as_u64().unwrap()).sum()
+    }
+}
+
+/// What a program says, kept for later.
+fn told(path: &Path) -> Stdio {
+    File::options().create(true).append(true).open(path).unwrap().into()
+}
+
+fn lines(path: &Path) -> Vec<String> {
+    File::open(path)
+        .map_or_else(|_| Vec::new(), |file| BufReader::new(file).lines().map_while(Result::ok).collect())
+}
+
+pub fn wait_until(what: &str, holds: impl Fn() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !holds() {
+        assert!(Instant::now() < deadline, "{what}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}

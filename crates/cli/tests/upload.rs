@@ -1,0 +1,166 @@
+//! Uploads through neighbours: programs in network namespaces, a LAN between homes, and an uplink of each. Needs root, and is left out without.
+
+mod homes;
+mod running;
+
+use std::fs;
+use std::io::Write;
+use std::process::Stdio;
+
+use homes::{Homes, wait_until};
+
+#[test]
+fn a_file_goes_up_through_two_neighbours() {
+    let Some(homes) = Homes::new(2) else { return };
+    let destination = homes.accept(3);
+    let _neighbours = [homes.share(0, &destination.links[1]), homes.share(1, &destination.links[2])];
+    wait_until("both neighbours share", || destination.said().matches("shares its uplink").count() == 2);
+    let file = homes.file("video.mp4", 6_000_000);
+    let sent = homes.upload(&[&file], &destination.links[0]);
+    assert!(sent.status.success(), "{sent:?}");
+    assert!(fs::read(homes.path("out/video.mp4")).unwrap() == fs::read(&file).unwrap());
+    let said = String::from_utf8_lossy(&sent.stdout).into_owned();
+    assert!(said.contains("verified; own uplink"), "{said}");
+    for neighbour in 0..2 {
+        let carried = homes.ledger(neighbour);
+        assert!(carried > 500_000, "neighbour {neighbour} has carried {carried}: {said}");
+    }
+    assert_eq!(homes.listed("out"), ["video.mp4"], "nothing is left beside it");
+}
+
+#[test]
+fn a_destination_that_is_killed_goes_on_where_it_was() {
+    let Some(homes) = Homes::new(1) else { return };
+    let destination = homes.accept(2);
+    let _neighbour = homes.share(0, &destination.links[1]);
+    wait_until("the neighbour shares", || destination.said().contains("shares its uplink"));
+    let file = homes.file("long", 12_000_000);
+    let mut sending = homes.uploading(&[&file], &destination.links[0]);
+    let sending = sending.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    wait_until("something is stored", || homes.journal("out") > 150);
+    drop(destination);
+    let again = homes.accept(0);
+    let sent = sending.wait_with_output().unwrap();
+    assert!(sent.status.success(), "{sent:?}");
+    assert!(fs::read(homes.path("out/long")).unwrap() == fs::read(&file).unwrap());
+    assert!(again.said().contains("of them before, verified"), "{}", again.said());
+    assert_eq!(homes.listed("out"), ["long"]);
+}
+
+#[test]
+fn a_neighbour_that_is_killed_costs_no_byte() {
+    let Some(homes) = Homes::new(2) else { return };
+    let destination = homes.accept(3);
+    let mut neighbours = vec![homes.share(0, &destination.links[1]), homes.share(1, &destination.links[2])];
+    wait_until("both neighbours share", || destination.said().matches("shares its uplink").count() == 2);
+    let file = homes.file("file", 12_000_000);
+    let mut sending = homes.uploading(&[&file], &destination.links[0]);
+    let sending = sending.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    wait_until("something is stored", || homes.journal("out") > 150);
+    neighbours.pop();
+    let sent = sending.wait_with_output().unwrap();
+    assert!(sent.status.success(), "{sent:?}");
+    assert!(fs::read(homes.path("out/file")).unwrap() == fs::read(&file).unwrap());
+}
+
+#[test]
+fn who_is_not_trusted_gets_nothing_and_sends_alone() {
+    let Some(homes) = Homes::new(1) else { return };
+    let destination = homes.accept(2);
+    // Some key, and not the source's.
+    let other = identity::KeyPair::generate().unwrap().public().to_string();
+    let _neighbour = homes.share_as(0, &["share", &destination.links[1], "--trust", &other]);
+    wait_until("the neighbour shares", || destination.said().contains("shares its uplink"));
+    let file = homes.file("file", 8_000_000);
+    let sent = homes.upload(&[&file], &destination.links[0]);
+    assert!(sent.status.success(), "{sent:?}");
+    assert!(fs::read(homes.path("out/file")).unwrap() == fs::read(&file).unwrap());
+    let said = String::from_utf8_lossy(&sent.stdout).into_owned();
+    assert!(said.contains("no neighbour shares its uplink with this machine"), "{said}");
+    assert!(said.contains("own uplink 100 %"), "{said}");
+    let neighbour = fs::read_to_string(homes.path("neighbour0.said")).unwrap();
+    assert!(neighbour.contains("is not trusted, and gets nothing"), "{neighbour}");
+    assert_eq!(homes.ledger(0), 0);
+}
+
+#[test]
+fn the_same_file_is_not_sent_twice_and_another_does_not_replace_it() {
+    let Some(homes) = Homes::new(0) else { return };
+    let destination = homes.accept(1);
+    let file = homes.file("a.txt", 100_000);
+    let sent = homes.upload(&[&file], &destination.links[0]);
+    assert!(sent.status.success(), "{sent:?}");
+    let again = homes.upload(&[&file], "far");
+    assert!(again.status.success(), "{again:?}");
+    assert!(String::from_utf8_lossy(&again.stdout).contains("nothing was sent"), "{again:?}");
+    fs::write(&file, "other").unwrap();
+    let other = homes.upload(&[&file, &homes.file("empty", 0)], "far");
+    assert!(other.status.success(), "{other:?}");
+    assert_eq!(homes.listed("out"), ["a (2).txt", "a.txt", "empty"]);
+    assert_eq!(fs::read(homes.path("out/a (2).txt")).unwrap(), b"other");
+    // The link was used.
+    let mut stranger = homes.command(&homes.homes[0], "stranger", &["upload"]);
+    let stranger = stranger.arg(&file).arg(&destination.links[0]).output().unwrap();
+    assert!(String::from_utf8_lossy(&stranger.stderr).contains("refuses the invitation"), "{stranger:?}");
+}
+
+#[test]
+fn a_full_disk_is_told_to_both_ends_and_leaves_no_file() {
+    let Some(homes) = Homes::new(0) else { return };
+    let out = homes.path("small");
+    fs::create_dir(&out).unwrap();
+    // The destination alone sees it.
+    let script = format!(
+        "mount -t tmpfs -o size=2m none {0} && exec {1} --state {2} accept --dir {0}",
+        out.display(),
+        env!("CARGO_BIN_EXE_anabranch"),
+        homes.path("far").display()
+    );
+    let mut command = homes.far.command("unshare").unwrap();
+    command.args(["--mount", "sh", "-c", &script]);
+    let destination = homes.start(command, 1);
+    let sent = homes.upload(&[&homes.file("large", 6_000_000)], &destination.links[0]);
+    let said = String::from_utf8_lossy(&sent.stderr).into_owned();
+    assert_eq!(sent.status.code(), Some(1), "{said}");
+    assert!(said.contains("refuses") && said.contains("No space left on device"), "{said}");
+    wait_until("the destination says so", || destination.said().contains("did not come: cannot write"));
+    // What fits comes all the same.
+    let sent = homes.upload(&[&homes.file("small.txt", 1_000)], "far");
+    assert!(sent.status.success(), "{sent:?}");
+}
+
+#[test]
+fn a_file_that_is_changed_on_the_way_does_not_arrive() {
+    let Some(homes) = Homes::new(0) else { return };
+    let destination = homes.accept(1);
+    let file = homes.file("log", 12_000_000);
+    let mut sending = homes.uploading(&[&file], &destination.links[0]);
+    let sending = sending.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    wait_until("something is stored", || homes.journal("out") > 150);
+    fs::OpenOptions::new().append(true).open(&file).unwrap().write_all(b"one more line").unwrap();
+    let sent = sending.wait_with_output().unwrap();
+    assert_eq!(sent.status.code(), Some(1), "{sent:?}");
+    assert!(String::from_utf8_lossy(&sent.stderr).contains("was changed while it was sent"), "{sent:?}");
+    wait_until("the destination says so", || destination.said().contains("did not come: it was changed"));
+    wait_until("nothing is left", || homes.listed("out").is_empty());
+}
+
+#[test]
+fn what_is_lent_is_limited() {
+    let Some(homes) = Homes::new(1) else { return };
+    let destination = homes.accept(2);
+    let mut neighbour =
+        homes.share_as(0, &["share", &destination.links[1], "--trust-all", "--volume", "1", "--rate", "100"]);
+    wait_until("the neighbour shares", || destination.said().contains("shares its uplink"));
+    let file = homes.file("file", 8_000_000);
+    let sent = homes.upload(&[&file], &destination.links[0]);
+    assert!(sent.status.success(), "{sent:?}");
+    assert!(fs::read(homes.path("out/file")).unwrap() == fs::read(&file).unwrap());
+    assert!(neighbour.0.wait().unwrap().success(), "it ends once its volume is used up");
+    let carried = homes.ledger(0);
+    assert!((1_000_000..1_010_000).contains(&carried), "{carried}");
+    // What nobody has allowed is not done.
+    let refused = homes.command(&homes.homes[1], "neighbour0", &["share", "far"]).output().unwrap();
+    assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("say for whom"), "{refused:?}");
+}

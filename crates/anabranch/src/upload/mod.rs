@@ -2,11 +2,11 @@
 //! destination puts it together (`[LINKALIKE]`). What decides is `upload`, the pure crate; here are the programs around it.
 //!
 //! ```text
-//! source.rs --- multicast (air.rs) ---> neighbour.rs
-//!     |                                      |  ledger.rs: for whom it has carried how much
-//!     | virtual socket (link.rs)             | virtual socket
-//!     +---------------> destination/ <-------+
-//!                           store.rs: the file, and a journal of what is stored
+//! source.rs ---- multicast, or a card in monitor mode (air/) ----> neighbour.rs
+//!     |                                                               |  ledger.rs: for whom it has carried how much
+//!     | virtual socket (link.rs)                                      | virtual socket
+//!     +-----------------------> destination/ <------------------------+
+//!                                   store.rs: the file, and a journal of what is stored
 //! ```
 //!
 //! Chunks are sealed by a key that only source and destination know (seal.rs). Neighbours get frames that carry the right authenticator, sizes, and who

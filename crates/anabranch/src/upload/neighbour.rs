@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use identity::PublicKey;
 use linux::clock;
+use linux::radio::OpenError;
 use thiserror::Error;
 use tokio::sync::mpsc;
 use tracing::debug;
@@ -107,6 +108,9 @@ pub enum ShareError {
     /// The destination is not reached, and it would not help to try again.
     #[error(transparent)]
     Connect(#[from] ConnectError),
+    /// A card in monitor mode is refused.
+    #[error("the air cannot be used: {0}")]
+    Air(#[from] OpenError),
 }
 
 /// Lends the uplink until its limits are reached. `peer` says where the destination may be; `tell` hears what happens.
@@ -121,7 +125,7 @@ pub async fn share(
     ledger: &mut Ledger,
     tell: &mut dyn FnMut(ShareEvent),
 ) -> Result<ShareSummary, ShareError> {
-    let air = AirListener::default();
+    let air = AirListener::new(options.air.as_deref())?;
     let transfers = BTreeMap::new();
     let untrusted = BTreeSet::new();
     let budget = Budget { options, spent: 0, tokens: 0.0, filled: clock::now() };

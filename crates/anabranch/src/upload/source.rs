@@ -8,13 +8,14 @@ use std::time::Duration;
 
 use identity::{KeyPair, PublicKey};
 use linux::clock;
+use linux::radio::OpenError;
 use rand::TryRngCore;
 use thiserror::Error;
 use tokio::sync::mpsc;
 use units::{BitRate, Timestamp};
 use upload::{BitRates, RangeSet, Settings, Source};
 use wire::upload::roles::{End, FileOffer, RoleMessage, SIGNED_FOR, Shares, signed};
-use wire::upload::{AUTHENTICATOR_LEN, AirHeader, Chunk, Message, Offer, Run, Transfer};
+use wire::upload::{AUTHENTICATOR_LEN, AirHeader, Chunk, Message, Offer, RateIndex, Run, Transfer};
 
 use super::air::{AirSender, AirSent};
 use super::link::{Heard, Link};
@@ -138,6 +139,9 @@ pub enum UploadError {
         /// Its word.
         reason: String,
     },
+    /// A card in monitor mode is refused.
+    #[error("the air cannot be used: {0}")]
+    Air(#[from] OpenError),
     /// The destination is not reached.
     #[error(transparent)]
     Connect(#[from] ConnectError),
@@ -169,7 +173,8 @@ pub async fn upload(
     let offer = file.offer(key, peer().key)?;
     let sealing = ChunkKey::new(&offer.chunk_key, offer.offer.transfer);
     let air_key = AirKey::new(&offer.air_key);
-    let (air, shares) = (AirSender::default(), UploadShares::default());
+    let only = options.air.as_deref().filter(|_| options.on_air);
+    let (air, shares) = (AirSender::new(only)?, UploadShares::default());
     let sending = Sending { endpoint, options, tell, file, offer, sealing, air_key, air, shares };
     sending.run(peer, connect).await
 }
@@ -332,7 +337,7 @@ impl Sending<'_> {
         seen: &mut Option<Timestamp>,
     ) -> Result<Served, UploadError> {
         let mut ready: Vec<Run> = Vec::new();
-        let mut pending: Option<Vec<u8>> = None;
+        let mut pending: Option<(RateIndex, Vec<u8>)> = None;
         let mut begun: Option<Timestamp> = None;
         let (mut look, mut follow) = (clock::now(), clock::now());
         let (mut is_heard, mut is_told, mut helpers) = (false, false, false);
@@ -414,10 +419,10 @@ impl Sending<'_> {
             machine.handle_reconnected(now, &ready);
             return;
         }
-        let frame =
-            usize::from(CHUNK_LENGTH) + SEAL_LEN + wire::upload::AIR_HEADER_LEN + AUTHENTICATOR_LEN + BELOW;
-        let air_time = Duration::from_secs_f64(frame as f64 * 8.0 / self.options.air_rate.0.max(1) as f64);
-        let Some(rates) = BitRates::new(vec![air_time.max(Duration::from_micros(1))]) else { return };
+        let frame = usize::from(CHUNK_LENGTH) + SEAL_LEN + wire::upload::AIR_HEADER_LEN + AUTHENTICATOR_LEN;
+        let on_lan = (frame + BELOW) as f64 * 8.0 / self.options.air_rate.0.max(1) as f64;
+        let on_lan = Duration::from_secs_f64(on_lan).max(Duration::from_micros(1));
+        let Some(rates) = BitRates::new(self.air.air_times(frame, on_lan)) else { return };
         let chunks = self.offer.offer.chunks().unwrap_or(0);
         let own = u32::from(self.options.own_uplink) * 2;
         let transfer = self.offer.offer.transfer;
@@ -429,7 +434,7 @@ impl Sending<'_> {
         &mut self,
         link: &Link,
         machine: &mut Source,
-        pending: &mut Option<Vec<u8>>,
+        pending: &mut Option<(RateIndex, Vec<u8>)>,
         now: Timestamp,
     ) -> Result<Timestamp, UploadError> {
         let mut left = AT_ONCE;
@@ -441,15 +446,15 @@ impl Sending<'_> {
         }
         let mut full = false;
         while left > 0 && self.options.on_air && !self.air.is_silent() {
-            let frame = match pending.take() {
+            let (rate, frame) = match pending.take() {
                 Some(frame) => frame,
                 None => match machine.poll_broadcast(now) {
-                    Some(header) => self.frame(header)?,
+                    Some(header) => (header.rate, self.frame(header)?),
                     None => break,
                 },
             };
-            if self.air.send(&frame) == AirSent::Full {
-                *pending = Some(frame);
+            if self.air.send(rate, &frame) == AirSent::Full {
+                *pending = Some((rate, frame));
                 full = true;
                 break;
             }

@@ -29,7 +29,7 @@ pub struct Share {
     /// End after this time, such as 90m, 8h or 7d
     #[arg(long = "for", value_name = "TIME", value_parser = lifetime)]
     pub time: Option<Duration>,
-    /// Listen to neighbours by this adapter only; may be repeated
+    /// Listen to neighbours by this adapter only; may be repeated. A Wi-Fi interface in monitor mode hears whoever is on its channel
     #[arg(long, value_name = "NAME")]
     pub air: Vec<String>,
     /// Show for whom this machine has carried how much, and end
@@ -47,7 +47,7 @@ pub struct Upload {
     /// The files, and last the destination: its name here, or a link that its `anabranch accept` shows
     #[arg(required = true, num_args = 2.., value_names = ["FILE", "DEST"])]
     pub files_and_destination: Vec<OsString>,
-    /// Send to neighbours by this adapter only; may be repeated
+    /// Send to neighbours by this adapter only; may be repeated. By a Wi-Fi interface in monitor mode it needs no network, and finds the best bit rate
     #[arg(long, value_name = "NAME")]
     pub air: Vec<String>,
     /// What may be sent to neighbours, Mbit/s; a Wi-Fi carries less to everybody than to one

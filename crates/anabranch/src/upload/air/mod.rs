@@ -1,14 +1,21 @@
-//! The air of an ordinary LAN: frames for everybody by UDP multicast.
+//! The air: frames for everybody in range. On an ordinary LAN they go by UDP multicast, on a card in monitor mode as they are (`wifi`).
+
+mod wifi;
 
 use std::future::poll_fn;
 use std::net::{Ipv4Addr, Ipv6Addr};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use linux::group::{Group, GroupSender, GroupSocket};
+use linux::radio::OpenError;
+use linux::wireless::WirelessError;
 use tokio::io::ReadBuf;
 use tokio::net::UdpSocket;
 use tracing::debug;
+use wire::upload::RateIndex;
 
+use self::wifi::{WifiListener, WifiSender};
 use crate::sockets::{Adapter, AdapterState};
 
 /// Of the ranges for local use (RFC 2365, RFC 4291 section 2.7); the port is not registered.
@@ -32,10 +39,45 @@ fn leads_to_neighbours(adapter: &Adapter, only: Option<&[String]>) -> bool {
     wanted && !adapter.loopback && adapter.bluetooth.is_none() && adapter.state == AdapterState::Connected
 }
 
+/// The cards in monitor mode among the adapters that were named.
+struct Cards<T>(Vec<(String, T)>);
+
+impl<T> Default for Cards<T> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<T> Cards<T> {
+    /// Opens those that are there and not yet open. What is named and is no such card is left to the LAN.
+    fn follow(
+        &mut self,
+        only: Option<&[String]>,
+        open: fn(&str) -> Result<T, OpenError>,
+    ) -> Result<(), OpenError> {
+        for name in only.unwrap_or_default() {
+            if self.0.iter().any(|(known, _)| known == name) {
+                continue;
+            }
+            match open(name) {
+                Ok(card) => self.0.push((name.clone(), card)),
+                Err(
+                    OpenError::NoInterface(_)
+                    | OpenError::NotMonitor(_)
+                    | OpenError::Wireless(WirelessError::None),
+                ) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+}
+
 /// Sends frames to all neighbourhoods.
 #[derive(Default)]
 pub(super) struct AirSender {
     sockets: Vec<(u32, GroupSender)>,
+    cards: Cards<WifiSender>,
 }
 
 /// What became of a frame.
@@ -49,8 +91,26 @@ pub(super) enum AirSent {
 }
 
 impl AirSender {
+    /// With the cards among the adapters that were named.
+    ///
+    /// # Errors
+    /// If a card in monitor mode is refused.
+    pub(super) fn new(only: Option<&[String]>) -> Result<Self, OpenError> {
+        let mut sender = Self::default();
+        sender.cards.follow(only, WifiSender::open)?;
+        Ok(sender)
+    }
+
+    /// How long a frame of so many bytes takes at each of the rates it can be sent at, if the air of a LAN takes so long.
+    pub(super) fn air_times(&self, length: usize, on_lan: Duration) -> Vec<Duration> {
+        if self.cards.0.is_empty() { vec![on_lan] } else { wifi::air_times(length) }
+    }
+
     /// Follows the adapters as they are now.
     pub(super) fn follow(&mut self, adapters: &[Adapter], only: Option<&[String]>) {
+        if let Err(error) = self.cards.follow(only, WifiSender::open) {
+            debug!(%error, "a card cannot be used");
+        }
         let wanted: Vec<&Adapter> =
             adapters.iter().filter(|adapter| leads_to_neighbours(adapter, only)).collect();
         self.sockets.retain(|(index, ..)| wanted.iter().any(|adapter| adapter.index == *index));
@@ -67,11 +127,11 @@ impl AirSender {
     }
 
     pub(super) fn is_silent(&self) -> bool {
-        self.sockets.is_empty()
+        self.sockets.is_empty() && self.cards.0.is_empty()
     }
 
     /// Sends a frame; it counts as sent if one neighbourhood gets it.
-    pub(super) fn send(&mut self, frame: &[u8]) -> AirSent {
+    pub(super) fn send(&mut self, rate: RateIndex, frame: &[u8]) -> AirSent {
         let (mut sent, mut full) = (false, false);
         self.sockets.retain(|(index, socket)| {
             match socket.send(frame) {
@@ -79,6 +139,17 @@ impl AirSender {
                 Ok(false) => full = true,
                 Err(error) => {
                     debug!(%error, index, "an adapter takes no frames");
+                    return false;
+                }
+            }
+            true
+        });
+        self.cards.0.retain_mut(|(name, card)| {
+            match card.send(rate, frame) {
+                Ok(AirSent::Yes) => sent = true,
+                Ok(_) => full = true,
+                Err(error) => {
+                    debug!(%error, name, "a card takes no frames");
                     return false;
                 }
             }
@@ -96,13 +167,27 @@ impl AirSender {
 #[derive(Default)]
 pub(super) struct AirListener {
     sockets: Vec<(u32, bool, UdpSocket)>,
+    cards: Cards<WifiListener>,
     /// Which one is asked first, so that none is deaf beside a loud one.
     first: usize,
 }
 
 impl AirListener {
+    /// With the cards among the adapters that were named.
+    ///
+    /// # Errors
+    /// If a card in monitor mode is refused.
+    pub(super) fn new(only: Option<&[String]>) -> Result<Self, OpenError> {
+        let mut listener = Self::default();
+        listener.cards.follow(only, WifiListener::open)?;
+        Ok(listener)
+    }
+
     /// Follows the adapters as they are now.
     pub(super) fn follow(&mut self, adapters: &[Adapter], only: Option<&[String]>) {
+        if let Err(error) = self.cards.follow(only, WifiListener::open) {
+            debug!(%error, "a card cannot be used");
+        }
         let wanted: Vec<&Adapter> =
             adapters.iter().filter(|adapter| leads_to_neighbours(adapter, only)).collect();
         self.sockets.retain(|(index, ..)| wanted.iter().any(|adapter| adapter.index == *index));
@@ -121,7 +206,7 @@ impl AirListener {
     }
 
     pub(super) fn is_deaf(&self) -> bool {
-        self.sockets.is_empty()
+        self.sockets.is_empty() && self.cards.0.is_empty()
     }
 
     /// The next frame's length.
@@ -131,22 +216,43 @@ impl AirListener {
 
     fn poll_receive(&mut self, context: &mut Context<'_>, buffer: &mut [u8; MAX_FRAME]) -> Poll<usize> {
         let mut turn = 0;
-        while turn < self.sockets.len() {
-            let at = (self.first + turn) % self.sockets.len();
-            let Some((_, _, socket)) = self.sockets.get(at) else { break };
-            let mut into = ReadBuf::new(buffer.as_mut_slice());
-            match socket.poll_recv(context, &mut into) {
-                Poll::Ready(Ok(())) => {
+        while turn < self.sockets.len() + self.cards.0.len() {
+            let at = (self.first + turn) % (self.sockets.len() + self.cards.0.len());
+            match self.poll_one(at, context, buffer) {
+                Poll::Ready(Some(length)) => {
                     self.first = at + 1;
-                    return Poll::Ready(into.filled().len());
+                    return Poll::Ready(length);
                 }
-                Poll::Ready(Err(error)) => {
-                    debug!(%error, "an adapter is deaf");
-                    self.sockets.remove(at);
-                }
+                Poll::Ready(None) => {}
                 Poll::Pending => turn += 1,
             }
         }
         Poll::Pending
+    }
+
+    /// Asks one, counted through sockets and cards; `None` if it is deaf and was let go.
+    fn poll_one(
+        &mut self,
+        at: usize,
+        context: &mut Context<'_>,
+        buffer: &mut [u8; MAX_FRAME],
+    ) -> Poll<Option<usize>> {
+        if let Some((_, _, socket)) = self.sockets.get(at) {
+            let mut into = ReadBuf::new(buffer.as_mut_slice());
+            let received = ready!(socket.poll_recv(context, &mut into));
+            if let Err(error) = received {
+                debug!(%error, "an adapter is deaf");
+                self.sockets.remove(at);
+                return Poll::Ready(None);
+            }
+            return Poll::Ready(Some(into.filled().len()));
+        }
+        let at = at - self.sockets.len();
+        let Some((_, card)) = self.cards.0.get_mut(at) else { return Poll::Pending };
+        let received = ready!(card.poll_receive(context, buffer));
+        if received.is_none() {
+            self.cards.0.remove(at);
+        }
+        Poll::Ready(received)
     }
 }

@@ -1,0 +1,101 @@
+//! Upload through the neighbours by frames of 802.11 in the virtual machine: cards in monitor mode, a lossy air, slow uplinks. Skipped with a reason
+//! where a part of the bed cannot be had, except in CI.
+
+use std::time::Duration;
+
+use lab::medium::{Config, LinkConfig, Quality};
+use lab::vm::Job;
+use lab::vm::measurement::Programs;
+
+/// Three homes with an uplink of 2 Mbit/s each. They hear each other by their cards only.
+const SCRIPT: &str = r#"
+fail() { echo "failed: $*"; cat /results/*.log; exit 1; }
+chrt -f 10 anabranch-lab medium /job/air.toml >/results/medium.log 2>&1 & medium=$!
+for _ in $(seq 100); do grep -q ready /results/medium.log && break; sleep 0.1; done
+grep -q ready /results/medium.log || fail 'no medium'
+ip netns add far; number=0
+for home in source ann bob; do
+    ip netns add $home; ip -n $home link set lo up
+    ip link add uplink netns $home type veth peer name $home netns far
+    ip -n $home addr add 10.9.$number.1/24 dev uplink; ip -n far addr add 10.9.$number.2/24 dev $home
+    ip -n $home link set uplink up; ip -n far link set $home up
+    ip netns exec $home tc qdisc add dev uplink root tbf rate 2mbit burst 16k latency 100ms
+    ip -n $home route add default via 10.9.$number.2
+    iw phy phy$number set netns name $home
+    # The medium knows a radio once one of its interfaces was on that is no monitor.
+    ip -n $home link set wlan$number up; ip -n $home link set wlan$number down; ip netns exec $home iw dev wlan$number set type monitor
+    ip -n $home link set wlan$number name air; ip -n $home link set air up
+    ip netns exec $home iw dev air set channel 6 || fail "no channel 6 for $home"
+    number=$((number + 1))
+done
+mkdir /tmp/into; ip -n far link set lo up
+ip netns exec far anabranch --state /tmp/far accept --dir /tmp/into --links 3 >/results/far.log 2>&1 &
+for _ in $(seq 200); do [ "$(grep -c 'anabranch://' /results/far.log)" -ge 3 ] && break; sleep 0.1; done
+links=$(grep -o 'anabranch://[^ ]*' /results/far.log)
+link() { echo "$links" | sed -n "$1p"; }
+for home in ann bob; do
+    number=$((number + 1)); one=$(link $((number - 2)))
+    ip netns exec $home anabranch --state /tmp/$home share "$one" --trust-all --air air >/results/$home.log 2>&1 &
+done
+for _ in $(seq 200); do [ "$(grep -c 'shares its uplink' /results/far.log)" -ge 2 ] && break; sleep 0.1; done
+dd if=/dev/urandom of=/tmp/together bs=1k count=3000 2>/dev/null; dd if=/dev/urandom of=/tmp/alone bs=1k count=3000 2>/dev/null
+now() { cut -d' ' -f1 /proc/uptime; }
+own() { ip netns exec source anabranch --state /tmp/source upload "$@"; }
+begun=$(now); own --air air --name far /tmp/together "$(link 1)" >/results/together.log 2>&1 || fail 'not uploaded'; middle=$(now)
+own --no-air /tmp/alone far >/results/alone.log 2>&1 || fail 'not uploaded alone'; ended=$(now)
+cmp /tmp/together /tmp/into/together && cmp /tmp/alone /tmp/into/alone || fail 'not what was sent'
+echo "$begun $middle $ended" >/results/times
+for home in ann bob; do ip netns exec $home anabranch --state /tmp/$home share --ledger --json >/results/$home.ledger || fail 'no ledger'; done
+# A card that is no monitor is no air, and who may not use it is told so.
+own --air nothing --no-own-uplink /tmp/alone far >/results/same.log 2>&1 || fail 'the same file again'
+grep -q 'nothing was sent' /results/same.log || fail 'sent again'
+kill -TERM $medium; wait $medium
+cat /results/together.log /results/alone.log; echo done
+"#;
+
+/// What neighbours miss of what the source sends.
+const LOSSES: [(usize, f64); 2] = [(1, 0.3), (2, 0.4)];
+
+#[test]
+fn neighbours_hear_a_card_in_monitor_mode_and_carry() {
+    let Some((machine, programs)) = Programs::find_or_skip(env!("CARGO_BIN_EXE_anabranch-lab")).unwrap()
+    else {
+        return;
+    };
+    let mut job = Job::new(SCRIPT);
+    let link = |(to, loss)| LinkConfig {
+        from: Some(0),
+        to: Some(to),
+        quality: Quality { loss, ..Quality::default() },
+        ..LinkConfig::default()
+    };
+    let air = Config { link: LOSSES.map(link).into(), ..Config::default() };
+    job.files.insert("/job/air.toml".into(), toml::to_string(&air).unwrap().into_bytes());
+    job.programs.extend([
+        programs.lab.clone(),
+        programs.anabranch().unwrap(),
+        lab::vm::program("iw", "iw").unwrap(),
+    ]);
+    job.modules.push("mac80211_hwsim radios=3".to_owned());
+    job.timeout = Duration::from_secs(400);
+    let outcome = machine.run(&job).unwrap();
+    println!("{}\nwall time {:?}", outcome.output, outcome.wall_time);
+    for (name, bytes) in &outcome.files {
+        println!("--- {name}\n{}", String::from_utf8_lossy(bytes));
+    }
+    let outcome = outcome.succeeded().unwrap();
+    assert!(outcome.output.ends_with("done\n"), "{}", outcome.output);
+    let times: Vec<f64> =
+        outcome.text("times").split_whitespace().map(|time| time.parse().unwrap()).collect();
+    let [together, alone] = [times[1] - times[0], times[2] - times[1]];
+    println!("together {together:.1} s, alone {alone:.1} s");
+    // Three uplinks instead of one.
+    assert!(together < 0.6 * alone, "together {together:.1} s, alone {alone:.1} s");
+    for home in ["ann", "bob"] {
+        let ledger: serde_json::Value =
+            serde_json::from_str(&outcome.text(&format!("{home}.ledger"))).unwrap();
+        let carried: u64 =
+            ledger.as_array().unwrap().iter().map(|line| line["bytes"].as_u64().unwrap()).sum();
+        assert!(carried > 500_000, "{home}: {ledger}");
+    }
+}

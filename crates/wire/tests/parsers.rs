@@ -423,7 +423,9 @@ fn every_sample_is_accepted_by_its_parser() {
             "announcement" => properties::announcement_in(&bytes).is_some(),
             "short_announcement" => ShortAnnouncement::read(&bytes).is_some(),
             "upload" => {
-                wire::upload::AirFrame::parse(&bytes).is_ok() || wire::upload::Message::parse(&bytes).is_ok()
+                wire::upload::AirFrame::parse(&bytes).is_ok()
+                    || wire::upload::Message::parse(&bytes).is_ok()
+                    || wire::upload::roles::RoleMessage::parse(&bytes).is_ok()
             }
             "group" => {
                 group::Entry::parse(&bytes).is_ok()

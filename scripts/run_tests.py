@@ -9,10 +9,14 @@ import dataclasses
 import re
 import subprocess
 import sys
+import threading
+from collections.abc import Callable
 
 TESTS = ["cargo", "test", "--locked", "--workspace"]
 # More than this is no accident.
 MOST_AGAIN = 5
+# Seconds.
+LAST_WORDS = 5.0
 
 RUNNING = re.compile(r"^\s+Running (?:unittests )?(?P<source>\S+) \(\S+\)$")
 FAILED = re.compile(r"^test (?P<name>\S+)(?: - should panic)? \.\.\. FAILED$")
@@ -67,22 +71,38 @@ class Outcome:
             self.others = True
 
 
+def run(command: list[str], heed: Callable[[str], None]) -> int:
+    """Runs a command, shows its output and hands on each line; how it ended."""
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as tests:
+
+        def read() -> None:
+            for line in tests.stdout or []:
+                print(line, end="", flush=True)
+                heed(line)
+
+        reader = threading.Thread(target=read, daemon=True)
+        reader.start()
+        ended = tests.wait()
+        # A program that a test has left behind may hold the output open for ever.
+        reader.join(LAST_WORDS)
+        if reader.is_alive():
+            print("=== a program that a test has started still runs", flush=True)
+            sys.stdout.flush()
+            tests.stdout = None
+    return ended
+
+
 def main() -> int:
     outcome = Outcome()
     command = [*TESTS, "--no-fail-fast"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as tests:
-        for line in tests.stdout or []:
-            print(line, end="", flush=True)
-            outcome.take(line.rstrip("\n"))
-    if tests.returncode == 0:
+    if run(command, lambda line: outcome.take(line.rstrip("\n"))) == 0:
         return 0
     if outcome.others or not 0 < len(outcome.failed) <= MOST_AGAIN:
         return 1
     for test in outcome.failed:
         print(f"=== once more, alone: {test.name}", flush=True)
-        again = subprocess.run(test.command(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
-        print(again.stdout, end="", flush=True)
-        if again.returncode != 0 or not PASSED.search(again.stdout):
+        lines: list[str] = []
+        if run(test.command(), lines.append) != 0 or not PASSED.search("".join(lines)):
             print(f"=== failed twice: {test.name}; to repeat it: {' '.join(test.command())}", flush=True)
             return 1
     print("=== passed, but only the second time: " + ", ".join(test.name for test in outcome.failed), flush=True)

@@ -1,6 +1,7 @@
 """Tests of what is read from cargo's output."""
 
 import sys
+import time
 import unittest
 from pathlib import Path
 
@@ -20,6 +21,16 @@ test four - should panic ... FAILED
      Running tests/lab/main.rs (target/debug/deps/lab-5e)
 test five ... FAILED
 """
+
+
+class Running(unittest.TestCase):
+    def test_a_program_that_is_left_behind_is_not_waited_for(self) -> None:
+        run_tests.LAST_WORDS = 0.5
+        lines: list[str] = []
+        begun = time.monotonic()
+        ended = run_tests.run(["sh", "-c", "sleep 60 & echo left; exit 3"], lines.append)
+        self.assertEqual((ended, lines), (3, ["left\n"]))
+        self.assertLess(time.monotonic() - begun, 30)
 
 
 class Reading(unittest.TestCase):

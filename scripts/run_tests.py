@@ -87,7 +87,6 @@ def run(command: list[str], heed: Callable[[str], None]) -> int:
         reader.join(LAST_WORDS)
         if reader.is_alive():
             print("=== a program that a test has started still runs", flush=True)
-            sys.stdout.flush()
             tests.stdout = None
     return ended
 

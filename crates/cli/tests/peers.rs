@@ -137,7 +137,7 @@ fn a_full_disk_is_told_to_both_ends_and_leaves_no_file() {
         bed.path("far").display()
     );
     let mut command = bed.far.command("unshare").unwrap();
-    command.args(["--mount", "sh", "-c", &script]).stdout(Stdio::piped());
+    command.args(["--mount", "--pid", "--fork", "--kill-child", "sh", "-c", &script]).stdout(Stdio::piped());
     let mut receiver = Running(command.spawn().unwrap());
     std::thread::sleep(Duration::from_millis(500));
     let large = bed.file("large", 6_000_000);

@@ -20,7 +20,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut homes = Vec::new();
     for seed in 0..2 {
         let (transfer, strategy) = (TRANSFER, Strategy::Scheduled);
-        let lending = Lending { transfer, strategy, chunks: CHUNKS, capacity: 64, window: 4, seed };
+        let lending =
+            Lending { transfer, strategy, chunks: CHUNKS, chunk_bytes: 1_416, capacity: 64, window: 4, seed };
         let mut neighbour = Neighbour::new(lending);
         let key = PeerKey([seed as u8; 32]);
         let member = destination.join(now, key).ok_or("no room for a neighbour")?;

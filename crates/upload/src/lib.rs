@@ -20,6 +20,7 @@
 //! | [`Neighbour`] | `handle_frame(now, header, sealed)` | checks the frame's authenticator first |
 //! | | `poll_transmit(now)` while its socket has room | sends the report or the chunk to the destination |
 //! | | `handle_grant`, `set_window`, `handle_reconnected` | hands in what the destination and the socket say |
+//! | [`Lender`] | `poll_transmit(now, may_carry)` | one uplink for the [`Neighbour`]s of several transfers |
 //! | [`Destination`] | `join`, `leave`, `handle_source_reconnected` | tells of the connections |
 //! | | `handle_report`, `poll_grant(now)`, `poll_feedback(now)` | carries messages |
 //! | | `wants(chunk)`, then `handle_stored` or `handle_refused` | opens and stores a chunk **before** it says so |
@@ -38,6 +39,7 @@
 pub mod coding;
 mod counting;
 mod destination;
+mod lender;
 mod neighbour;
 mod pace;
 mod ranges;
@@ -47,6 +49,7 @@ mod source;
 mod window;
 
 pub use destination::{Arrival, Destination, MemberReport, PeerKey};
+pub use lender::Lender;
 pub use neighbour::{Lending, Neighbour, Transmit};
 pub use ranges::RangeSet;
 pub use rates::BitRates;

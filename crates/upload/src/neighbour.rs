@@ -33,6 +33,8 @@ pub struct Lending {
     pub strategy: Strategy,
     /// Chunks of the file; what has a higher number is not kept.
     pub chunks: u32,
+    /// Bytes of one sealed chunk.
+    pub chunk_bytes: u32,
     /// Chunks that it keeps at most.
     pub capacity: usize,
     /// Chunks that fill the bandwidth-delay product of its uplink.
@@ -82,6 +84,19 @@ impl<P: Clone> Neighbour<P> {
     /// The bandwidth-delay product of the uplink in chunks, as measured.
     pub const fn set_window(&mut self, chunks: u32) {
         self.lending.window = chunks;
+    }
+
+    pub(crate) const fn transfer(&self) -> Transfer {
+        self.lending.transfer
+    }
+
+    pub(crate) const fn chunk_bytes(&self) -> u32 {
+        self.lending.chunk_bytes
+    }
+
+    /// The bandwidth-delay product that the destination is told of, in chunks.
+    pub const fn window(&self) -> u32 {
+        self.lending.window
     }
 
     /// Chunks that it keeps.
@@ -156,9 +171,17 @@ impl<P: Clone> Neighbour<P> {
 
     /// What to send next, while the socket has room.
     pub fn poll_transmit(&mut self, now: Timestamp) -> Option<Transmit<P>> {
-        if self.report_due.is_some_and(|due| due <= now) {
-            return Some(Transmit::Report(self.report(now)));
-        }
+        let report = self.poll_report(now).map(Transmit::Report);
+        report.or_else(|| self.poll_chunk().map(|(chunk, sealed)| Transmit::Carry(chunk, sealed)))
+    }
+
+    /// The report, if one is due.
+    pub(crate) fn poll_report(&mut self, now: Timestamp) -> Option<Report> {
+        self.report_due.is_some_and(|due| due <= now).then(|| self.report(now))
+    }
+
+    /// The next chunk to carry.
+    pub(crate) fn poll_chunk(&mut self) -> Option<(Chunk, P)> {
         if self.lending.strategy == Strategy::Random {
             return self.any();
         }
@@ -167,10 +190,15 @@ impl<P: Clone> Neighbour<P> {
                 && !*carried
             {
                 *carried = true;
-                return Some(Transmit::Carry(chunk, sealed.clone()));
+                return Some((chunk, sealed.clone()));
             }
         }
         None
+    }
+
+    /// Whether there may be a chunk to carry.
+    pub(crate) fn has_chunks(&self) -> bool {
+        !self.granted.is_empty()
     }
 
     /// When a report is due.
@@ -227,13 +255,13 @@ impl<P: Clone> Neighbour<P> {
     }
 
     /// Any chunk that was not carried yet.
-    fn any(&mut self) -> Option<Transmit<P>> {
+    fn any(&mut self) -> Option<(Chunk, P)> {
         while !self.granted.is_empty() {
             let at = self.random.random_range(0..self.granted.len());
             let Some(chunk) = self.granted.swap_remove_back(at) else { break };
             if let Some((sealed, carried)) = self.buffer.get_mut(&chunk) {
                 *carried = true;
-                return Some(Transmit::Carry(chunk, sealed.clone()));
+                return Some((chunk, sealed.clone()));
             }
         }
         None
@@ -254,6 +282,7 @@ mod tests {
         transfer: TRANSFER,
         strategy: Strategy::Scheduled,
         chunks: 10,
+        chunk_bytes: 1_416,
         capacity: 4,
         window: 2,
         seed: 1,

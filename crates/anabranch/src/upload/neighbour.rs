@@ -11,7 +11,7 @@ use thiserror::Error;
 use tokio::sync::mpsc;
 use tracing::debug;
 use units::{BitRate, Timestamp};
-use upload::{Lending, Neighbour, Strategy, Transmit};
+use upload::{Lender, Lending, Neighbour, Strategy, Transmit};
 use wire::upload::roles::{End, RoleMessage, SIGNED_FOR, TransferOffer, signed};
 use wire::upload::{AirFrame, AirHeader, Message, Transfer};
 
@@ -126,10 +126,9 @@ pub async fn share(
     tell: &mut dyn FnMut(ShareEvent),
 ) -> Result<ShareSummary, ShareError> {
     let air = AirListener::new(options.air.as_deref())?;
-    let transfers = BTreeMap::new();
-    let untrusted = BTreeSet::new();
+    let (transfers, lender, untrusted) = (BTreeMap::new(), Lender::default(), BTreeSet::new());
     let budget = Budget { options, spent: 0, tokens: 0.0, filled: clock::now() };
-    let mut sharing = Sharing { endpoint, options, ledger, tell, air, transfers, untrusted, budget };
+    let mut sharing = Sharing { endpoint, options, ledger, tell, air, transfers, lender, untrusted, budget };
     let time = options.time.unwrap_or(Duration::MAX);
     let outcome = tokio::time::timeout(time, sharing.run(peer, connect)).await;
     sharing.write_ledger();
@@ -140,7 +139,6 @@ pub async fn share(
 struct Shared {
     offer: TransferOffer,
     source: PublicKey,
-    machine: Neighbour<Arc<[u8]>>,
     air: AirKey,
     carried: u64,
     /// Since when the destination, which was lost, has not told of it.
@@ -184,6 +182,7 @@ struct Sharing<'a> {
     tell: &'a mut dyn FnMut(ShareEvent),
     air: AirListener,
     transfers: BTreeMap<Transfer, Shared>,
+    lender: Lender<Arc<[u8]>>,
     /// Of whom the owner was told.
     untrusted: BTreeSet<PublicKey>,
     budget: Budget<'a>,
@@ -228,6 +227,7 @@ impl Sharing<'_> {
             for shared in self.transfers.values_mut() {
                 shared.lost.get_or_insert(now);
             }
+            self.lender.suspend();
             self.write_ledger();
             tokio::time::sleep(PAUSES.get(failures).copied().unwrap_or(PAUSES[2])).await;
             failures += 1;
@@ -256,8 +256,7 @@ impl Sharing<'_> {
             if self.budget.is_used_up() {
                 return Served::UsedUp;
             }
-            let reports = self.transfers.values().filter_map(|shared| shared.machine.poll_timeout()).min();
-            let wake = [Some(look), waits, reports].into_iter().flatten().min().unwrap_or(look);
+            let wake = [Some(look), waits, self.lender.poll_timeout()].into_iter().flatten().min().unwrap_or(look);
             tokio::select! {
                 (from, heard) = next(heard) => {
                     if from != number {
@@ -287,8 +286,11 @@ impl Sharing<'_> {
         let Some(shared) = self.transfers.get_mut(&header.transfer) else { return };
         let fits = header.chunk.0 < shared.offer.chunks
             && (SEAL_LEN..=SEAL_LEN + usize::from(shared.offer.chunk_length)).contains(&sealed.len());
-        if fits && shared.air.accepts(authenticated, &authenticator) {
-            shared.machine.handle_frame(clock::now(), &header, sealed.into());
+        if fits
+            && shared.air.accepts(authenticated, &authenticator)
+            && let Some(machine) = self.lender.get_mut(header.transfer)
+        {
+            machine.handle_frame(clock::now(), &header, sealed.into());
         }
     }
 
@@ -300,9 +302,9 @@ impl Sharing<'_> {
                 _ => debug!("the destination said something else"),
             }
         } else if let Ok(Message::Grant(grant)) = Message::parse(bytes)
-            && let Some(shared) = self.transfers.get_mut(&grant.transfer)
+            && let Some(machine) = self.lender.get_mut(grant.transfer)
         {
-            shared.machine.handle_grant(&grant);
+            machine.handle_grant(&grant);
         }
     }
 
@@ -326,22 +328,22 @@ impl Sharing<'_> {
         let transfer = offer.transfer;
         if let Some(shared) = self.transfers.get_mut(&transfer).filter(|shared| shared.offer == offer) {
             shared.lost = None;
-            shared.machine.handle_reconnected(clock::now());
+            self.lender.resume(clock::now(), transfer);
         } else if self.transfers.len() < MOST_TRANSFERS || self.transfers.contains_key(&transfer) {
             let size = u64::from(offer.chunks) * u64::from(offer.chunk_length);
-            let window = self.window(link, &offer);
-            let machine = Neighbour::new(Lending {
+            self.lender.insert(Neighbour::new(Lending {
                 transfer,
                 strategy: Strategy::Scheduled,
                 chunks: offer.chunks,
+                chunk_bytes: u32::from(offer.chunk_length) + SEAL_LEN as u32,
                 capacity: CAPACITY,
-                window,
+                window: 0,
                 // Decides nothing under this strategy.
                 seed: transfer.0,
-            });
+            }));
+            self.lender.set_window(clock::now(), self.window(link));
             let air = AirKey::new(&offer.air_key);
-            let shared = Shared { offer, source, machine, air, carried: 0, lost: None };
-            self.transfers.insert(transfer, shared);
+            self.transfers.insert(transfer, Shared { offer, source, air, carried: 0, lost: None });
             (self.tell)(ShareEvent::Begun { source, size });
         } else {
             return;
@@ -350,6 +352,7 @@ impl Sharing<'_> {
     }
 
     fn end(&mut self, transfer: Transfer) {
+        self.lender.remove(transfer);
         if let Some(shared) = self.transfers.remove(&transfer) {
             (self.tell)(ShareEvent::Ended { source: shared.source, carried: shared.carried });
             self.write_ledger();
@@ -358,50 +361,31 @@ impl Sharing<'_> {
 
     /// Sends what there is to send; when there may be more, if that is a matter of time.
     fn carry(&mut self, link: &Link, now: Timestamp) -> Option<Timestamp> {
-        let mut waits = None;
-        loop {
-            let mut done = true;
-            for shared in self.transfers.values_mut().filter(|shared| shared.lost.is_none()) {
-                if !link.has_room() || self.budget.is_used_up() {
-                    return None;
-                }
-                let reports = shared.machine.poll_timeout().is_some_and(|due| due <= now);
-                if !reports && let Some(later) = self.budget.wait(now) {
-                    waits = Some(later);
-                    continue;
-                }
-                match shared.machine.poll_transmit(now) {
-                    None => continue,
-                    Some(Transmit::Report(report)) => {
-                        link.send(Message::Report(report).encode());
-                    }
-                    Some(Transmit::Carry(chunk, sealed)) => {
-                        link.send(Message::Carried(shared.offer.transfer, chunk, &sealed).encode());
-                        let bytes = sealed.len() as u64;
-                        shared.carried += bytes;
-                        self.budget.spend(bytes);
-                        self.ledger.carried(shared.offer.transfer, shared.source, link.peer(), bytes);
-                    }
-                }
-                done = false;
-            }
-            if done {
+        while link.has_room() && !self.budget.is_used_up() {
+            let waits = self.budget.wait(now);
+            let Some((transfer, transmit)) = self.lender.poll_transmit(now, waits.is_none()) else {
                 return waits;
+            };
+            match transmit {
+                Transmit::Report(report) => {
+                    link.send(Message::Report(report).encode());
+                }
+                Transmit::Carry(chunk, sealed) => {
+                    link.send(Message::Carried(transfer, chunk, &sealed).encode());
+                    let bytes = sealed.len() as u64;
+                    self.budget.spend(bytes);
+                    if let Some(shared) = self.transfers.get_mut(&transfer) {
+                        shared.carried += bytes;
+                        self.ledger.carried(transfer, shared.source, link.peer(), bytes);
+                    }
+                }
             }
         }
+        None
     }
 
     fn look(&mut self, link: &Link, now: Timestamp) {
-        let windows: Vec<(Transfer, u32)> = self
-            .transfers
-            .iter()
-            .map(|(transfer, shared)| (*transfer, self.window(link, &shared.offer)))
-            .collect();
-        for (transfer, window) in windows {
-            if let Some(shared) = self.transfers.get_mut(&transfer) {
-                shared.machine.set_window(window);
-            }
-        }
+        self.lender.set_window(now, self.window(link));
         let over = |shared: &Shared| shared.lost.is_some_and(|lost| now.since(lost) > FORGET);
         let over: Vec<Transfer> =
             self.transfers.iter().filter(|(_, shared)| over(shared)).map(|(transfer, _)| *transfer).collect();
@@ -410,10 +394,8 @@ impl Sharing<'_> {
         }
     }
 
-    /// The uplink is shared out among the transfers.
-    fn window(&self, link: &Link, offer: &TransferOffer) -> u32 {
-        let whole = window(&link.standing(), usize::from(offer.chunk_length) + SEAL_LEN, self.options.rate);
-        (whole / self.transfers.len().max(1) as u32).max(2)
+    fn window(&self, link: &Link) -> u64 {
+        window(&link.standing(), self.options.rate)
     }
 
     fn follow(&mut self) {

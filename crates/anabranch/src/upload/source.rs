@@ -355,8 +355,9 @@ impl Sending<'_> {
                     look = now + LOOK;
                     self.file.check()?;
                     if self.options.own_uplink {
-                        let bytes = usize::from(CHUNK_LENGTH) + SEAL_LEN;
-                        machine.set_uplink_window(window(&link.standing(), bytes, None));
+                        let chunk = u64::from(CHUNK_LENGTH) + SEAL_LEN as u64;
+                        let chunks = window(&link.standing(), None).div_ceil(chunk).max(2);
+                        machine.set_uplink_window(u32::try_from(chunks).unwrap_or(u32::MAX));
                     }
                     self.tell_progress(machine);
                     if self.options.on_air && !is_told && !is_heard && now.since(begun) > SILENT {

@@ -1,4 +1,4 @@
-//! How many chunks fill an uplink: its bandwidth-delay product, as the bond measures it.
+//! How many bytes fill an uplink: its bandwidth-delay product, as the bond measures it.
 
 use std::time::Duration;
 
@@ -6,20 +6,20 @@ use units::BitRate;
 
 use crate::sockets::Standing;
 
-/// Before anything was measured: the chunks of one window of a new TCP connection (RFC 6928).
-const FIRST: u32 = 10;
-const WIDEST: u32 = 1_024;
+/// Before anything was measured: the window of a new TCP connection (RFC 6928).
+const FIRST: u64 = 14_600;
+const WIDEST: u64 = 1_500_000;
 /// What a chunk waits for beside the path's round trip: news are gathered for so long.
 const NEWS_DELAY: Duration = Duration::from_millis(40);
 /// An uplink that is never full shows no more than it is given, so it is given more than it has shown.
 const HEADROOM: f64 = 1.25;
 
-/// The window of a connection whose owner lets it have `limit` at most.
-pub(super) fn window(standing: &Standing, chunk_bytes: usize, limit: Option<BitRate>) -> u32 {
+/// The window, in bytes, of a connection whose owner lets it have `limit` at most.
+pub(super) fn window(standing: &Standing, limit: Option<BitRate>) -> u64 {
     let Some((rate, round_trip)) = standing.bandwidth.zip(standing.round_trip) else { return FIRST };
     let rate = (rate.0 as f64 * HEADROOM).min(limit.map_or(f64::INFINITY, |limit| limit.0 as f64));
     let bytes = rate / 8.0 * (round_trip + NEWS_DELAY).as_secs_f64();
-    ((bytes / chunk_bytes as f64).ceil() as u32).clamp(2, WIDEST)
+    (bytes.ceil() as u64).min(WIDEST)
 }
 
 #[cfg(test)]
@@ -34,10 +34,9 @@ mod tests {
     #[test]
     fn it_is_the_bandwidth_delay_product() {
         // Worked by hand: 1.25 * 8 Mbit/s * (60 + 40) ms = 125,000 bytes.
-        assert_eq!(window(&standing(Some(8_000_000), 60), 1_250, None), 100);
-        assert_eq!(window(&standing(Some(8_000_000), 60), 1_250, Some(BitRate(1_000_000))), 10);
-        assert_eq!(window(&standing(None, 60), 1_250, None), FIRST);
-        assert_eq!(window(&standing(Some(u64::MAX), 60), 1_250, None), WIDEST);
-        assert_eq!(window(&standing(Some(1), 60), 1_250, None), 2);
+        assert_eq!(window(&standing(Some(8_000_000), 60), None), 125_000);
+        assert_eq!(window(&standing(Some(8_000_000), 60), Some(BitRate(1_000_000))), 12_500);
+        assert_eq!(window(&standing(None, 60), None), FIRST);
+        assert_eq!(window(&standing(Some(u64::MAX), 60), None), WIDEST);
     }
 }

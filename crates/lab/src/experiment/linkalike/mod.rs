@@ -4,6 +4,7 @@ mod analysis;
 mod bound;
 mod capacity;
 mod failures;
+mod sources;
 mod strategies;
 mod two_hundred;
 
@@ -18,6 +19,7 @@ pub(super) fn experiments() -> Vec<Experiment> {
         two_hundred::gain_experiment(),
         two_hundred::air_time_experiment(),
         failures::experiment(),
+        sources::experiment(),
     ]
 }
 

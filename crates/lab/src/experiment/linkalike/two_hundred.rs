@@ -204,12 +204,12 @@ fn run_all(list: &[NeighbourhoodSpec], fixed: bool, seed: u64) -> anyhow::Result
 }
 
 /// A seed for each neighbourhood.
-fn mixed(seed: u64, at: usize) -> u64 {
+pub(super) fn mixed(seed: u64, at: usize) -> u64 {
     seed.wrapping_mul(1_000) + at as u64
 }
 
 /// A distribution as a line: percentage of neighbourhoods, value.
-fn distribution(values: &[f64]) -> Vec<(f64, f64)> {
+pub(super) fn distribution(values: &[f64]) -> Vec<(f64, f64)> {
     let ends = [0.0, 1.0];
     let mut parts: Vec<f64> =
         QUANTILES.into_iter().chain(ends).chain((1..10).map(|tenth| f64::from(tenth) / 10.0)).collect();

@@ -9,7 +9,7 @@ use units::Timestamp;
 use upload::{MemberReport, Settings};
 use wire::upload::Chunk;
 
-use super::spec::NeighbourhoodSpec;
+use super::spec::{NeighbourhoodSpec, UplinkSpec};
 use run::Run;
 
 /// How a neighbour behaves.
@@ -37,6 +37,17 @@ pub enum Fault {
     Started,
 }
 
+/// Another source among the same neighbours. It is one of them no less than the first: its frames wait for the same air, its chunks for the same uplinks.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Fellow {
+    /// Its own uplink.
+    pub own: UplinkSpec,
+    /// How well each neighbour hears it, at each of the bit rates.
+    pub reception: Vec<[f64; 4]>,
+    /// How many chunks it has.
+    pub chunks: u32,
+}
+
 /// A transfer that can be run.
 #[derive(Clone, Debug)]
 pub struct Transfer {
@@ -58,9 +69,11 @@ pub struct Transfer {
     pub known_receptions: bool,
     /// Whether the source uses its own uplink.
     pub own_uplink: bool,
+    /// Other sources that begin at the same time, to the same destination.
+    pub fellows: Vec<Fellow>,
 }
 
-/// How a transfer went.
+/// How a transfer went. Frames and the time on the air are its own source's.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Outcome {
     /// How long it took; `None` if it did not end.
@@ -103,12 +116,31 @@ impl Transfer {
             breaks: Vec::new(),
             known_receptions: false,
             own_uplink: true,
+            fellows: Vec::new(),
         }
     }
 
     /// Runs it to its end.
     pub fn run(&self) -> Outcome {
+        self.run_all().into_iter().next().unwrap_or_default()
+    }
+
+    /// Runs it and its fellows' to the end of all.
+    pub fn run_all(&self) -> Vec<Outcome> {
         Run::new(self).run()
+    }
+
+    /// The neighbourhood as each source has it, with its number of chunks.
+    fn parties(&self) -> Vec<(NeighbourhoodSpec, u32)> {
+        let mut parties = vec![(self.neighbourhood.clone(), self.chunks)];
+        for fellow in &self.fellows {
+            let mut spec = NeighbourhoodSpec { own: fellow.own, ..self.neighbourhood.clone() };
+            for (at, neighbour) in spec.neighbours.iter_mut().enumerate() {
+                neighbour.reception = fellow.reception.get(at).copied().unwrap_or_default();
+            }
+            parties.push((spec, fellow.chunks));
+        }
+        parties
     }
 
     /// What a chunk's bytes are; a token stands for them.

@@ -14,5 +14,5 @@ pub use spec::{
     AIR_FRAME, NeighbourSpec, NeighbourhoodSpec, NotANeighbourhood, RATES, UplinkSpec, air_times, parse,
     write,
 };
-pub use transfer::{Conduct, Fault, Outcome, Transfer};
+pub use transfer::{Conduct, Fault, Fellow, Outcome, Transfer};
 pub use uplink::{CHUNK, carried_bytes};

@@ -26,7 +26,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let helper = Endpoint::bind(EndpointOptions::new(neighbour.clone()))?;
     let state = StateDirectory::create(Path::new(directory).join("neighbour"))?;
     let mut ledger = Ledger::open(&state, neighbour)?;
-    let accepted = AcceptOptions { directory: directory.into(), count: Some(1) };
+    let accepted =
+        AcceptOptions { directory: directory.into(), count: Some(1), senders: None, largest: None };
     let shared = ShareOptions {
         trust: Trust::Keys(vec![own.public()]),
         rate: None,

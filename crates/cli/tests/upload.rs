@@ -64,6 +64,30 @@ fn a_neighbour_that_is_killed_costs_no_byte() {
 }
 
 #[test]
+fn two_sources_share_a_neighbour() {
+    let Some(homes) = Homes::new(2) else { return };
+    let destination = homes.accept(3);
+    let _neighbour = homes.share(0, &destination.links[0]);
+    wait_until("the neighbour shares", || destination.said().contains("shares its uplink"));
+    let files = [homes.file("one", 8_000_000), homes.file("two", 8_000_100)];
+    let sources = [(0, "source", 1), (2, "other", 2)];
+    let sending = sources.iter().zip(&files).map(|((home, state, link), file)| {
+        let mut command = homes.uploading_from(*home, state, &[file], &destination.links[*link]);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    });
+    for (sending, file) in sending.collect::<Vec<_>>().into_iter().zip(&files) {
+        let sent = sending.wait_with_output().unwrap();
+        assert!(sent.status.success(), "{sent:?}");
+        let stored = homes.path("out").join(file.file_name().unwrap());
+        assert!(fs::read(stored).unwrap() == fs::read(file).unwrap());
+    }
+    let carried: Vec<u64> = homes.ledger_by_source(0).into_values().collect();
+    let [less, more] = carried[..] else { panic!("carried for {} sources", carried.len()) };
+    let (less, more) = (less.min(more), less.max(more));
+    assert!(less * 2 > more && less > 500_000, "{carried:?}");
+}
+
+#[test]
 fn who_is_not_trusted_gets_nothing_and_sends_alone() {
     let Some(homes) = Homes::new(1) else { return };
     let destination = homes.accept(2);
@@ -163,4 +187,32 @@ fn what_is_lent_is_limited() {
     let refused = homes.command(&homes.homes[1], "neighbour0", &["share", "far"]).output().unwrap();
     assert_eq!(refused.status.code(), Some(2), "{refused:?}");
     assert!(String::from_utf8_lossy(&refused.stderr).contains("say for whom"), "{refused:?}");
+}
+
+#[test]
+fn who_may_send_and_how_much_is_for_the_destination_to_say() {
+    let Some(homes) = Homes::new(0) else { return };
+    let out = homes.path("out");
+    let accept = |rights: &[&str]| {
+        let arguments = [&["accept", "--dir", out.to_str().unwrap()], rights].concat();
+        homes.start(homes.command(&homes.far, "far", &arguments), 1)
+    };
+    let (small, large) = (homes.file("small", 100_000), homes.file("large", 2_000_000));
+    let destination = accept(&["--largest", "1"]);
+    let sent = homes.upload(&[&large], &destination.links[0]);
+    assert_eq!(sent.status.code(), Some(1), "{sent:?}");
+    assert!(String::from_utf8_lossy(&sent.stderr).contains("larger than is taken here"), "{sent:?}");
+    assert!(homes.upload(&[&small], "far").status.success());
+    drop(destination);
+    let other = identity::KeyPair::generate().unwrap().public().to_string();
+    let destination = accept(&["--from", &other]);
+    let sent = homes.upload(&[&large], "far");
+    assert_eq!(sent.status.code(), Some(1), "{sent:?}");
+    assert!(String::from_utf8_lossy(&sent.stderr).contains("may not send files here"), "{sent:?}");
+    assert_eq!(homes.listed("out"), ["small"]);
+    drop(destination);
+    let refused = homes.command(&homes.far, "far", &["accept", "--dir", "/tmp", "--from", "nobody"]).output();
+    let refused = refused.unwrap();
+    assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("--from nobody"), "{refused:?}");
 }

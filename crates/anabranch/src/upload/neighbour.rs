@@ -256,7 +256,8 @@ impl Sharing<'_> {
             if self.budget.is_used_up() {
                 return Served::UsedUp;
             }
-            let wake = [Some(look), waits, self.lender.poll_timeout()].into_iter().flatten().min().unwrap_or(look);
+            let wake =
+                [Some(look), waits, self.lender.poll_timeout()].into_iter().flatten().min().unwrap_or(look);
             tokio::select! {
                 (from, heard) = next(heard) => {
                     if from != number {

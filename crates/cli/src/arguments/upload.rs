@@ -89,6 +89,12 @@ pub struct Accept {
     /// End after this many files
     #[arg(long, value_name = "NUMBER")]
     pub count: Option<u32>,
+    /// Take files from this source only: its public key, or its name here; may be repeated. Others who are let in may lend their uplinks
+    #[arg(long, value_name = "KEY|NAME")]
+    pub from: Vec<String>,
+    /// Take no file of more than this many megabytes
+    #[arg(long, value_name = "MB", value_parser = clap::value_parser!(u64).range(1..))]
+    pub largest: Option<u64>,
     /// Show this many links: one for each source and neighbour that is not known yet
     #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
     pub links: u16,

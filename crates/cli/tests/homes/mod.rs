@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a failed step of a test may panic")]
 #![allow(dead_code, reason = "each test program uses its part")]
 
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -144,13 +145,23 @@ impl Homes {
     }
 
     pub fn uploading(&self, files: &[&Path], destination: &str) -> Command {
-        let mut command = self.command(&self.homes[0], "source", &["upload"]);
+        self.uploading_from(0, "source", files, destination)
+    }
+
+    /// Home `number` sends files.
+    pub fn uploading_from(&self, number: usize, state: &str, files: &[&Path], destination: &str) -> Command {
+        let mut command = self.command(&self.homes[number], state, &["upload"]);
         command.args(files).args([destination, "--name", "far", "--air", "lan", "--air-rate", "40"]);
         command
     }
 
     /// Bytes that a neighbour has carried by its own account.
     pub fn ledger(&self, neighbour: usize) -> u64 {
+        self.ledger_by_source(neighbour).values().sum()
+    }
+
+    /// The same for each source.
+    pub fn ledger_by_source(&self, neighbour: usize) -> BTreeMap<String, u64> {
         let state = format!("neighbour{neighbour}");
         let told = self
             .command(&self.homes[neighbour + 1], &state, &["share", "--ledger", "--json"])
@@ -158,7 +169,11 @@ impl Homes {
             .unwrap();
         assert!(told.status.success(), "{told:?}");
         let rows: serde_json::Value = serde_json::from_slice(&told.stdout).unwrap();
-        rows.as_array().unwrap().iter().map(|row| row["bytes"].as_u64().unwrap()).sum()
+        let mut sums = BTreeMap::new();
+        for row in rows.as_array().unwrap() {
+            *sums.entry(row["source"].to_string()).or_default() += row["bytes"].as_u64().unwrap();
+        }
+        sums
     }
 }
 

@@ -48,6 +48,10 @@ pub struct AcceptOptions {
     pub directory: PathBuf,
     /// To end after so many.
     pub count: Option<u32>,
+    /// Who may send files; all who are let in if there is no such list. Others may lend their uplinks.
+    pub senders: Option<Vec<PublicKey>>,
+    /// The largest file that is taken, bytes.
+    pub largest: Option<u64>,
 }
 
 /// What happens meanwhile.
@@ -113,7 +117,7 @@ pub async fn accept(
     let (greeted, mut greetings) = mpsc::channel(16);
     let (done, mut works) = mpsc::channel(MOST_TRANSFERS);
     let mut hub = Hub {
-        directory: options.directory.clone(),
+        options,
         tell,
         links: BTreeMap::new(),
         transfers: BTreeMap::new(),
@@ -206,7 +210,7 @@ struct Known {
 }
 
 struct Hub<'a> {
-    directory: PathBuf,
+    options: &'a AcceptOptions,
     tell: &'a mut dyn FnMut(AcceptEvent),
     links: BTreeMap<u64, Known>,
     transfers: BTreeMap<Transfer, Active>,
@@ -336,6 +340,12 @@ impl Hub<'_> {
     fn take_offer(&mut self, number: u64, offer: Box<FileOffer>) {
         let Some(source) = self.links.get(&number).map(|known| known.link.peer()) else { return };
         let transfer = offer.offer.transfer;
+        if self.options.senders.as_ref().is_some_and(|senders| !senders.contains(&source)) {
+            return self.refuse(number, transfer, "this machine may not send files here");
+        }
+        if self.options.largest.is_some_and(|largest| offer.offer.length > largest) {
+            return self.refuse(number, transfer, "the file is larger than is taken here");
+        }
         if let Some(active) = self.transfers.get_mut(&transfer) {
             if active.source == source && active.offer == *offer {
                 active.reattach(clock::now(), number);
@@ -355,7 +365,7 @@ impl Hub<'_> {
             self.refuse(number, transfer, "too many files come at once");
             return;
         }
-        let (directory, done) = (self.directory.clone(), self.done.clone());
+        let (directory, done) = (self.options.directory.clone(), self.done.clone());
         tokio::task::spawn_blocking(move || {
             let place = match store::find_same(&directory, &offer) {
                 Some(path) => Ok(Place::Same(path)),

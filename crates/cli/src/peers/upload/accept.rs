@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use anabranch::upload::{AcceptEvent, AcceptOptions, accept};
 use anyhow::Context;
-use identity::PublicKey;
+use identity::{PublicKey, StateDirectory};
 use indicatif::{MultiProgress, ProgressBar};
 
 use crate::arguments::Accept;
@@ -15,6 +15,7 @@ pub fn run(session: &Session, arguments: &Accept) -> anyhow::Result<()> {
     std::fs::create_dir_all(&arguments.dir)
         .with_context(|| format!("cannot use {}", arguments.dir.display()))?;
     let (endpoint, state) = peers::listener_with_links(session, &arguments.listen, arguments.links)?;
+    let senders = super::keys_of(&StateDirectory::create(&state)?, "--from", &arguments.from)?;
     let _told = nearby::announce(session, &arguments.listen, super::UPLOADS);
     let (bars, mut shown) = (MultiProgress::new(), BTreeMap::<(PublicKey, String), ProgressBar>::new());
     let name_of = |key| peers::name_of(&state, key);
@@ -54,7 +55,12 @@ pub fn run(session: &Session, arguments: &Accept) -> anyhow::Result<()> {
             tell(&bars, &format!("{name} from {} did not come: {reason}.", name_of(source)));
         }
     };
-    let options = AcceptOptions { directory: arguments.dir.clone(), count: arguments.count };
+    let options = AcceptOptions {
+        directory: arguments.dir.clone(),
+        count: arguments.count,
+        senders: (!senders.is_empty()).then_some(senders),
+        largest: arguments.largest.map(|largest| largest.saturating_mul(1_000_000)),
+    };
     peers::runtime()?.block_on(async {
         let outcome = accept(&endpoint, &options, &mut heed).await;
         endpoint.close().await;

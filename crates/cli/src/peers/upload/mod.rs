@@ -14,6 +14,7 @@ use units::BitRate;
 use super::nearby::Lookout;
 use super::{Known, Typed};
 use crate::arguments::Call;
+use crate::exit::WrongUsage;
 
 /// What a destination announces to peers nearby.
 const UPLOADS: &str = "uploads";
@@ -55,11 +56,16 @@ impl Reached {
     }
 }
 
-/// The key that was typed, or that of a known peer.
-fn key_of(state: &StateDirectory, text: &str) -> Option<PublicKey> {
+/// The keys that were typed behind an option, or those of known peers.
+fn keys_of(state: &StateDirectory, option: &str, typed: &[String]) -> anyhow::Result<Vec<PublicKey>> {
     let peers = Peers::load(state).unwrap_or_default();
-    let named = peers.of_kind(InvitationKind::Peer).find(|peer| peer.name == text);
-    named.map(|peer| peer.public_key).or_else(|| text.parse().ok())
+    let key_of = |text: &String| {
+        let named = peers.of_kind(InvitationKind::Peer).find(|peer| peer.name == *text);
+        let key = named.map(|peer| peer.public_key).or_else(|| text.parse().ok());
+        let unknown = format!("{option} {text}: neither a public key nor a peer that is known here");
+        key.ok_or_else(|| WrongUsage(unknown).into())
+    };
+    typed.iter().map(key_of).collect()
 }
 
 fn bit_rate(mbit: f64) -> BitRate {

@@ -4,7 +4,7 @@ use anabranch::upload::{Ledger, ShareEvent, ShareOptions, ShareSummary, Trust, s
 use anyhow::bail;
 use serde::Serialize;
 
-use super::{Reached, bit_rate, key_of};
+use super::{Reached, bit_rate, keys_of};
 use crate::arguments::Share;
 use crate::exit::WrongUsage;
 use crate::output;
@@ -26,13 +26,7 @@ pub fn run(session: &Session, arguments: &Share) -> anyhow::Result<()> {
         ));
     }
     let reached = Reached::new(session, destination, &arguments.call)?;
-    let mut trusted = Vec::new();
-    for text in &arguments.trust {
-        let Some(key) = key_of(&reached.state, text) else {
-            bail!(WrongUsage(format!("--trust {text}: neither a public key nor a peer that is known here")));
-        };
-        trusted.push(key);
-    }
+    let trusted = keys_of(&reached.state, "--trust", &arguments.trust)?;
     let options = ShareOptions {
         trust: if arguments.trust_all { Trust::Admitted } else { Trust::Keys(trusted) },
         rate: arguments.rate.map(bit_rate),

@@ -2,6 +2,8 @@
 #![expect(clippy::unwrap_used, reason = "a failed step of a test may panic")]
 
 use std::fs;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use anabranch::upload::{AcceptEvent, AcceptOptions, UPLOAD, UploadOptions, accept, upload};
@@ -27,7 +29,7 @@ enum Mischief {
     Flees,
 }
 
-const SIZE: usize = 3_000_000;
+const SIZE: usize = 12_000_000;
 
 fn endpoint() -> Endpoint {
     Endpoint::bind(EndpointOptions::new(KeyPair::generate().unwrap())).unwrap()
@@ -59,8 +61,13 @@ fn everything(transfer: &TransferOffer) -> Vec<u8> {
     Message::Report(report).encode()
 }
 
-/// One connection of a neighbour, until one of the two ends it.
-async fn misbehave(stream: &mut VirtualStream, mischief: Mischief) -> std::io::Result<()> {
+/// One connection of a neighbour, until one of the two ends it; `misdeeds` are counted.
+async fn misbehave(
+    stream: &mut VirtualStream,
+    mischief: Mischief,
+    misdeeds: &AtomicUsize,
+) -> std::io::Result<()> {
+    let done = || misdeeds.fetch_add(1, Ordering::Relaxed);
     stream.write_all(format!("{UPLOAD}\n").as_bytes()).await?;
     say(stream, &RoleMessage::Join.encode()).await?;
     let mut told = None;
@@ -79,9 +86,13 @@ async fn misbehave(stream: &mut VirtualStream, mischief: Mischief) -> std::io::R
         let carried =
             |chunk, length| Message::Carried(offer.transfer, Chunk(chunk), &vec![7; length]).encode();
         match (mischief, Message::parse(&message)) {
+            (Mischief::Boasts, Ok(Message::Grant(grant))) if !grant.carry.is_empty() => {
+                done();
+            }
             (Mischief::Damages, Ok(Message::Grant(grant))) => {
                 for chunk in grant.carry.iter().flat_map(|run| run.first().0..=run.last().0).take(500) {
                     say(stream, &carried(chunk, 1_396)).await?;
+                    done();
                 }
             }
             (Mischief::Floods, _) => {
@@ -89,21 +100,28 @@ async fn misbehave(stream: &mut VirtualStream, mischief: Mischief) -> std::io::R
                     say(stream, &carried(chunk * 40_000, chunk as usize)).await?;
                     let other = wire::upload::Transfer(chunk.into());
                     say(stream, &Message::Carried(other, Chunk(chunk), &[1; 1_396]).encode()).await?;
+                    done();
                 }
             }
-            (Mischief::Babbles, _) => say(stream, &[0x52; 900]).await?,
-            (Mischief::Flees, Ok(Message::Grant(grant))) if !grant.carry.is_empty() => return Ok(()),
+            (Mischief::Babbles, _) => {
+                done();
+                say(stream, &[0x52; 900]).await?;
+            }
+            (Mischief::Flees, Ok(Message::Grant(grant))) if !grant.carry.is_empty() => {
+                done();
+                return Ok(());
+            }
             _ => {}
         }
     }
 }
 
 /// A neighbour that comes again and again.
-async fn neighbour(peer: Peer, mischief: Mischief) {
+async fn neighbour(peer: Peer, mischief: Mischief, misdeeds: Arc<AtomicUsize>) {
     let endpoint = endpoint();
     loop {
         if let Ok(mut stream) = endpoint.connect(&peer, &ConnectOptions::default()).await {
-            drop(misbehave(&mut stream, mischief).await);
+            drop(misbehave(&mut stream, mischief, &misdeeds).await);
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
@@ -119,19 +137,22 @@ async fn arrives_whole(mischief: &[Mischief]) {
     let destination = Endpoint::bind(EndpointOptions::listening(key, 0, Admission::Anybody)).unwrap();
     let addresses = destination.addresses().into_iter().filter(|address| address.is_loopback()).collect();
     let peer = Peer { key: public, addresses };
-    let neighbours: Vec<_> =
-        mischief.iter().map(|mischief| tokio::spawn(neighbour(peer.clone(), *mischief))).collect();
+    let neighbours = mischief.iter().map(|mischief| {
+        let misdeeds = Arc::new(AtomicUsize::new(0));
+        (tokio::spawn(neighbour(peer.clone(), *mischief, Arc::clone(&misdeeds))), misdeeds)
+    });
+    let neighbours: Vec<_> = neighbours.collect();
     let options = AcceptOptions { directory: into.clone(), count: Some(1), senders: None, largest: None };
-    let came = std::sync::atomic::AtomicUsize::new(0);
+    let came = AtomicUsize::new(0);
     let mut tell = |event| {
         if matches!(event, AcceptEvent::NeighbourCame(_)) {
-            came.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            came.fetch_add(1, Ordering::Relaxed);
         }
     };
     let accepting = accept(&destination, &options, &mut tell);
     let sending = async {
         let options = UploadOptions { on_air: false, air: None, air_rate: BitRate(1), own_uplink: true };
-        while came.load(std::sync::atomic::Ordering::Relaxed) < mischief.len() {
+        while came.load(Ordering::Relaxed) < mischief.len() {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
         let (key, place) = (KeyPair::generate().unwrap(), move || peer.clone());
@@ -144,28 +165,32 @@ async fn arrives_whole(mischief: &[Mischief]) {
     sent.unwrap();
     assert!(fs::read(into.join("file")).unwrap() == fs::read(&file).unwrap());
     assert_eq!(fs::read_dir(&into).unwrap().count(), 1, "nothing is left beside it");
-    for neighbour in neighbours {
+    for ((neighbour, misdeeds), mischief) in neighbours.into_iter().zip(mischief) {
+        assert!(
+            misdeeds.load(Ordering::Relaxed) > 0,
+            "one that {mischief:?} was not asked to carry anything"
+        );
         assert!(!neighbour.is_finished());
         neighbour.abort();
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test]
 async fn a_neighbour_that_claims_everything_and_carries_nothing_costs_only_time() {
     arrives_whole(&[Mischief::Boasts, Mischief::Boasts]).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test]
 async fn what_a_neighbour_damages_is_not_stored() {
     arrives_whole(&[Mischief::Damages, Mischief::Damages]).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test]
 async fn what_nobody_asked_for_is_not_stored() {
     arrives_whole(&[Mischief::Floods, Mischief::Babbles]).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test]
 async fn one_that_flees_and_comes_back_costs_only_time() {
     arrives_whole(&[Mischief::Flees, Mischief::Boasts, Mischief::Damages]).await;
 }

@@ -35,7 +35,13 @@ async fn main() -> Result<(), Box<dyn Error>> {
         time: None,
         air: None,
     };
-    let sent = UploadOptions { on_air: true, air: None, air_rate: BitRate(20_000_000), own_uplink: true };
+    let sent = UploadOptions {
+        on_air: true,
+        air: None,
+        air_rate: BitRate(20_000_000),
+        air_rates: None,
+        own_uplink: true,
+    };
     let (place, connect) = (|| peer.clone(), ConnectOptions::default());
     let (mut accept_tells, mut share_tells) =
         (|event| println!("accept: {event:?}"), |event| println!("share: {event:?}"));

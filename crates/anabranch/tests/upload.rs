@@ -151,7 +151,13 @@ async fn arrives_whole(mischief: &[Mischief]) {
     };
     let accepting = accept(&destination, &options, &mut tell);
     let sending = async {
-        let options = UploadOptions { on_air: false, air: None, air_rate: BitRate(1), own_uplink: true };
+        let options = UploadOptions {
+            on_air: false,
+            air: None,
+            air_rate: BitRate(1),
+            air_rates: None,
+            own_uplink: true,
+        };
         while came.load(Ordering::Relaxed) < mischief.len() {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }

@@ -65,6 +65,8 @@ pub struct WirelessInterface {
     pub radio: Option<u32>,
     /// What it is used as.
     pub mode: WirelessMode,
+    /// Its channel, where it has one and the kernel tells it.
+    pub frequency: Option<Frequency>,
 }
 
 /// The access point with which an interface is associated.
@@ -146,17 +148,19 @@ impl Wireless {
 
 fn parse_interface(attributes: &[u8]) -> Option<WirelessInterface> {
     let (mut index, mut name, mut radio, mut mode) = (None, String::new(), None, WirelessMode::Other(0));
+    let mut frequency = None;
     for (kind, value) in message::attributes(attributes) {
         match kind {
             ATTRIBUTE_INDEX => index = message::number(value, 0),
             ATTRIBUTE_NAME => name = message::text(value),
             ATTRIBUTE_RADIO => radio = message::number(value, 0),
             ATTRIBUTE_MODE => mode = WirelessMode::of_number(message::number(value, 0)?),
+            ATTRIBUTE_FREQUENCY => frequency = message::number(value, 0).map(Frequency),
             _ => {}
         }
     }
     // Without an index it is a device that has no interface (peer-to-peer discovery).
-    Some(WirelessInterface { index: index?, name, radio, mode })
+    Some(WirelessInterface { index: index?, name, radio, mode, frequency })
 }
 
 /// The access point in a scan result, if the interface is associated with it.
@@ -262,6 +266,7 @@ const ATTRIBUTE_NAME: u16 = 4;
 const ATTRIBUTE_MODE: u16 = 5;
 const ATTRIBUTE_ADDRESS: u16 = 6;
 const ATTRIBUTE_STATION: u16 = 21;
+const ATTRIBUTE_FREQUENCY: u16 = 38;
 const ATTRIBUTE_BSS: u16 = 47;
 
 // `enum nl80211_bss`.

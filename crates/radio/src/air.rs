@@ -1,6 +1,7 @@
 //! What passes between the station and the card: frames heard, frames to send, and what became of them.
 
 use std::fmt;
+use std::str::FromStr;
 
 use units::{BitRate, Frequency};
 
@@ -26,6 +27,23 @@ impl Rate {
 impl fmt::Display for Rate {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{} Mbit/s", f32::from(self.0) / 2.0)
+    }
+}
+
+/// A text is not a rate.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{0:?} is no rate of 802.11a, b or g in Mbit/s")]
+pub struct NotARate(String);
+
+impl FromStr for Rate {
+    type Err = NotARate;
+
+    /// Reads Mbit/s: `5.5`.
+    fn from_str(text: &str) -> Result<Self, NotARate> {
+        let mbps: Option<f64> = text.trim().parse().ok();
+        let mut known = Self::CCK.into_iter().chain(Self::OFDM);
+        let found = mbps.and_then(|mbps| known.find(|rate| (rate.bit_rate().as_mbps() - mbps).abs() < 1e-6));
+        found.ok_or_else(|| NotARate(text.to_owned()))
     }
 }
 

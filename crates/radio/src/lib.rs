@@ -24,7 +24,7 @@ pub mod slots;
 mod station;
 mod waking;
 
-pub use air::{Heard, Outcome, Rate, Transmission};
+pub use air::{Heard, NotARate, Outcome, Rate, Transmission};
 pub use group::GroupSettings;
 pub use joining::Unjoinable;
 pub use network::{Lost, MOST_WAITING, NetworkCounters, NetworkSettings};

@@ -22,6 +22,7 @@ mod source;
 mod store;
 mod window;
 
+pub use air::{AirError, AirRates};
 pub use destination::{AcceptEvent, AcceptOptions, accept};
 pub use ledger::{Ledger, LedgerEntry};
 pub use neighbour::{ShareError, ShareEvent, ShareOptions, ShareSummary, Trust, share};

@@ -1,6 +1,7 @@
 //! The neighbour: lends its uplink to those whom it trusts.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -201,7 +202,8 @@ impl Sharing<'_> {
             (self.tell)(ShareEvent::Deaf);
         }
         loop {
-            match self.endpoint.connect(&peer(), connect).await {
+            let (endpoint, peer) = (self.endpoint, peer());
+            match self.listen_until(endpoint.connect(&peer, connect)).await {
                 Ok(stream) => {
                     (self.tell)(ShareEvent::Connected);
                     number += 1;
@@ -229,8 +231,23 @@ impl Sharing<'_> {
             }
             self.lender.suspend();
             self.write_ledger();
-            tokio::time::sleep(PAUSES.get(failures).copied().unwrap_or(PAUSES[2])).await;
+            let pause = PAUSES.get(failures).copied().unwrap_or(PAUSES[2]);
+            self.listen_until(tokio::time::sleep(pause)).await;
             failures += 1;
+        }
+    }
+
+    /// Without a connection, what is heard of known transfers is kept all the same: the air does not repeat it.
+    async fn listen_until<T>(&mut self, done: impl Future<Output = T>) -> T {
+        let mut buffer = Box::new([0; MAX_FRAME]);
+        let mut done = pin!(done);
+        loop {
+            tokio::select! {
+                done = &mut done => return done,
+                length = self.air.receive(&mut buffer) => {
+                    self.handle_frame(buffer.get(..length).unwrap_or_default());
+                }
+            }
         }
     }
 

@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use identity::{KeyPair, PublicKey};
 use linux::clock;
-use linux::radio::OpenError;
 use rand::TryRngCore;
 use thiserror::Error;
 use tokio::sync::mpsc;
@@ -17,7 +16,7 @@ use upload::{BitRates, RangeSet, Settings, Source};
 use wire::upload::roles::{End, FileOffer, RoleMessage, SIGNED_FOR, Shares, signed};
 use wire::upload::{AUTHENTICATOR_LEN, AirHeader, Chunk, Message, Offer, RateIndex, Run, Transfer};
 
-use super::air::{AirSender, AirSent};
+use super::air::{AirError, AirRates, AirSender, AirSent};
 use super::link::{Heard, Link};
 use super::seal::{AirKey, ChunkKey, SEAL_LEN};
 use super::store::hash_of;
@@ -49,8 +48,10 @@ pub struct UploadOptions {
     pub on_air: bool,
     /// The adapters that it is sent by, by name; all that lead to a neighbourhood if there is no such list.
     pub air: Option<Vec<String>>,
-    /// What the air carries.
+    /// What the air of a LAN carries.
     pub air_rate: BitRate,
+    /// The bit rates of cards in monitor mode; the usual ones of their channels if none are chosen.
+    pub air_rates: Option<AirRates>,
     /// Whether this machine's own uplink is used.
     pub own_uplink: bool,
 }
@@ -141,7 +142,7 @@ pub enum UploadError {
     },
     /// A card in monitor mode is refused.
     #[error("the air cannot be used: {0}")]
-    Air(#[from] OpenError),
+    Air(#[from] AirError),
     /// The destination is not reached.
     #[error(transparent)]
     Connect(#[from] ConnectError),
@@ -174,7 +175,7 @@ pub async fn upload(
     let sealing = ChunkKey::new(&offer.chunk_key, offer.offer.transfer);
     let air_key = AirKey::new(&offer.air_key);
     let only = options.air.as_deref().filter(|_| options.on_air);
-    let (air, shares) = (AirSender::new(only)?, UploadShares::default());
+    let (air, shares) = (AirSender::new(only, options.air_rates.as_ref())?, UploadShares::default());
     let sending = Sending { endpoint, options, tell, file, offer, sealing, air_key, air, shares };
     sending.run(peer, connect).await
 }

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use anabranch::upload::AirRates;
 use clap::Args;
 
 use super::lifetime;
@@ -53,12 +54,19 @@ pub struct Upload {
     /// What may be sent to neighbours, Mbit/s; a Wi-Fi carries less to everybody than to one
     #[arg(long, value_name = "MBIT", default_value_t = 12.0, value_parser = rate)]
     pub air_rate: f64,
+    /// Send to neighbours at these bit rates only, Mbit/s, such as 1,2,5.5,11; for Wi-Fi interfaces in monitor mode. Usually: what the channel has, without
+    /// 5.5 and 11
+    #[arg(long, value_name = "MBIT,...", requires = "air")]
+    pub air_rates: Option<AirRates>,
     /// Send nothing to neighbours
     #[arg(long, conflicts_with = "no_own_uplink")]
     pub no_air: bool,
     /// Leave all to neighbours, and use this machine's own uplink for words only
     #[arg(long)]
     pub no_own_uplink: bool,
+    /// Tell what happens as JSON: one line for each event, five of them a second while a file goes
+    #[arg(long)]
+    pub json: bool,
     #[command(flatten)]
     pub call: Call,
 }

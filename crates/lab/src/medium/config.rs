@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use radio::Rate;
+use radio::{NotARate, Rate};
 use serde::{Deserialize, Serialize};
 use sim::medium::{Link, Links, SignalLoss, StationId};
 use thiserror::Error;
@@ -13,6 +13,7 @@ use thiserror::Error;
 /// ```toml
 /// seed = 1
 /// queue = 100
+/// timing_of_b = false
 /// report = "/results/air.json"
 /// capture = "/results/air.pcap"
 /// usual = { signal_dbm = -50 }
@@ -25,6 +26,8 @@ pub struct Config {
     pub seed: u64,
     /// How many frames a radio's queue holds, 1 to 150; the kernel's own limit of 200 must never be reached.
     pub queue: usize,
+    /// Stations at 2.4 GHz wait between frames as those of 802.11b do.
+    pub timing_of_b: bool,
     /// Where the counts go at the end, as JSON.
     pub report: Option<PathBuf>,
     /// Where every attempt goes, as pcap.
@@ -91,8 +94,8 @@ pub enum ConfigError {
     #[error("{0} is no chance: 0 is never, 1 is always")]
     Chance(f64),
     /// Not a rate.
-    #[error("{0:?} is no rate of 802.11a, b or g in Mbit/s")]
-    Rate(String),
+    #[error(transparent)]
+    Rate(#[from] NotARate),
     /// Not a signal.
     #[error("signal_dbm = {0}: a signal is between -100 and -1 dBm")]
     Signal(i8),
@@ -160,7 +163,7 @@ impl Quality {
         } else if self.loss_at.is_empty() {
             SignalLoss::Steady(chance(self.loss)?)
         } else {
-            let entry = |(text, loss): (&String, &f64)| Ok((rate(text)?, chance(*loss)?));
+            let entry = |(text, loss): (&String, &f64)| Ok((text.parse::<Rate>()?, chance(*loss)?));
             SignalLoss::ByRate(self.loss_at.iter().map(entry).collect::<Result<_, ConfigError>>()?)
         };
         let signal_dbm = (!self.out_of_range).then_some(self.signal_dbm);
@@ -168,17 +171,19 @@ impl Quality {
     }
 }
 
-fn rate(text: &str) -> Result<Rate, ConfigError> {
-    let wrong = || ConfigError::Rate(text.to_owned());
-    let mbps: f64 = text.parse().map_err(|_| wrong())?;
-    let mut known = Rate::CCK.into_iter().chain(Rate::OFDM);
-    known.find(|rate| (rate.bit_rate().as_mbps() - mbps).abs() < 1e-6).ok_or_else(wrong)
-}
-
 impl Default for Config {
     fn default() -> Self {
         let usual = Quality::default();
-        Self { seed: 1, queue: 100, report: None, capture: None, partings: None, usual, link: Vec::new() }
+        Self {
+            seed: 1,
+            queue: 100,
+            timing_of_b: false,
+            report: None,
+            capture: None,
+            partings: None,
+            usual,
+            link: Vec::new(),
+        }
     }
 }
 
@@ -236,6 +241,7 @@ mod tests {
         assert!((loss(&mut links, 0, 2, 108) - 0.2).abs() < 1e-9);
         assert!((loss(&mut links, 2, 0, 96) - 0.25).abs() < 1e-9);
         assert!(loss(&mut links, 2, 0, 48) < 1e-9);
+        assert!(!config.timing_of_b && Config::read("timing_of_b = true").unwrap().timing_of_b);
         let again = Config::read(&toml::to_string(&config).unwrap()).unwrap();
         assert_eq!(again, config, "what is written is read back");
     }

@@ -11,7 +11,9 @@ use linux::clock;
 use linux::hwsim::{Air, AirEvent, NO_TRIES, Order, RadioFrame, RadioReport};
 use linux::poll::{Interest, Poller, Token, be_punctual};
 use linux::signals::EndSignals;
-use sim::medium::{Event, Frame, FrameId, Links, Medium, Outcome, Rates, Reception, StationId, Tuning};
+use sim::medium::{
+    Event, Frame, FrameId, Links, Medium, Outcome, Rates, Reception, StationId, Timing, Tuning,
+};
 use units::{Frequency, MacAddress, Timestamp};
 
 use super::capture::Capture;
@@ -100,7 +102,8 @@ impl FrontEnd {
             .map(Partings::begin)
             .transpose()
             .context("begin the list of partings")?;
-        let medium = Medium::new(Links::default(), config.seed);
+        let timing = if config.timing_of_b { Timing::B } else { Timing::G };
+        let medium = Medium::new(Links::default(), config.seed).with_timing(timing);
         Ok(Self {
             config,
             air,

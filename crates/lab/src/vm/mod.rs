@@ -13,6 +13,7 @@ mod archive;
 pub mod bluetooth;
 pub mod cards;
 pub mod direct;
+pub mod homes;
 mod initramfs;
 mod kernel;
 pub mod measurement;

@@ -96,6 +96,7 @@ pub struct RadioCard {
     index: u32,
     address: Option<MacAddress>,
     channels: Vec<Channel>,
+    found_on: Option<Frequency>,
     tuned: Option<Channel>,
 }
 
@@ -112,7 +113,7 @@ impl RadioCard {
         if own.mode != WirelessMode::Monitor {
             return Err(OpenError::NotMonitor(interface.to_owned()));
         }
-        let index = own.index;
+        let (index, found_on) = (own.index, own.frequency);
         let links = Netlink::open().map_err(NetlinkError::from).and_then(|mut netlink| netlink.links());
         let links = links.map_err(WirelessError::from)?;
         let address = links.iter().find(|link| link.index == index).and_then(|link| link.address);
@@ -126,6 +127,7 @@ impl RadioCard {
             index,
             address,
             channels: radio.channels,
+            found_on,
             tuned: None,
         })
     }
@@ -138,6 +140,11 @@ impl RadioCard {
     /// The kernel's number of its interface.
     pub fn index(&self) -> u32 {
         self.index
+    }
+
+    /// Where the card was when it was opened, if the kernel told.
+    pub fn found_on(&self) -> Option<Frequency> {
+        self.found_on
     }
 
     /// All channels of the card, with what the rules allow there as last read.

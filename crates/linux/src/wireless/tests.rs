@@ -69,10 +69,15 @@ fn other_access_points_in_range_are_not_taken() {
 fn interfaces_are_read_and_devices_without_are_not() {
     let bytes = built(|answer| {
         answer.number(ATTRIBUTE_INDEX, 3).text(ATTRIBUTE_NAME, "wlan0");
-        answer.number(ATTRIBUTE_RADIO, 0).number(ATTRIBUTE_MODE, 2);
+        answer.number(ATTRIBUTE_RADIO, 0).number(ATTRIBUTE_MODE, 2).number(ATTRIBUTE_FREQUENCY, 2_437);
     });
-    let expected =
-        WirelessInterface { index: 3, name: "wlan0".into(), radio: Some(0), mode: WirelessMode::Station };
+    let expected = WirelessInterface {
+        index: 3,
+        name: "wlan0".into(),
+        radio: Some(0),
+        mode: WirelessMode::Station,
+        frequency: Some(Frequency(2_437)),
+    };
     assert_eq!(parse_interface(&bytes), Some(expected));
     assert_eq!(
         parse_interface(&built(|answer| {

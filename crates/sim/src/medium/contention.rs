@@ -18,11 +18,10 @@ use crate::SeededRandom;
 /// are those of a collision.
 pub(super) fn next_senders(
     stations: &mut [Station],
-    frequency: Frequency,
+    (frequency, flavour): (Frequency, Flavour),
     silent_since: Timestamp,
     random: &mut SeededRandom,
 ) -> Option<(Timestamp, Vec<StationId>)> {
-    let flavour = Flavour::of(frequency);
     let counting_from = silent_since + flavour.difs();
     let mut first: Option<(Timestamp, Vec<StationId>)> = None;
     for (index, station) in stations.iter_mut().enumerate() {
@@ -47,11 +46,10 @@ pub(super) fn next_senders(
 /// Takes the slots off all back-offs on `frequency` that passed between the beginning of silence and `start`.
 pub(super) fn count_down(
     stations: &mut [Station],
-    frequency: Frequency,
+    (frequency, flavour): (Frequency, Flavour),
     silent_since: Timestamp,
     start: Timestamp,
 ) {
-    let flavour = Flavour::of(frequency);
     let silence = start.since(silent_since + flavour.difs());
     let passed = u32::try_from(silence.as_nanos() / flavour.slot().as_nanos()).unwrap_or(u32::MAX);
     for station in stations.iter_mut().filter(|station| station.counts_on(frequency)) {

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use radio::Rate;
+use radio::airtime::Flavour;
 use units::{Frequency, MacAddress, Timestamp};
 
 use super::contention::next_senders;
@@ -21,6 +22,26 @@ pub struct Medium<P> {
     pub(super) stations: Vec<Station>,
     pub(super) channels: BTreeMap<Frequency, Channel>,
     pub(super) events: VecDeque<Event>,
+    pub(super) timing: Timing,
+}
+
+/// By which standard's gaps stations at 2.4 GHz share a channel.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum Timing {
+    /// That of 802.11g, with short slots: nobody on the channel is older.
+    #[default]
+    G,
+    /// That of 802.11b: long slots and wide windows.
+    B,
+}
+
+impl Timing {
+    pub(super) fn flavour(self, frequency: Frequency) -> Flavour {
+        match (self, Flavour::of(frequency)) {
+            (Self::B, Flavour::G) => Flavour::B,
+            (_, usual) => usual,
+        }
+    }
 }
 
 /// Why a frame was not taken.
@@ -80,7 +101,13 @@ impl<P: Propagation> Medium<P> {
             stations: Vec::new(),
             channels: BTreeMap::new(),
             events: VecDeque::new(),
+            timing: Timing::default(),
         }
+    }
+
+    /// The same with another timing.
+    pub fn with_timing(self, timing: Timing) -> Self {
+        Self { timing, ..self }
     }
 
     /// Adds a station whose queue holds `limit` frames, at least one.
@@ -216,14 +243,16 @@ impl<P: Propagation> Medium<P> {
     fn plan(&mut self, frequency: Frequency) {
         if let Some(Channel { phase: Phase::Silent { since, next }, .. }) = self.channels.get_mut(&frequency)
         {
-            *next = next_senders(&mut self.stations, frequency, *since, &mut self.random);
+            let flavour = self.timing.flavour(frequency);
+            *next = next_senders(&mut self.stations, (frequency, flavour), *since, &mut self.random);
         }
     }
 
     pub(super) fn plan_all(&mut self) {
         for (&frequency, channel) in &mut self.channels {
             if let Phase::Silent { since, next } = &mut channel.phase {
-                *next = next_senders(&mut self.stations, frequency, *since, &mut self.random);
+                let flavour = self.timing.flavour(frequency);
+                *next = next_senders(&mut self.stations, (frequency, flavour), *since, &mut self.random);
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use radio::airtime::{ACKNOWLEDGEMENT, Flavour};
+use radio::airtime::ACKNOWLEDGEMENT;
 use units::{Frequency, Timestamp};
 
 use super::StationId;
@@ -26,8 +26,8 @@ impl<P: Propagation> Medium<P> {
 
     /// `senders` have waited long enough, all to the same slot.
     fn begin(&mut self, at: Timestamp, frequency: Frequency, since: Timestamp, senders: &[StationId]) {
-        count_down(&mut self.stations, frequency, since, at);
-        let flavour = Flavour::of(frequency);
+        let flavour = self.timing.flavour(frequency);
+        count_down(&mut self.stations, (frequency, flavour), since, at);
         let exchanges: Vec<Exchange> =
             senders.iter().filter_map(|&sender| self.attempt(at, frequency, sender)).collect();
         let longest = exchanges
@@ -84,7 +84,7 @@ impl<P: Propagation> Medium<P> {
                 at,
             })
         }));
-        let flavour = Flavour::of(frequency);
+        let flavour = self.timing.flavour(frequency);
         let times =
             exchanges.iter().filter(|exchange| exchange.waiting.wants_answer()).map(
                 |exchange| match exchange.heard_by {
@@ -137,7 +137,7 @@ impl<P: Propagation> Medium<P> {
                 from: exchange.heard_by?,
                 to: exchange.sender,
                 kind: PassageKind::Acknowledgement,
-                rate: Flavour::of(frequency).response_rate(exchange.rate),
+                rate: self.timing.flavour(frequency).response_rate(exchange.rate),
                 length: ACKNOWLEDGEMENT,
             };
             self.stations[exchange.sender.0].listens_on(frequency).then_some(passage)
@@ -181,7 +181,7 @@ impl<P: Propagation> Medium<P> {
         let again = again
             && waiting.series.as_ref().is_some_and(|series| series.rate_after(waiting.failures).is_some());
         let failures = if again { waiting.failures } else { 0 };
-        station.back_off = Some(draw(Flavour::of(frequency), failures, &mut self.random));
+        station.back_off = Some(draw(self.timing.flavour(frequency), failures, &mut self.random));
         if again {
             station.put_back(waiting);
         } else {

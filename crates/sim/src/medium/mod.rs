@@ -26,7 +26,7 @@ mod rates;
 mod station;
 mod statistics;
 
-pub use engine::{Medium, Refused};
+pub use engine::{Medium, Refused, Timing};
 pub use frame::{Attempt, Event, Frame, FrameId, Outcome, Rates, Reception, Series, SeriesError, Tuning};
 pub use propagation::{Link, Links, Passage, PassageKind, Propagation, SignalLoss};
 pub use statistics::{ChannelStatistics, StationStatistics};

@@ -244,6 +244,33 @@ fn the_owner_knows_who_was_absent() {
 }
 
 #[test]
+fn old_stations_wait_longer_between_frames_at_2_4_ghz_only() {
+    let frames = 100;
+    let mean_time = |timing, frequency| {
+        let mut medium = medium(Links::default(), 2, frequency, 3).with_timing(timing);
+        for id in 0..frames {
+            let series = Rates::Series(Series::steady(Rate(12), 1));
+            let frame = frame(id, MacAddress::BROADCAST, FULL, frequency, series);
+            let frame = Frame { wants_acknowledgement: false, ..frame };
+            medium.transmit(Timestamp::ZERO, StationId(0), frame).unwrap();
+        }
+        let events = run(&mut medium, Timestamp::FAR_FUTURE);
+        let last = outcomes(&events).last().unwrap().at;
+        last.as_secs_f64() / frames as f64
+    };
+    let expected = |flavour: Flavour| {
+        let length = frame(0, MacAddress::BROADCAST, FULL, G, fast()).length();
+        (flavour.difs() + flavour.mean_back_off(0) + flavour.frame_time(Rate(12), length)).as_secs_f64()
+    };
+    for (timing, frequency, flavour) in
+        [(Timing::G, G, Flavour::G), (Timing::B, G, Flavour::B), (Timing::B, A, Flavour::A)]
+    {
+        let (mean, expected) = (mean_time(timing, frequency), expected(flavour));
+        assert!((mean / expected - 1.0).abs() < 0.02, "{timing:?} {frequency:?}: {mean} s, not {expected} s");
+    }
+}
+
+#[test]
 fn the_best_rate_follows_the_signal() {
     let mut links = Links::default();
     let by_signal = |signal| Link { signal_dbm: Some(signal), loss: SignalLoss::BySignal, ..Link::default() };

@@ -1,5 +1,6 @@
 //! The air: frames for everybody in range. On an ordinary LAN they go by UDP multicast, on a card in monitor mode as they are (`wifi`).
 
+mod rates;
 mod wifi;
 
 use std::future::poll_fn;
@@ -13,8 +14,10 @@ use linux::wireless::WirelessError;
 use tokio::io::ReadBuf;
 use tokio::net::UdpSocket;
 use tracing::debug;
+use units::Frequency;
 use wire::upload::RateIndex;
 
+pub use self::rates::{AirError, AirRates};
 use self::wifi::{WifiListener, WifiSender};
 use crate::sockets::{Adapter, AdapterState};
 
@@ -74,10 +77,11 @@ impl<T> Cards<T> {
 }
 
 /// Sends frames to all neighbourhoods.
-#[derive(Default)]
 pub(super) struct AirSender {
     sockets: Vec<(u32, GroupSender)>,
     cards: Cards<WifiSender>,
+    /// The cards'.
+    rates: AirRates,
 }
 
 /// What became of a frame.
@@ -91,19 +95,25 @@ pub(super) enum AirSent {
 }
 
 impl AirSender {
-    /// With the cards among the adapters that were named.
+    /// With the cards among the adapters that were named, and the bit rates that were chosen for them, if any were.
     ///
     /// # Errors
-    /// If a card in monitor mode is refused.
-    pub(super) fn new(only: Option<&[String]>) -> Result<Self, OpenError> {
-        let mut sender = Self::default();
-        sender.cards.follow(only, WifiSender::open)?;
-        Ok(sender)
+    /// If a card in monitor mode is refused, or does not have those rates.
+    pub(super) fn new(only: Option<&[String]>, chosen: Option<&AirRates>) -> Result<Self, AirError> {
+        let mut cards = Cards::default();
+        cards.follow(only, WifiSender::open)?;
+        let channels: Vec<Option<Frequency>> = cards.0.iter().map(|(_, card)| card.channel()).collect();
+        if chosen.is_some() && channels.is_empty() {
+            return Err(AirError::NoCard);
+        }
+        let rates = chosen.cloned().unwrap_or_else(|| AirRates::usual(&channels));
+        cards.0.iter().try_for_each(|(name, card)| check(&rates, name, card))?;
+        Ok(Self { sockets: Vec::new(), cards, rates })
     }
 
     /// How long a frame of so many bytes takes at each of the rates it can be sent at, if the air of a LAN takes so long.
     pub(super) fn air_times(&self, length: usize, on_lan: Duration) -> Vec<Duration> {
-        if self.cards.0.is_empty() { vec![on_lan] } else { wifi::air_times(length) }
+        if self.cards.0.is_empty() { vec![on_lan] } else { self.rates.air_times(wifi::length_on_air(length)) }
     }
 
     /// Follows the adapters as they are now.
@@ -111,6 +121,14 @@ impl AirSender {
         if let Err(error) = self.cards.follow(only, WifiSender::open) {
             debug!(%error, "a card cannot be used");
         }
+        let rates = &self.rates;
+        self.cards.0.retain(|(name, card)| match check(rates, name, card) {
+            Ok(()) => true,
+            Err(error) => {
+                debug!(%error, "a card cannot be used");
+                false
+            }
+        });
         let wanted: Vec<&Adapter> =
             adapters.iter().filter(|adapter| leads_to_neighbours(adapter, only)).collect();
         self.sockets.retain(|(index, ..)| wanted.iter().any(|adapter| adapter.index == *index));
@@ -133,6 +151,7 @@ impl AirSender {
     /// Sends a frame; it counts as sent if one neighbourhood gets it.
     pub(super) fn send(&mut self, rate: RateIndex, frame: &[u8]) -> AirSent {
         let (mut sent, mut full) = (false, false);
+        let card_rate = self.rates.at(usize::from(rate.0));
         self.sockets.retain(|(index, socket)| {
             match socket.send(frame) {
                 Ok(true) => sent = true,
@@ -145,7 +164,7 @@ impl AirSender {
             true
         });
         self.cards.0.retain_mut(|(name, card)| {
-            match card.send(rate, frame) {
+            match card.send(card_rate, frame) {
                 Ok(AirSent::Yes) => sent = true,
                 Ok(_) => full = true,
                 Err(error) => {
@@ -161,6 +180,14 @@ impl AirSender {
             (false, false) => AirSent::Nowhere,
         }
     }
+}
+
+/// Whether a card's channel has the rates.
+fn check(rates: &AirRates, interface: &str, card: &WifiSender) -> Result<(), AirError> {
+    let missing = card.channel().and_then(|channel| Some((channel, rates.missing_on(channel)?)));
+    missing.map_or(Ok(()), |(frequency, rate)| {
+        Err(AirError::NoSuchRate { interface: interface.to_owned(), frequency, rate })
+    })
 }
 
 /// Hears frames from all neighbourhoods.

@@ -10,15 +10,14 @@ use std::time::Duration;
 
 use linux::poll::{Interest, Poller, Token};
 use linux::radio::{OpenError, RadioCard, TransferError};
-use radio::airtime::{CHECK_SEQUENCE, Flavour};
+use radio::airtime::CHECK_SEQUENCE;
 use radio::frame::data::Packet;
 use radio::frame::{Header, Kind};
 use radio::radiotap::Captured;
 use radio::{Rate, Transmission};
 use tokio::sync::mpsc;
 use tracing::debug;
-use units::{Bytes, MacAddress};
-use wire::upload::RateIndex;
+use units::{Bytes, Frequency, MacAddress};
 
 use super::{AirSent, MAX_FRAME};
 
@@ -26,21 +25,15 @@ use super::{AirSent, MAX_FRAME};
 const GROUP: MacAddress = MacAddress([0x02, 0x61, 0x6e, 0x61, 0x75, 0x70]);
 /// For local experiments (IEEE 802, section 9.2.4).
 const ETHERNET_TYPE: u16 = 0x88b5;
-/// At which frames are sent, slowest first: cards of 2.4 and of 5 GHz have these.
-const RATES: [Rate; 8] = Rate::OFDM;
 /// Frames that wait to be taken.
 const HEARD: usize = 256;
 /// How often the listening thread looks whether anybody takes what it hears.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// How long a frame with so many bytes for the neighbours takes at each rate, gaps included.
-pub(in crate::upload) fn air_times(length: usize) -> Vec<Duration> {
-    // As at 2.4 GHz; what counts is how the rates compare.
-    let flavour = Flavour::G;
+/// The bytes on the air of a frame with so many for the neighbours.
+pub(super) fn length_on_air(length: usize) -> Bytes {
     let frame = frame_of(MacAddress::BROADCAST, 0, &vec![0; length]);
-    let length = Bytes(frame.len() as u64 + CHECK_SEQUENCE.0);
-    let gaps = flavour.difs() + flavour.mean_back_off(0);
-    RATES.iter().map(|rate| gaps + flavour.frame_time(*rate, length)).collect()
+    Bytes(frame.len() as u64 + CHECK_SEQUENCE.0)
 }
 
 /// Sends by a card whose monitor interface is used as it is: on its channel, beside its other interfaces.
@@ -58,9 +51,13 @@ impl WifiSender {
         Ok(Self { card, own, number: 0 })
     }
 
-    /// Sends at the rate with this place in [`air_times`].
-    pub fn send(&mut self, rate: RateIndex, bytes: &[u8]) -> Result<AirSent, TransferError> {
-        let rate = RATES.get(usize::from(rate.0)).copied().unwrap_or(RATES[0]);
+    /// Its channel, if it is known.
+    pub fn channel(&self) -> Option<Frequency> {
+        self.card.found_on()
+    }
+
+    /// Sends at a rate that the channel has.
+    pub fn send(&mut self, rate: Rate, bytes: &[u8]) -> Result<AirSent, TransferError> {
         let frame = frame_of(self.own, self.number, bytes);
         match self.card.send(&Transmission { frame, rate, attempts: 1 }) {
             Ok(()) => {
@@ -189,11 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_faster_rate_takes_less_time() {
-        let times = air_times(1_400);
-        assert_eq!(times.len(), RATES.len());
-        assert!(times.is_sorted_by(|slower, faster| slower > faster), "{times:?}");
-        // 28 + 67.5 us of gaps; 1,436 bytes at 6 Mbit/s are 480 symbols of 4 us, with 20 us in front and 6 behind.
-        assert_eq!(times[0], Duration::from_nanos(95_500) + Duration::from_micros(480 * 4 + 26));
+    fn a_chunk_is_36_bytes_longer_on_the_air() {
+        assert_eq!(length_on_air(1_400), Bytes(1_436));
     }
 }

@@ -1,6 +1,7 @@
 //! Uploads through neighbours: `anabranch share`, `upload` and `accept`.
 
 pub mod accept;
+mod lines;
 pub mod share;
 mod source;
 

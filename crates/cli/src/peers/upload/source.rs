@@ -8,9 +8,11 @@ use anabranch::upload::{UploadEvent, UploadOptions, Uploaded, upload};
 use anyhow::bail;
 use indicatif::MultiProgress;
 
+use super::lines::Lines;
 use super::{Reached, bit_rate, shares};
 use crate::arguments::Upload;
 use crate::exit::WrongUsage;
+use crate::output;
 use crate::peers::{self, tell};
 use crate::session::Session;
 
@@ -36,12 +38,17 @@ pub fn run(session: &Session, arguments: &Upload) -> anyhow::Result<()> {
         on_air: !arguments.no_air,
         air: (!arguments.air.is_empty()).then(|| arguments.air.clone()),
         air_rate: bit_rate(arguments.air_rate),
+        air_rates: arguments.air_rates.clone(),
         own_uplink: !arguments.no_own_uplink,
     };
     let errors = peers::runtime()?.block_on(async {
         let mut errors = Vec::new();
         for file in files {
-            if let Err(error) = send(&reached, Path::new(file), &options).await {
+            let sent = match arguments.json {
+                true => send_with_lines(&reached, Path::new(file), &options).await,
+                false => send(&reached, Path::new(file), &options).await,
+            };
+            if let Err(error) = sent {
                 errors.push(error.to_string());
             }
         }
@@ -51,9 +58,37 @@ pub fn run(session: &Session, arguments: &Upload) -> anyhow::Result<()> {
     if errors.is_empty() { Ok(()) } else { bail!(errors.join("\nanabranch: ")) }
 }
 
+/// Tells what happens as JSON.
+async fn send_with_lines(reached: &Reached, file: &Path, options: &UploadOptions) -> anyhow::Result<()> {
+    let name = name_of(file);
+    let lines = Lines { file: &name, name_of: &|key| reached.name_of(key) };
+    let mut heed = |event: UploadEvent| {
+        if matches!(event, UploadEvent::Begun { .. })
+            && let Err(error) = peers::redeemed(&reached.state, reached.known.peer.key)
+        {
+            output::remark(&not_noted(&error));
+        }
+        lines.tell(event);
+    };
+    let peer = || reached.lookout.complete(&reached.known.peer);
+    let sent =
+        upload(&reached.endpoint, &peer, &reached.options(), &reached.key, file, options, &mut heed).await;
+    let sent = sent.map_err(anyhow::Error::from);
+    lines.end(&sent);
+    sent.map(drop)
+}
+
+fn name_of(file: &Path) -> String {
+    file.file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+fn not_noted(error: &impl std::fmt::Display) -> String {
+    format!("The invitation could not be noted as used: {error}.")
+}
+
 async fn send(reached: &Reached, file: &Path, options: &UploadOptions) -> anyhow::Result<()> {
     let bars = MultiProgress::new();
-    let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let name = name_of(file);
     let bar = peers::bar(&bars, &name);
     let destination = reached.known.name.as_str();
     let is_terminal = std::io::stderr().is_terminal();
@@ -63,7 +98,7 @@ async fn send(reached: &Reached, file: &Path, options: &UploadOptions) -> anyhow
         UploadEvent::Begun { resumed } => {
             // Whoever takes a file has let this machine in.
             if let Err(error) = peers::redeemed(&reached.state, reached.known.peer.key) {
-                tell(&bars, &format!("The invitation could not be noted as used: {error}."));
+                tell(&bars, &not_noted(&error));
             }
             bar.set_position(resumed);
             bar.set_message(name.clone());

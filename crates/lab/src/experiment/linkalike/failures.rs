@@ -13,7 +13,7 @@ use super::{id, quantile, rounded};
 use crate::experiment::{Axes, BarGroup, Bed, Experiment, Goal, Metrics, Report};
 
 /// Where one neighbour's loss can be seen: uplinks are the bottleneck.
-const HOMES: &str = "800/50 | 1200/25 0.95 0.93 0.9 0.78 | 1200/50 0.9 0.86 0.8 0.57 | 800/75 0.85 0.8 0.7 0.41 | 400/50 0.8 0.72 0.6 0.28";
+pub(super) const HOMES: &str = "800/50 | 1200/25 0.95 0.93 0.9 0.78 | 1200/50 0.9 0.86 0.8 0.57 | 800/75 0.85 0.8 0.7 0.41 | 400/50 0.8 0.72 0.6 0.28";
 const FAILS: Timestamp = Timestamp::from_millis(20_000);
 const RETURNS: Timestamp = Timestamp::from_millis(40_000);
 /// As much of what the others carry alone, or of what all carry, is regained.

@@ -4,6 +4,8 @@ mod analysis;
 mod bound;
 mod capacity;
 mod failures;
+mod real;
+mod real_failures;
 mod sources;
 mod strategies;
 mod two_hundred;
@@ -20,6 +22,8 @@ pub(super) fn experiments() -> Vec<Experiment> {
         two_hundred::air_time_experiment(),
         failures::experiment(),
         sources::experiment(),
+        real::experiment(),
+        real_failures::experiment(),
     ]
 }
 

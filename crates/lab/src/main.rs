@@ -4,8 +4,8 @@ use anyhow::Context;
 use clap::{Parser, Subcommand};
 use lab::demo::{DemoOptions, FetchLine};
 use lab::experiment::{
-    Bed, Experiment, ExperimentId, Record, Verdict, experiments_directory, find, read_record, registry,
-    run_seeds, write_record,
+    Bed, Experiment, ExperimentId, OneNeighbourhood, Record, Verdict, experiments_directory, find,
+    read_record, registry, run_seeds, write_record,
 };
 use lab::netbed::{FetchRequest, fetch, isolation, listen, serve};
 use std::collections::BTreeMap;
@@ -75,6 +75,8 @@ enum Command {
         /// KEY/NAME, KEY or all.
         what: String,
     },
+    /// Uploads through one neighbourhood of a file, simulated, with one strategy or all.
+    Neighbourhood(OneNeighbourhood),
     /// Runs benchmarks and keeps their results: ratios to a rival in the same run, and sizes.
     Bench(lab::bench::BenchOptions),
     /// Is the air between the kernel's simulated radios, for use inside a test bed.
@@ -154,6 +156,10 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         }
         Command::FetchFile(arguments) => fetch_file(arguments),
         Command::Plot { what } => redraw(&select(&what)?),
+        Command::Neighbourhood(one) => {
+            print!("{}", one.run()?);
+            Ok(ExitCode::SUCCESS)
+        }
         Command::Bench(options) => lab::bench::run(&options),
         Command::Medium { config } => lab::medium::run(&config).map(|()| ExitCode::SUCCESS),
         Command::Bluetooth(command) => lab::bluetooth::run(command).map(|()| ExitCode::SUCCESS),

@@ -16,6 +16,7 @@ mod vconn;
 mod verdict;
 mod vif;
 
+pub use linkalike::OneNeighbourhood;
 pub use record::{Record, experiments_directory, read_record, write_record};
 pub use registry::{find, registry};
 pub use seeds::{SeedRun, SeededReport, run_seeds, spread};

@@ -1,8 +1,9 @@
 //! Homes that lend each other their uplinks: the air between a source and its neighbours, and their ways to a destination, in virtual time.
 //!
-//! Pure: losses come from one seed. [`Transfer`] runs the state machines of `upload`; [`striping`] is the baseline that has none, TCP through each
-//! neighbour.
+//! Pure: losses come from one seed. [`Transfer`] runs the state machines of `upload`; [`striping`] and [`coded`] are the baselines that have
+//! none: TCP through each neighbour, and network coding.
 
+pub mod coded;
 mod generate;
 mod spec;
 pub mod striping;

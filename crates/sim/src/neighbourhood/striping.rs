@@ -28,12 +28,12 @@ const ACKNOWLEDGEMENT_FRAME: Bytes = Bytes(52 + 8 + 24 + 4);
 const LONGEST: Duration = Duration::from_secs(7_200);
 
 /// How a transfer by TCP striping went.
-#[derive(Clone, Copy, PartialEq, Debug, Default)]
+#[derive(Clone, PartialEq, Debug, Default)]
 pub struct Striped {
     /// How long it took; `None` if it did not end.
     pub took: Option<Duration>,
-    /// Chunks that came through neighbours.
-    pub by_neighbours: u32,
+    /// Chunks that came through each neighbour.
+    pub carried: Vec<u32>,
     /// Acknowledgements that were given to the air.
     pub acknowledgements: u32,
     /// Time on the air, acknowledgements included.
@@ -140,7 +140,7 @@ impl Striping {
             left: chunks,
             missing: chunks,
             random: SeededRandom::derive(seed, "striping"),
-            striped: Striped::default(),
+            striped: Striped { carried: vec![0; spec.neighbours.len()], ..Striped::default() },
         }
     }
 
@@ -275,7 +275,9 @@ impl Striping {
             && arrived.insert(number)
         {
             self.missing -= 1;
-            self.striped.by_neighbours += u32::from(connection.wireless.is_some());
+            if let Some(carried) = self.striped.carried.get_mut(at) {
+                *carried += 1;
+            }
         }
         if connection.receiver.receive(number) {
             self.return_acknowledgement(at);
@@ -445,7 +447,7 @@ mod tests {
         let spec = parse("400/25 | 800/50 1 1 1 1 | 400/75 1 1 1 1").unwrap().remove(0);
         // Too few for a queue to overflow: gaps are told of one by one.
         let striped = run(&spec, 120, None, 1);
-        let part = f64::from(striped.acknowledgements) / f64::from(striped.by_neighbours);
+        let part = f64::from(striped.acknowledgements) / f64::from(striped.carried.iter().sum::<u32>());
         assert!((0.45..0.6).contains(&part), "{part}");
     }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use units::{Bytes, Timestamp};
+use units::{BitRate, Bytes, Timestamp};
 
 use super::spec::UplinkSpec;
 
@@ -44,7 +44,13 @@ impl Uplink {
 
     /// Sends a chunk; when it arrives.
     pub(super) fn send_chunk(&mut self, now: Timestamp) -> Timestamp {
-        self.send_bytes(now, carried_bytes())
+        self.send_combination(now, 0)
+    }
+
+    /// Sends a combination of chunks with so many coefficients in front of it, and how many those are; a chunk as it is where there are none.
+    pub(super) fn send_combination(&mut self, now: Timestamp, coefficients: usize) -> Timestamp {
+        let more = if coefficients > 0 { coefficients as u64 + 1 } else { 0 };
+        self.send_bytes(now, on_the_wire(CHUNK.0 + CHUNK_OVERHEAD + more))
     }
 
     /// Whether the socket takes more: it holds back what would only wait.
@@ -63,6 +69,10 @@ impl Uplink {
         (self.spec.rate.bytes_in(way).0).div_ceil(carried_bytes().0).max(1) as u32
     }
 
+    pub(super) const fn rate(&self) -> BitRate {
+        self.spec.rate
+    }
+
     pub(super) const fn delay(&self) -> Duration {
         self.spec.delay
     }
@@ -76,7 +86,6 @@ impl Uplink {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use units::BitRate;
 
     #[test]
     fn chunks_queue_and_the_socket_holds_back() {

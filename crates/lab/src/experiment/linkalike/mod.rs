@@ -3,12 +3,16 @@
 mod analysis;
 mod bound;
 mod capacity;
+mod compared;
 mod failures;
+mod one;
 mod real;
 mod real_failures;
 mod sources;
 mod strategies;
 mod two_hundred;
+
+pub use one::OneNeighbourhood;
 
 use super::{Experiment, ExperimentId};
 
@@ -20,6 +24,7 @@ pub(super) fn experiments() -> Vec<Experiment> {
         two_hundred::capacity_experiment(),
         two_hundred::gain_experiment(),
         two_hundred::air_time_experiment(),
+        compared::experiment(),
         failures::experiment(),
         sources::experiment(),
         real::experiment(),

@@ -1,15 +1,16 @@
 //! The ways to carry a file that the experiments compare, and one run of each.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use anyhow::Context;
 use sim::neighbourhood::{
-    NeighbourhoodSpec, Outcome, RATES, Transfer, UplinkSpec, air_times, carried_bytes, parse, striping,
+    NeighbourhoodSpec, RATES, Transfer, UplinkSpec, air_times, carried_bytes, coded, parse, striping,
 };
 use upload::{RateChoice, Settings, Strategy};
 use wire::upload::RateIndex;
 
-use super::capacity::Heard;
+use super::capacity::{Heard, neighbourhood_bound};
 
 /// 5.5 Mbit/s, by its place among [`RATES`]: where the paper reckons with one bit rate (`[LINKALIKE] VI.D`).
 pub(super) const FIXED_RATE: usize = 2;
@@ -20,6 +21,10 @@ pub(super) const SECONDS: f64 = 60.0;
 /// A way to carry a file.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) enum Way {
+    /// The own uplink alone.
+    Own,
+    /// Network coding, or a code at the source.
+    Coded(coded::Mixing),
     /// TCP through each neighbour.
     Tcp,
     /// One of `upload`'s; whether the source knows from before who hears what.
@@ -32,6 +37,25 @@ pub(super) const UNICAST: Way = Way::Core(Settings { strategy: Strategy::Unicast
 pub(super) const PAPER: Way = Way::Core(Settings::PAPER, true);
 /// Each neighbour carries what it likes.
 pub(super) const RANDOM: Way = Way::Core(Settings { strategy: Strategy::Random, ..Settings::PAPER }, true);
+
+/// Neighbours combine what they have heard.
+pub(super) const CODING: Way = Way::Coded(coded::Mixing::Neighbours);
+/// A code at the source over scheduled broadcast.
+pub(super) const SOURCE_CODE: Way = Way::Coded(coded::Mixing::Source);
+
+/// Every way by its name in results and on the command line.
+pub(super) fn all_ways() -> [(&'static str, Way); 8] {
+    [
+        ("own", Way::Own),
+        ("tcp", Way::Tcp),
+        ("unicast", UNICAST),
+        ("random", RANDOM),
+        ("coding", CODING),
+        ("source_code", SOURCE_CODE),
+        ("paper", PAPER),
+        ("ours", ours()),
+    ]
+}
 
 /// Ours.
 pub(super) fn ours() -> Way {
@@ -47,6 +71,8 @@ pub(super) struct Carried {
     pub(super) frame_rate: f64,
     /// Milliseconds of air for each chunk that a neighbour brought; 0 if none did.
     pub(super) air_ms: f64,
+    /// Chunks that each neighbour brought.
+    pub(super) by_neighbour: Vec<u32>,
     /// Which neighbours heard frames together, and how often.
     pub(super) heard: Heard,
 }
@@ -55,7 +81,7 @@ impl Way {
     /// At one bit rate only.
     pub(super) fn at_fixed_rate(self) -> Self {
         match self {
-            Self::Tcp => Self::Tcp,
+            Self::Own | Self::Coded(_) | Self::Tcp => self,
             Self::Core(settings, known) => {
                 let rate = RateChoice::Fixed(RateIndex(FIXED_RATE as u8));
                 Self::Core(Settings { rate, ..settings }, known)
@@ -74,25 +100,65 @@ impl Way {
         fixed: bool,
         seed: u64,
     ) -> anyhow::Result<Carried> {
-        let (took, by_neighbours, air_time, frames, sets) = match self {
+        let rate = fixed.then_some(FIXED_RATE);
+        let run = match self {
+            Self::Own => {
+                let alone = NeighbourhoodSpec { neighbours: Vec::new(), ..spec.clone() };
+                Run::of_core(&Transfer::new(alone, Settings::default(), chunks, seed), spec.neighbours.len())
+            }
+            Self::Coded(mixing) => {
+                let coded = coded::run(spec, chunks, rate, mixing, seed);
+                anyhow::ensure!(coded.took.is_none() || coded.identical, "{self:?} decoded something else");
+                let (sets, frames) = (BTreeMap::new(), coded.frames);
+                Run { took: coded.took, carried: coded.carried, air_time: coded.air_time, frames, sets }
+            }
             Self::Tcp => {
-                let striped = striping::run(spec, chunks, fixed.then_some(FIXED_RATE), seed);
-                (striped.took, striped.by_neighbours, striped.air_time, 0, BTreeMap::new())
+                let striped = striping::run(spec, chunks, rate, seed);
+                let (sets, frames) = (BTreeMap::new(), 0);
+                Run { took: striped.took, carried: striped.carried, air_time: striped.air_time, frames, sets }
             }
             Self::Core(settings, known_receptions) => {
                 let transfer =
                     Transfer { known_receptions, ..Transfer::new(spec.clone(), settings, chunks, seed) };
-                let outcome: Outcome = transfer.run();
-                (outcome.took, chunks - outcome.own_chunks, outcome.air_time, outcome.frames, outcome.heard)
+                Run::of_core(&transfer, spec.neighbours.len())
             }
         };
-        let took = took.with_context(|| format!("{self:?} did not end"))?.as_secs_f64();
-        let air_ms =
-            if by_neighbours == 0 { 0.0 } else { air_time.as_secs_f64() * 1e3 / f64::from(by_neighbours) };
-        let all = f64::from(sets.values().sum::<u32>()).max(1.0);
-        let heard = Heard(sets.into_iter().map(|(set, count)| (set, f64::from(count) / all)).collect());
-        Ok(Carried { rate: f64::from(chunks) / took, frame_rate: frames as f64 / took, air_ms, heard })
+        let took = run.took.with_context(|| format!("{self:?} did not end"))?.as_secs_f64();
+        let brought: u32 = run.carried.iter().sum();
+        let air_ms = if brought == 0 { 0.0 } else { run.air_time.as_secs_f64() * 1e3 / f64::from(brought) };
+        let all = f64::from(run.sets.values().sum::<u32>()).max(1.0);
+        let heard = Heard(run.sets.into_iter().map(|(set, count)| (set, f64::from(count) / all)).collect());
+        let (rate, frame_rate) = (f64::from(chunks) / took, run.frames as f64 / took);
+        Ok(Carried { rate, frame_rate, air_ms, by_neighbour: run.carried, heard })
     }
+}
+
+/// What a run of any model tells.
+struct Run {
+    took: Option<Duration>,
+    carried: Vec<u32>,
+    air_time: Duration,
+    frames: u64,
+    sets: BTreeMap<u64, u32>,
+}
+
+impl Run {
+    fn of_core(transfer: &Transfer, neighbours: usize) -> Self {
+        let outcome = transfer.run();
+        let mut carried: Vec<u32> = outcome.neighbours.iter().map(|report| report.brought).collect();
+        carried.resize(neighbours, 0);
+        let (sets, frames) = (outcome.heard, outcome.frames);
+        Self { took: outcome.took, carried, air_time: outcome.air_time, frames, sets }
+    }
+}
+
+/// The most chunks a second that a neighbourhood can bring at 5.5 Mbit/s, own uplink included.
+///
+/// # Errors
+/// If the solver finds no solution, which there always is.
+pub(super) fn whole_bound(spec: &NeighbourhoodSpec) -> anyhow::Result<f64> {
+    let neighbours = neighbourhood_bound(spec, FIXED_RATE, medium_rate(FIXED_RATE), &uplinks(spec))?;
+    Ok(chunk_rate(&spec.own) + neighbours)
 }
 
 /// The committed neighbourhoods.

@@ -5,10 +5,9 @@ use std::collections::BTreeMap;
 use sim::neighbourhood::NeighbourhoodSpec;
 use upload::Settings;
 
-use super::capacity::{measured_bound, neighbourhood_bound};
+use super::capacity::measured_bound;
 use super::strategies::{
-    Carried, FIXED_RATE, PAPER, RANDOM, SECONDS, UNICAST, Way, chunk_rate, medium_rate, neighbourhoods, ours,
-    uplinks,
+    Carried, PAPER, RANDOM, SECONDS, UNICAST, Way, chunk_rate, neighbourhoods, ours, uplinks, whole_bound,
 };
 use super::{id, quantile, rounded};
 use crate::experiment::{Axes, BarGroup, Bed, Experiment, Goal, Metrics, Report};
@@ -60,7 +59,7 @@ fn capacity(seed: u64) -> anyhow::Result<Report> {
         let (mut parts, mut of_sent) = (Vec::new(), Vec::new());
         for (at, spec) in list.iter().enumerate() {
             let (own, each) = (chunk_rate(&spec.own), uplinks(spec));
-            let bound = own + neighbourhood_bound(spec, FIXED_RATE, medium_rate(FIXED_RATE), &each)?;
+            let bound = whole_bound(spec)?;
             let carried =
                 way.at_fixed_rate().carry(spec, (bound * SECONDS).ceil() as u32, true, mixed(seed, at))?;
             let sent = own + measured_bound(carried.frame_rate, &each, &carried.heard)?;
@@ -116,7 +115,7 @@ fn bars(metric: &str) -> Vec<(String, String)> {
     WAYS.map(|name| (name.to_owned(), format!("{name}.{metric}"))).to_vec()
 }
 
-fn all_ways() -> [Way; 4] {
+fn compared() -> [Way; 4] {
     [Way::Tcp, UNICAST, PAPER, ours()]
 }
 
@@ -190,11 +189,9 @@ fn air_time(seed: u64) -> anyhow::Result<Report> {
 fn run_all(list: &[NeighbourhoodSpec], fixed: bool, seed: u64) -> anyhow::Result<Vec<[Carried; 4]>> {
     let mut all = Vec::new();
     for (at, spec) in list.iter().enumerate() {
-        let (own, each) = (chunk_rate(&spec.own), uplinks(spec));
-        let bound = neighbourhood_bound(spec, FIXED_RATE, medium_rate(FIXED_RATE), &each)?;
-        let chunks = ((own + bound) * SECONDS).ceil() as u32;
+        let chunks = (whole_bound(spec)? * SECONDS).ceil() as u32;
         let mut runs = Vec::new();
-        for way in all_ways() {
+        for way in compared() {
             let way = if fixed { way.at_fixed_rate() } else { way };
             runs.push(way.carry(spec, chunks, fixed, mixed(seed, at))?);
         }

@@ -118,7 +118,6 @@ impl Destination {
     /// Whether a combination told anything.
     pub(super) fn handle_carried(
         &mut self,
-        _now: Timestamp,
         by: Option<usize>,
         id: FrameId,
         combination: Combination,

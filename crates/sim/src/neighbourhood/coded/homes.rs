@@ -27,12 +27,15 @@ pub(super) struct Home {
     orders: VecDeque<FrameId>,
     unreported: Vec<FrameId>,
     report_due: Timestamp,
+    /// Its connection to the destination takes a round trip, as in [`super::super::Transfer`].
+    connected: Timestamp,
     woken: Timestamp,
 }
 
 impl Home {
     pub(super) fn new(uplink: UplinkSpec, chance: f64, mixing: Mixing) -> Self {
         Self {
+            connected: Timestamp::ZERO + uplink.delay * 2,
             uplink: Uplink::new(uplink),
             chance,
             mixing,
@@ -76,7 +79,7 @@ impl Home {
 
     /// What was heard since the last report, and when the report arrives.
     pub(super) fn poll_report(&mut self, now: Timestamp) -> Option<(Vec<FrameId>, Timestamp)> {
-        if self.report_due > now || !self.uplink.has_room(now) {
+        if self.report_due.max(self.connected) > now || !self.uplink.has_room(now) {
             return None;
         }
         self.report_due = Timestamp::FAR_FUTURE;
@@ -120,8 +123,8 @@ impl Home {
     /// When there is something to do again, if that was not said before.
     pub(super) fn next_wake(&mut self, now: Timestamp) -> Option<Timestamp> {
         let carry = (!self.orders.is_empty()).then(|| self.uplink.ready_at());
-        let report =
-            Some(self.report_due.max(self.uplink.ready_at())).filter(|due| *due < Timestamp::FAR_FUTURE);
+        let report = Some(self.report_due.max(self.connected).max(self.uplink.ready_at()))
+            .filter(|_| self.report_due < Timestamp::FAR_FUTURE);
         let next = carry.into_iter().chain(report).min().filter(|next| *next > now)?;
         if self.woken > now && self.woken <= next {
             return None;

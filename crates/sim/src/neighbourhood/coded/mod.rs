@@ -187,18 +187,19 @@ impl Coding {
         match happening {
             Happening::AirFree(id, combination, heard) => {
                 self.air_free = true;
-                let hearers = self.homes.iter_mut().enumerate().filter(|(at, _)| heard >> at & 1 == 1);
-                for (_, home) in hearers {
-                    home.hear(self.now, id, combination.clone());
+                for (at, home) in self.homes.iter_mut().enumerate() {
+                    if heard >> at & 1 == 1 {
+                        home.hear(self.now, id, combination.clone());
+                    }
                 }
             }
             Happening::Reported(at, heard, through) => self.destination.handle_report(at, &heard, through),
             Happening::Carried(at, id, combination) => {
-                let new = self.destination.handle_carried(self.now, Some(at), id, combination);
+                let new = self.destination.handle_carried(Some(at), id, combination);
                 self.count(new.then_some(at));
             }
             Happening::OwnCarried(id, combination) => {
-                let new = self.destination.handle_carried(self.now, None, id, combination);
+                let new = self.destination.handle_carried(None, id, combination);
                 self.coded.wasted += u32::from(!new);
             }
             Happening::Ordered(at, order) => {

@@ -302,7 +302,9 @@ pub fn upload(bytes: &[u8]) {
     let Ok(message) = upload::Message::parse(bytes) else { return };
     let runs: Vec<&upload::Runs> = match &message {
         upload::Message::Report(report) => vec![&report.heard],
-        upload::Message::Grant(grant) => vec![&grant.carry, &grant.stored, &grant.withdrawn, &grant.forget],
+        upload::Message::Grant(grant) => {
+            vec![&grant.carry, &grant.stored, &grant.withdrawn, &grant.forget, &grant.repeat]
+        }
         upload::Message::Feedback(told) => vec![&told.stored, &told.held, &told.lost, &told.spare],
         _ => Vec::new(),
     };

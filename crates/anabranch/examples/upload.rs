@@ -34,6 +34,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         volume: None,
         time: None,
         air: None,
+        repeat: Vec::new(),
     };
     let sent = UploadOptions {
         on_air: true,

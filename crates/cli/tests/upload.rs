@@ -216,3 +216,24 @@ fn who_may_send_and_how_much_is_for_the_destination_to_say() {
     assert_eq!(refused.status.code(), Some(2), "{refused:?}");
     assert!(String::from_utf8_lossy(&refused.stderr).contains("--from nobody"), "{refused:?}");
 }
+
+#[test]
+fn a_neighbour_in_another_lan_carries_what_is_repeated_for_it() {
+    let Some(homes) = Homes::new(2) else { return };
+    // The second neighbour is out of the source's LAN, and has one of its own with the first.
+    homes.homes[2].set_up("lan", false).unwrap();
+    homes.homes[1].join(&homes.homes[2], "yard", "yard").unwrap();
+    for (home, address) in [(1, "192.168.8.1/24"), (2, "192.168.8.2/24")] {
+        homes.homes[home].add_address("yard", address.parse().unwrap()).unwrap();
+    }
+    let destination = homes.accept(3);
+    let _near = homes.share_as(0, &["share", &destination.links[1], "--trust-all", "--repeat", "yard"]);
+    let _far = homes.share_as(1, &["share", &destination.links[2], "--trust-all", "--air", "yard"]);
+    wait_until("both neighbours share", || destination.said().matches("shares its uplink").count() == 2);
+    let file = homes.file("far.mp4", 24_000_000);
+    let sent = homes.upload(&[&file], &destination.links[0]);
+    assert!(sent.status.success(), "{sent:?}");
+    assert!(fs::read(homes.path("out/far.mp4")).unwrap() == fs::read(&file).unwrap());
+    let carried = homes.ledger(1);
+    assert!(carried > 1_000_000, "{carried}: {}", String::from_utf8_lossy(&sent.stdout));
+}

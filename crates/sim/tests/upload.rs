@@ -180,3 +180,64 @@ fn after_the_source_was_cut_off_little_is_sent_again() {
     let more = broken.frames.saturating_sub(whole.frames);
     assert!(more < 150, "{more} frames more, {} in all", broken.frames);
 }
+
+/// One neighbour in reach of the source, one that hears only the first.
+const TWO_HOPS: &str = "400/25 | 800/25 0.95 0.9 0.85 0.7 | 1200/50 0 0 0 0\n+ 0 1 0.9 0.85 0.8 0.6";
+
+#[test]
+fn a_neighbour_out_of_reach_carries_what_another_repeats() {
+    let without = Transfer::new(homes(TWO_HOPS), Settings::default(), 6_000, 1);
+    let with = Transfer { repeats: true, ..without.clone() };
+    let (without, outcome) = (without.run(), with.run());
+    assert!(identical(&with, &outcome));
+    assert_eq!((without.repeats, without.neighbours[1].brought), (0, 0));
+    // The far uplink is worth as much as the two others together.
+    let gain = seconds(&without) / seconds(&outcome);
+    assert!(gain > 1.8, "{gain}, {:?}, {} repeats", outcome.neighbours, outcome.repeats);
+    assert!(outcome.repeats < 2 * u64::from(outcome.neighbours[1].brought), "{} repeats", outcome.repeats);
+}
+
+#[test]
+fn nothing_is_repeated_where_all_hear_the_source_or_nobody_hears_the_repeater() {
+    let all = Transfer { repeats: true, ..Transfer::new(three(), Settings::default(), 6_000, 1) };
+    assert_eq!(all.run().repeats, 0);
+    let deaf = TWO_HOPS.lines().next().unwrap();
+    let deaf = Transfer { repeats: true, ..Transfer::new(homes(deaf), Settings::default(), 12_000, 1) };
+    let outcome = deaf.run();
+    assert!(outcome.repeats < 64, "{} repeats, {:?}", outcome.repeats, outcome.took);
+}
+
+#[test]
+fn the_air_of_the_source_comes_first() {
+    // The near neighbour hears so little that its own uplink is never full: nothing is repeated to the far one.
+    let spec = homes("400/25 | 2000/25 0 0 0.1 0 | 1200/50 0 0 0 0\n+ 0 1 1 1 1 1");
+    let fixed =
+        Settings { rate: upload::RateChoice::Fixed(wire::upload::RateIndex(2)), ..Settings::default() };
+    let outcome = Transfer { repeats: true, ..Transfer::new(spec, fixed, 3_000, 1) }.run();
+    assert!(outcome.repeats < 32, "{} repeats of {} frames", outcome.repeats, outcome.frames);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn with_repeats_whatever_the_neighbours_do_the_file_is_the_same(seed in any::<u64>()) {
+        let mut transfer = Transfer { repeats: true, ..random_transfer(seed, Way::Scheduled) };
+        let mut random = SeededRandom::derive(seed, "ears");
+        let count = transfer.neighbourhood.neighbours.len();
+        for one in 0..count {
+            if random.chance(0.4) {
+                transfer.neighbourhood.neighbours[one].reception = [0.0; 4];
+            }
+            for other in 0..one {
+                let chance = random.unit();
+                transfer.neighbourhood.between.push((other, one, [chance; 4]));
+            }
+        }
+        let outcome = transfer.run();
+        prop_assert!(identical(&transfer, &outcome));
+        prop_assert_eq!(outcome.own_chunks + outcome.credited, transfer.chunks, "one is credited with each");
+        prop_assert!(seconds(&outcome) < longest(&transfer), "{:?}, not {}", outcome.took, longest(&transfer));
+        prop_assert_eq!(outcome.hasty, 0, "a loop without a pause");
+    }
+}

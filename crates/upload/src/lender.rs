@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use units::Timestamp;
-use wire::upload::Transfer;
+use wire::upload::{AirRepeat, RateIndex, Transfer};
 
 use crate::neighbour::{Neighbour, Transmit};
 
@@ -113,6 +113,12 @@ impl<P: Clone> Lender<P> {
         None
     }
 
+    /// The next chunk to be repeated on the air, of any transfer that is connected.
+    pub fn poll_repeat(&mut self) -> Option<(AirRepeat, RateIndex, P)> {
+        let mut connected = self.transfers.values_mut().filter(|lent| lent.connected);
+        connected.find_map(|lent| lent.machine.poll_repeat())
+    }
+
     /// When a report is due.
     pub fn poll_timeout(&self) -> Option<Timestamp> {
         let connected = self.transfers.values().filter(|lent| lent.connected);
@@ -159,6 +165,7 @@ mod tests {
                 stored: none(),
                 withdrawn: none(),
                 forget: none(),
+                repeat: none(),
             });
         }
         lender.insert(machine);

@@ -7,10 +7,13 @@ use std::time::Duration;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use units::Timestamp;
-use wire::upload::{AirChunk, Chunk, Grant, Member, Report, Run, Runs, Transfer};
+use wire::upload::{AirChunk, AirRepeat, Chunk, Grant, Member, RateIndex, Report, Run, Runs, Transfer};
 
 use crate::counting::Counting;
 use crate::settings::Strategy;
+
+/// Chunks that wait to be repeated on the air; more are not asked for at a time by who means well.
+const MAX_REPEATS: usize = 256;
 
 /// How long news of what was heard are gathered.
 const REPORT_DELAY: Duration = Duration::from_millis(40);
@@ -52,6 +55,10 @@ pub struct Neighbour<P> {
     buffer: BTreeMap<Chunk, (P, bool)>,
     /// To be carried, in this order.
     granted: VecDeque<Chunk>,
+    /// To be repeated on the air, in this order.
+    repeats: VecDeque<Chunk>,
+    /// That of the last frame of the source.
+    rate: RateIndex,
     /// Heard and not reported.
     unreported: Vec<Chunk>,
     report_due: Option<Timestamp>,
@@ -68,6 +75,8 @@ impl<P: Clone> Neighbour<P> {
             member: None,
             buffer: BTreeMap::new(),
             granted: VecDeque::new(),
+            repeats: VecDeque::new(),
+            rate: RateIndex(0),
             unreported: Vec::new(),
             report_due: None,
             counting: Counting::default(),
@@ -115,21 +124,30 @@ impl<P: Clone> Neighbour<P> {
             return;
         }
         self.counting.handle_frame(header.air, header.rate);
+        self.rate = header.rate;
         self.report_due.get_or_insert(now + REPORT_DELAY);
-        let mine = header.addressee.is_none_or(|addressee| Some(addressee) == self.member);
-        if !mine || self.buffer.contains_key(&header.chunk) {
-            return;
+        if header.addressee.is_none_or(|addressee| Some(addressee) == self.member) {
+            self.keep(header.chunk, sealed);
         }
-        if self.buffer.len() >= self.lending.capacity {
-            self.refused += 1;
-            return;
+    }
+
+    /// A frame by which another neighbour repeats a chunk, and whose authenticator is right. It says nothing of how the source is heard.
+    pub fn handle_repeat(&mut self, now: Timestamp, header: &AirRepeat, sealed: P) {
+        if header.transfer == self.lending.transfer && header.chunk.0 < self.lending.chunks {
+            self.report_due.get_or_insert(now + REPORT_DELAY);
+            self.keep(header.chunk, sealed);
         }
-        self.buffer.insert(header.chunk, (sealed, false));
-        self.unreported.push(header.chunk);
-        if self.lending.strategy != Strategy::Scheduled {
-            self.granted.push_back(header.chunk);
+    }
+
+    /// The next chunk to be repeated on the air, and the bit rate for it: that of the source's last frame.
+    pub fn poll_repeat(&mut self) -> Option<(AirRepeat, RateIndex, P)> {
+        while let Some(chunk) = self.repeats.pop_front() {
+            if let Some((sealed, _)) = self.buffer.get(&chunk) {
+                let header = AirRepeat { transfer: self.lending.transfer, chunk };
+                return Some((header, self.rate, sealed.clone()));
+            }
         }
-        self.shorten();
+        None
     }
 
     /// Orders of the destination.
@@ -154,11 +172,16 @@ impl<P: Clone> Neighbour<P> {
                 }
             }
         }
+        for run in &grant.repeat {
+            let room = MAX_REPEATS.saturating_sub(self.repeats.len());
+            self.repeats.extend(self.buffer.range(within(*run)).map(|(chunk, _)| *chunk).take(room));
+        }
     }
 
     /// The connection to the destination was lost and is there again: the destination knows nothing of what is kept here.
     pub fn handle_reconnected(&mut self, now: Timestamp) {
         self.granted.clear();
+        self.repeats.clear();
         for (_, carried) in self.buffer.values_mut() {
             *carried = false;
         }
@@ -211,7 +234,24 @@ impl<P: Clone> Neighbour<P> {
         let entry = size_of::<Chunk>() + size_of::<(P, bool)>();
         // Nodes of a B-tree are half full at worst.
         self.buffer.len() * entry * 2
-            + (self.granted.capacity() + self.unreported.capacity()) * size_of::<Chunk>()
+            + (self.granted.capacity() + self.repeats.capacity() + self.unreported.capacity())
+                * size_of::<Chunk>()
+    }
+
+    fn keep(&mut self, chunk: Chunk, sealed: P) {
+        if self.buffer.contains_key(&chunk) {
+            return;
+        }
+        if self.buffer.len() >= self.lending.capacity {
+            self.refused += 1;
+            return;
+        }
+        self.buffer.insert(chunk, (sealed, false));
+        self.unreported.push(chunk);
+        if self.lending.strategy != Strategy::Scheduled {
+            self.granted.push_back(chunk);
+        }
+        self.shorten();
     }
 
     fn report(&mut self, now: Timestamp) -> Report {
@@ -304,7 +344,7 @@ mod tests {
 
     fn grant(carry: Vec<Run>, stored: Vec<Run>, withdrawn: Vec<Run>) -> Grant {
         let [carry, stored, withdrawn] = [carry, stored, withdrawn].map(|runs| Runs::rising(runs).unwrap());
-        Grant { transfer: TRANSFER, carry, stored, withdrawn, forget: Runs::new() }
+        Grant { transfer: TRANSFER, carry, stored, withdrawn, forget: Runs::new(), repeat: Runs::new() }
     }
 
     fn neighbour() -> Neighbour<char> {
@@ -327,6 +367,24 @@ mod tests {
         assert_eq!(neighbour.poll_transmit(due), Some(Transmit::Carry(Chunk(1), 'x')));
         assert_eq!(neighbour.poll_transmit(due), None, "the other was withdrawn");
         assert_eq!(neighbour.buffered(), 2, "kept until it is stored");
+    }
+
+    #[test]
+    fn repeats_are_kept_and_not_counted_and_it_repeats_what_it_has() {
+        let mut neighbour = neighbour();
+        let repeat = |chunk: u32| AirRepeat { transfer: TRANSFER, chunk: Chunk(chunk) };
+        neighbour.handle_repeat(Timestamp::ZERO, &repeat(3), 'x');
+        neighbour.handle_repeat(Timestamp::ZERO, &repeat(99), 'x');
+        let due = neighbour.poll_timeout().unwrap();
+        let Some(Transmit::Report(report)) = neighbour.poll_transmit(due) else { panic!("no report") };
+        assert_eq!((&report.heard[..], report.through), (&[run(3, 3)][..], AirNumber(0)));
+        let asked = Runs::rising([run(2, u32::MAX)]).unwrap();
+        for _ in 0..1_000 {
+            neighbour.handle_grant(&Grant { repeat: asked.clone(), ..grant(vec![], vec![], vec![]) });
+        }
+        let repeated = std::iter::from_fn(|| neighbour.poll_repeat());
+        let repeated: Vec<_> = repeated.map(|(header, ..)| header).collect();
+        assert_eq!((repeated.len(), repeated[0]), (MAX_REPEATS, repeat(3)), "a bound for what is asked");
     }
 
     #[test]
@@ -359,6 +417,7 @@ mod tests {
         neighbour.handle_grant(&grant(vec![run(3, 3)], vec![], vec![]));
         neighbour.handle_grant(&Grant {
             forget: Runs::rising([run(3, 3)]).unwrap(),
+            repeat: Runs::new(),
             ..grant(vec![], vec![], vec![])
         });
         assert_eq!((neighbour.buffered(), neighbour.poll_transmit(due)), (0, None));

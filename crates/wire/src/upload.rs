@@ -4,6 +4,7 @@
 //! ```text
 //! on the air
 //! chunk        50 | transfer (8) | air number (4) | rate (1) | addressee (1) | chunk (4) | sealed chunk | authenticator (16)
+//! repeat       5f | transfer (8) | chunk (4) | sealed chunk | authenticator (16)
 //! combination  51 | transfer (8) | air number (4) | rate (1) | generation (4) | count (1) | coefficients (count) | sealed combination | authenticator (16)
 //!
 //! on the wire
@@ -11,7 +12,7 @@
 //! carried      53 | transfer (8) | chunk (4) | sealed chunk                                            neighbour or source to destination
 //! mixed        54 | transfer (8) | generation (4) | count (1) | coefficients (count) | sealed combination          neighbour to destination
 //! report       55 | transfer (8) | through (4) | window | buffered | periods | heard: runs             neighbour to destination
-//! grant        56 | transfer (8) | carry: runs | stored: runs | withdrawn: runs | forget: runs         destination to neighbour
+//! grant        56 | transfer (8) | carry: runs | stored: runs | withdrawn: runs | forget: runs | repeat: runs         destination to neighbour
 //! feedback     57 | transfer (8) | through (4) | shortage (4) | stored: runs | held: runs | lost: runs | spare: runs | members     destination to source
 //!
 //! runs         count | count times (gap | length less one)
@@ -57,6 +58,7 @@ const MIXED: u8 = 0x54;
 const REPORT: u8 = 0x55;
 const GRANT: u8 = 0x56;
 const FEEDBACK: u8 = 0x57;
+const REPEAT: u8 = 0x5f;
 const EVERYBODY: u8 = 0xff;
 
 /// Number of a transfer: one file from one source to one destination.
@@ -119,6 +121,16 @@ pub struct AirChunk {
     pub chunk: Chunk,
 }
 
+/// The header of a frame by which a neighbour repeats a chunk for those that do not hear the source. It has no number of the source's frames, so it is not
+/// counted as one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct AirRepeat {
+    /// Whose.
+    pub transfer: Transfer,
+    /// Which chunk.
+    pub chunk: Chunk,
+}
+
 /// The header of a frame with a combination.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct AirCombination {
@@ -134,11 +146,13 @@ pub struct AirCombination {
     pub coefficients: Vec<u8>,
 }
 
-/// What a source sends on the air; the sealed bytes are beside it.
+/// What is sent on the air; the sealed bytes are beside it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum AirHeader {
     /// A chunk.
     Chunk(AirChunk),
+    /// A chunk that a neighbour repeats.
+    Repeat(AirRepeat),
     /// A combination of chunks.
     Combination(AirCombination),
 }
@@ -204,6 +218,8 @@ pub struct Grant {
     pub withdrawn: Runs,
     /// To be neither carried nor kept, and reported if heard anew: what was brought could not be opened, or did not come in time.
     pub forget: Runs,
+    /// To be repeated on the air, for those that do not hear the source.
+    pub repeat: Runs,
 }
 
 /// How a neighbour is, for the source.
@@ -271,6 +287,10 @@ impl AirHeader {
                 buffer.push(header.addressee.map_or(EVERYBODY, Member::number));
                 buffer.extend(header.chunk.0.to_be_bytes());
             }
+            Self::Repeat(header) => {
+                put_head(buffer, REPEAT, header.transfer);
+                buffer.extend(header.chunk.0.to_be_bytes());
+            }
             Self::Combination(header) => {
                 start(buffer, COMBINATION, header.transfer, header.air, header.rate);
                 buffer.extend(header.generation.0.to_be_bytes());
@@ -283,15 +303,8 @@ impl AirHeader {
     pub const fn transfer(&self) -> Transfer {
         match self {
             Self::Chunk(header) => header.transfer,
+            Self::Repeat(header) => header.transfer,
             Self::Combination(header) => header.transfer,
-        }
-    }
-
-    /// The frame's number and rate.
-    pub const fn air(&self) -> (AirNumber, RateIndex) {
-        match self {
-            Self::Chunk(header) => (header.air, header.rate),
-            Self::Combination(header) => (header.air, header.rate),
         }
     }
 }
@@ -308,9 +321,13 @@ impl<'a> AirFrame<'a> {
         let mut reader = Reader::new(authenticated);
         let kind = reader.u8()?;
         let transfer = Transfer(u64::from_be_bytes(reader.array()?));
-        let (air, rate) = (AirNumber(reader.u32()?), RateIndex(reader.u8()?));
+        let numbers = |reader: &mut Reader<'_>| -> Result<_, Malformed> {
+            Ok((AirNumber(reader.u32()?), RateIndex(reader.u8()?)))
+        };
         let header = match kind {
+            REPEAT => AirHeader::Repeat(AirRepeat { transfer, chunk: Chunk(reader.u32()?) }),
             CHUNK => {
+                let (air, rate) = numbers(&mut reader)?;
                 let addressee = match reader.u8()? {
                     EVERYBODY => None,
                     number => Some(Member::new(number).ok_or(Malformed::Field("addressee"))?),
@@ -319,6 +336,7 @@ impl<'a> AirFrame<'a> {
                 AirHeader::Chunk(AirChunk { transfer, air, rate, addressee, chunk })
             }
             COMBINATION => {
+                let (air, rate) = numbers(&mut reader)?;
                 let generation = Generation(reader.u32()?);
                 let coefficients = coefficients(&mut reader)?;
                 AirHeader::Combination(AirCombination { transfer, air, rate, generation, coefficients })
@@ -360,7 +378,7 @@ impl Message<'_> {
             }
             Self::Grant(grant) => {
                 put_head(&mut bytes, GRANT, grant.transfer);
-                for runs in [&grant.carry, &grant.stored, &grant.withdrawn, &grant.forget] {
+                for runs in [&grant.carry, &grant.stored, &grant.withdrawn, &grant.forget, &grant.repeat] {
                     put_runs(&mut bytes, runs);
                 }
             }
@@ -425,6 +443,7 @@ impl<'a> Message<'a> {
                 stored: runs(&mut reader)?,
                 withdrawn: runs(&mut reader)?,
                 forget: runs(&mut reader)?,
+                repeat: runs(&mut reader)?,
             }),
             _ => Self::Feedback(Feedback {
                 transfer,

@@ -94,6 +94,7 @@ fn uploads() -> Vec<Vec<u8>> {
         stored: runs(vec![run(0, 1)]),
         withdrawn: Runs::new(),
         forget: runs(vec![run(9, 9)]),
+        repeat: runs(vec![run(11, 12)]),
     };
     let feedback = Feedback {
         transfer,
@@ -116,6 +117,7 @@ fn uploads() -> Vec<Vec<u8>> {
     ];
     let headers = [
         AirHeader::Chunk(AirChunk { transfer, air, rate, addressee: Some(member), chunk: Chunk(8) }),
+        AirHeader::Repeat(wire::upload::AirRepeat { transfer, chunk: Chunk(8) }),
         AirHeader::Combination(combination),
     ];
     let messages = messages.iter().map(wire::upload::Message::encode).chain(upload_roles(offer));
@@ -134,7 +136,7 @@ fn upload_roles(offer: Offer) -> Vec<Vec<u8>> {
         RoleMessage::Ready(transfer, true, stored),
         RoleMessage::Join,
         RoleMessage::Transfer(Box::new(told)),
-        RoleMessage::Taking(transfer),
+        RoleMessage::Taking(transfer, true),
         RoleMessage::Over(transfer, End::Failed, "no room".to_owned()),
         RoleMessage::Shares(Shares { transfer, own: 4, neighbours: vec![([6; 32], 5)] }),
     ];

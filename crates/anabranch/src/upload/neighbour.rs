@@ -7,19 +7,19 @@ use std::time::Duration;
 
 use identity::PublicKey;
 use linux::clock;
-use linux::radio::OpenError;
 use thiserror::Error;
 use tokio::sync::mpsc;
 use tracing::debug;
 use units::{BitRate, Timestamp};
 use upload::{Lender, Lending, Neighbour, Strategy, Transmit};
 use wire::upload::roles::{End, RoleMessage, SIGNED_FOR, TransferOffer, signed};
-use wire::upload::{AirFrame, AirHeader, Message, Transfer};
+use wire::upload::{AirFrame, AirHeader, Message, RateIndex, Transfer};
 
-use super::air::{AirListener, MAX_FRAME};
+use super::air::{AirError, AirListener, AirSender, AirSent, MAX_FRAME};
 use super::ledger::Ledger;
 use super::link::{Heard, Link};
 use super::seal::{AirKey, SEAL_LEN};
+use super::source::CARD;
 use super::window::window;
 use super::{UPLOAD, timer};
 use crate::sockets::{ConnectError, ConnectOptions, Endpoint, Peer};
@@ -63,6 +63,8 @@ pub struct ShareOptions {
     pub time: Option<Duration>,
     /// The adapters that listen, by name; all that lead to a neighbourhood if there is no such list.
     pub air: Option<Vec<String>>,
+    /// The adapters by which is repeated, for those out of the source's reach, what was heard; none if it is not.
+    pub repeat: Vec<String>,
 }
 
 /// What happens meanwhile.
@@ -111,7 +113,7 @@ pub enum ShareError {
     Connect(#[from] ConnectError),
     /// A card in monitor mode is refused.
     #[error("the air cannot be used: {0}")]
-    Air(#[from] OpenError),
+    Air(#[from] AirError),
 }
 
 /// Lends the uplink until its limits are reached. `peer` says where the destination may be; `tell` hears what happens.
@@ -126,10 +128,23 @@ pub async fn share(
     ledger: &mut Ledger,
     tell: &mut dyn FnMut(ShareEvent),
 ) -> Result<ShareSummary, ShareError> {
-    let air = AirListener::new(options.air.as_deref())?;
+    let air = AirListener::new(options.air.as_deref()).map_err(AirError::from)?;
+    let repeater = AirSender::new(Some(&options.repeat), None)?;
     let (transfers, lender, untrusted) = (BTreeMap::new(), Lender::default(), BTreeSet::new());
     let budget = Budget { options, spent: 0, tokens: 0.0, filled: clock::now() };
-    let mut sharing = Sharing { endpoint, options, ledger, tell, air, transfers, lender, untrusted, budget };
+    let mut sharing = Sharing {
+        endpoint,
+        options,
+        ledger,
+        tell,
+        air,
+        repeater,
+        repeat: None,
+        transfers,
+        lender,
+        untrusted,
+        budget,
+    };
     let time = options.time.unwrap_or(Duration::MAX);
     let outcome = tokio::time::timeout(time, sharing.run(peer, connect)).await;
     sharing.write_ledger();
@@ -182,6 +197,9 @@ struct Sharing<'a> {
     ledger: &'a mut Ledger,
     tell: &'a mut dyn FnMut(ShareEvent),
     air: AirListener,
+    repeater: AirSender,
+    /// A frame that the card had no room for.
+    repeat: Option<(RateIndex, Vec<u8>)>,
     transfers: BTreeMap<Transfer, Shared>,
     lender: Lender<Arc<[u8]>>,
     /// Of whom the owner was told.
@@ -269,7 +287,7 @@ impl Sharing<'_> {
                 write = now + WRITE_LEDGER;
                 self.write_ledger();
             }
-            let waits = self.carry(link, now);
+            let waits = self.carry(link, now).into_iter().chain(self.repeat(now)).min();
             if self.budget.is_used_up() {
                 return Served::UsedUp;
             }
@@ -296,20 +314,44 @@ impl Sharing<'_> {
 
     /// A frame of the air: nothing of it is kept before its authenticator was checked.
     fn handle_frame(&mut self, bytes: &[u8]) {
-        let Ok(AirFrame { header: AirHeader::Chunk(header), sealed, authenticated, authenticator }) =
-            AirFrame::parse(bytes)
-        else {
+        let Ok(frame) = AirFrame::parse(bytes) else { return };
+        let Some(shared) = self.transfers.get_mut(&frame.header.transfer()) else { return };
+        let longest = SEAL_LEN + usize::from(shared.offer.chunk_length);
+        let fits = (SEAL_LEN..=longest).contains(&frame.sealed.len());
+        if !fits || !shared.air.accepts(frame.authenticated, &frame.authenticator) {
             return;
-        };
-        let Some(shared) = self.transfers.get_mut(&header.transfer) else { return };
-        let fits = header.chunk.0 < shared.offer.chunks
-            && (SEAL_LEN..=SEAL_LEN + usize::from(shared.offer.chunk_length)).contains(&sealed.len());
-        if fits
-            && shared.air.accepts(authenticated, &authenticator)
-            && let Some(machine) = self.lender.get_mut(header.transfer)
-        {
-            machine.handle_frame(clock::now(), &header, sealed.into());
         }
+        let Some(machine) = self.lender.get_mut(frame.header.transfer()) else { return };
+        match frame.header {
+            AirHeader::Chunk(header) => machine.handle_frame(clock::now(), &header, frame.sealed.into()),
+            AirHeader::Repeat(header) => machine.handle_repeat(clock::now(), &header, frame.sealed.into()),
+            AirHeader::Combination(_) => {}
+        }
+    }
+
+    /// Repeats on the air what the destination asked for; when there is more, if the card has enough for now.
+    fn repeat(&mut self, now: Timestamp) -> Option<Timestamp> {
+        if self.repeater.is_silent() {
+            return None;
+        }
+        while let Some((rate, frame)) = self.repeat.take().or_else(|| self.next_repeat()) {
+            if self.repeater.send(rate, &frame) == AirSent::Full {
+                self.repeat = Some((rate, frame));
+                return Some(now + CARD);
+            }
+        }
+        None
+    }
+
+    fn next_repeat(&mut self) -> Option<(RateIndex, Vec<u8>)> {
+        let (header, rate, sealed) = self.lender.poll_repeat()?;
+        let shared = self.transfers.get(&header.transfer)?;
+        let mut frame = Vec::with_capacity(MAX_FRAME);
+        AirHeader::Repeat(header).put(&mut frame);
+        frame.extend_from_slice(&sealed);
+        let authenticator = shared.air.authenticator(&frame);
+        frame.extend(authenticator);
+        Some((rate, frame))
     }
 
     fn handle(&mut self, link: &Link, bytes: &[u8]) {
@@ -362,11 +404,13 @@ impl Sharing<'_> {
             self.lender.set_window(clock::now(), self.window(link));
             let air = AirKey::new(&offer.air_key);
             self.transfers.insert(transfer, Shared { offer, source, air, carried: 0, lost: None });
+            // The first report says how the uplink is, whether or not anything is heard.
+            self.lender.resume(clock::now(), transfer);
             (self.tell)(ShareEvent::Begun { source, size });
         } else {
             return;
         }
-        link.send(RoleMessage::Taking(transfer).encode());
+        link.send(RoleMessage::Taking(transfer, !self.options.repeat.is_empty()).encode());
     }
 
     fn end(&mut self, transfer: Transfer) {
@@ -417,7 +461,9 @@ impl Sharing<'_> {
     }
 
     fn follow(&mut self) {
-        self.air.follow(&self.endpoint.adapters(), self.options.air.as_deref());
+        let adapters = self.endpoint.adapters();
+        self.air.follow(&adapters, self.options.air.as_deref());
+        self.repeater.follow(&adapters, Some(&self.options.repeat));
     }
 
     fn write_ledger(&mut self) {
@@ -459,6 +505,7 @@ mod tests {
             volume: Some(30_000),
             time: None,
             air: None,
+            repeat: Vec::new(),
         };
         let start = Timestamp::ZERO;
         let mut budget = Budget { options: &options, spent: 0, tokens: 0.0, filled: start };

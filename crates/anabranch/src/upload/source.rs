@@ -35,7 +35,7 @@ const SILENT: Duration = Duration::from_secs(5);
 const PATIENCE: Duration = Duration::from_secs(300);
 const PAUSE: Duration = Duration::from_secs(1);
 /// Until a card that has enough is asked again.
-const CARD: Duration = Duration::from_millis(2);
+pub(super) const CARD: Duration = Duration::from_millis(2);
 /// Frames and chunks that are sent before news are heard.
 const AT_ONCE: usize = 32;
 /// Bytes of a frame's headers below UDP's: IPv6 and Ethernet.

@@ -33,6 +33,9 @@ pub struct Share {
     /// Listen to neighbours by this adapter only; may be repeated. A Wi-Fi interface in monitor mode hears whoever is on its channel
     #[arg(long, value_name = "NAME")]
     pub air: Vec<String>,
+    /// Repeat by this adapter what was heard, for neighbours who do not hear the source and ask for it; may be repeated
+    #[arg(long, value_name = "NAME")]
+    pub repeat: Vec<String>,
     /// Show for whom this machine has carried how much, and end
     #[arg(long)]
     pub ledger: bool,

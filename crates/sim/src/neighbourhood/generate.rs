@@ -15,6 +15,8 @@ use crate::SeededRandom;
 
 /// How many neighbourhoods there are.
 pub const NEIGHBOURHOODS: usize = 200;
+/// How many with two hops there are.
+pub const TWO_HOPS: usize = 100;
 /// Decides them.
 pub const SEED: u64 = 2_009;
 const MEAN_NEIGHBOURS: f64 = 4.2;
@@ -46,14 +48,42 @@ fn count(random: &mut SeededRandom) -> usize {
 fn neighbourhood(random: &mut SeededRandom, count: usize) -> NeighbourhoodSpec {
     let own = uplink(random);
     let neighbours = (0..count).map(|_| neighbour(random)).collect();
-    NeighbourhoodSpec { own, neighbours, common_loss: 0.0 }
+    NeighbourhoodSpec { own, neighbours, common_loss: 0.0, between: Vec::new() }
 }
 
 fn neighbour(random: &mut SeededRandom) -> NeighbourSpec {
     let uplink = uplink(random);
+    NeighbourSpec { uplink, reception: reception(random) }
+}
+
+fn reception(random: &mut SeededRandom) -> [f64; 4] {
     let chance = random.between(LEAST_CHANCE, 1.0);
-    let reception = THRESHOLDS_DB.map(|decibel| rounded(chance.powf(10_f64.powf(decibel / 10.0))));
-    NeighbourSpec { uplink, reception }
+    THRESHOLDS_DB.map(|decibel| rounded(chance.powf(10_f64.powf(decibel / 10.0))))
+}
+
+/// The neighbourhoods of `experiments/LINKALIKE/two_hops.txt`, of a seed: one to three neighbours that hear the source and one to three that do not, each as likely. A
+/// far one hears one of the near ones at least; any other two neighbours hear each other in half of the cases. Uplinks and chances are
+/// drawn as for [`generate`].
+pub fn two_hops(seed: u64) -> Vec<NeighbourhoodSpec> {
+    let mut random = SeededRandom::derive(seed, "two hops");
+    (0..TWO_HOPS).map(|_| two_hop_neighbourhood(&mut random)).collect()
+}
+
+fn two_hop_neighbourhood(random: &mut SeededRandom) -> NeighbourhoodSpec {
+    let [near, far] = [0, 1].map(|_| 1 + (random.next_u64() % 3) as usize);
+    let mut spec = neighbourhood(random, near + far);
+    for neighbour in spec.neighbours.iter_mut().skip(near) {
+        neighbour.reception = [0.0; 4];
+    }
+    for one in 0..near + far {
+        let sure = (one >= near).then(|| random.next_u64() as usize % near);
+        for other in 0..one {
+            if sure == Some(other) || random.chance(0.5) {
+                spec.between.push((other, one, reception(random)));
+            }
+        }
+    }
+    spec
 }
 
 /// As the file has it.
@@ -75,14 +105,16 @@ mod tests {
 
     #[test]
     fn the_committed_neighbourhoods_are_made_again() {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../experiments/LINKALIKE/neighbourhoods.txt");
-        let kept: String = std::fs::read_to_string(path)
-            .unwrap()
-            .lines()
-            .filter(|line| !line.starts_with('#'))
-            .map(|line| format!("{line}\n"))
-            .collect();
-        assert!(kept == write(&generate(SEED)), "the neighbourhoods are fixed: strategies have run on them");
+        for (file, made) in [("neighbourhoods", generate(SEED)), ("two_hops", two_hops(SEED))] {
+            let path = format!("{}/../../experiments/LINKALIKE/{file}.txt", env!("CARGO_MANIFEST_DIR"));
+            let kept: String = std::fs::read_to_string(path)
+                .unwrap()
+                .lines()
+                .filter(|line| !line.starts_with('#'))
+                .map(|line| format!("{line}\n"))
+                .collect();
+            assert!(kept == write(&made), "{file} are fixed: strategies have run on them");
+        }
     }
 
     #[test]

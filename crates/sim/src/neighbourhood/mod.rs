@@ -10,7 +10,7 @@ pub mod striping;
 mod transfer;
 mod uplink;
 
-pub use generate::{NEIGHBOURHOODS, SEED, generate};
+pub use generate::{NEIGHBOURHOODS, SEED, TWO_HOPS, generate, two_hops};
 pub use spec::{
     AIR_FRAME, NeighbourSpec, NeighbourhoodSpec, NotANeighbourhood, RATES, UplinkSpec, air_times, parse,
     write,

@@ -2,7 +2,9 @@
 //!
 //! ```text
 //! 800/50 | 400/25 0.91 0.83 0.74 0.51 | 1200/75 ...
+//! + 0 1 0.93 0.88 0.80 0.62
 //! own uplink, then each neighbour's: kbit/s / one-way delay in ms, and the chance that it hears a frame at 1, 2, 5.5 and 11 Mbit/s
+//! lines with + belong to the neighbourhood in front of them: two neighbours, from 0, and the chance that they hear each other; who stands in none hears none
 //! ```
 
 use std::fmt::Write as _;
@@ -46,6 +48,8 @@ pub struct NeighbourhoodSpec {
     /// The part of frames that nobody hears, whatever each one's chance: interference at the source. Each one's own chance is what is left of it,
     /// so that it hears as much as it should.
     pub common_loss: f64,
+    /// Pairs of neighbours, by their places, that hear each other, and the chance of that at each of [`RATES`].
+    pub between: Vec<(usize, usize, [f64; 4])>,
 }
 
 impl NeighbourhoodSpec {
@@ -53,6 +57,15 @@ impl NeighbourhoodSpec {
     pub fn own_chance(&self, neighbour: &NeighbourSpec, rate: usize) -> f64 {
         let chance = neighbour.reception.get(rate).copied().unwrap_or(0.0);
         (chance / (1.0 - self.common_loss).max(1e-9)).min(1.0)
+    }
+
+    /// The chance that one neighbour hears a frame of another.
+    pub fn heard_between(&self, from: usize, to: usize, rate: usize) -> f64 {
+        let pair = self
+            .between
+            .iter()
+            .find(|(one, other, _)| (*one, *other) == (from, to) || (*one, *other) == (to, from));
+        pair.and_then(|(_, _, chances)| chances.get(rate)).copied().unwrap_or(0.0)
     }
 
     /// The chance that at least one of a set of neighbours hears a frame: `q_K` of `[LINKALIKE] V.A`.
@@ -87,11 +100,37 @@ const MAX_NEIGHBOURS: usize = wire::upload::MAX_MEMBERS;
 /// # Errors
 /// [`NotANeighbourhood`] names the line.
 pub fn parse(text: &str) -> Result<Vec<NeighbourhoodSpec>, NotANeighbourhood> {
+    let mut read: Vec<NeighbourhoodSpec> = Vec::new();
     let lines =
         text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty() && !line.starts_with('#'));
-    lines
-        .map(|(at, line)| parse_line(line).map_err(|what| NotANeighbourhood { line: at + 1, what }))
-        .collect()
+    for (at, line) in lines {
+        let wrong = |what| NotANeighbourhood { line: at + 1, what };
+        match line.strip_prefix('+') {
+            None => read.push(parse_line(line).map_err(wrong)?),
+            Some(pair) => {
+                let spec = read.last_mut().ok_or_else(|| wrong("no neighbourhood in front of it"))?;
+                let pair = parse_pair(pair, spec).map_err(wrong)?;
+                spec.between.push(pair);
+            }
+        }
+    }
+    Ok(read)
+}
+
+fn parse_pair(text: &str, spec: &NeighbourhoodSpec) -> Result<(usize, usize, [f64; 4]), &'static str> {
+    let mut words = text.split_whitespace();
+    let mut place = || -> Result<usize, &'static str> {
+        let place = words.next().and_then(|word| word.parse().ok());
+        place.filter(|place| *place < spec.neighbours.len()).ok_or("a pair is two of the neighbours")
+    };
+    let (one, other) = (place()?, place()?);
+    let known = |(first, second, _): &(usize, usize, [f64; 4])| {
+        (*first, *second) == (one, other) || (*first, *second) == (other, one)
+    };
+    if one == other || spec.between.iter().any(known) {
+        return Err("a pair is two different neighbours, and stands there once");
+    }
+    Ok((one, other, parse_chances(&mut words)?))
 }
 
 fn parse_line(line: &str) -> Result<NeighbourhoodSpec, &'static str> {
@@ -101,15 +140,19 @@ fn parse_line(line: &str) -> Result<NeighbourhoodSpec, &'static str> {
     if neighbours.len() > MAX_NEIGHBOURS {
         return Err("too many neighbours");
     }
-    Ok(NeighbourhoodSpec { own, neighbours, common_loss: 0.0 })
+    Ok(NeighbourhoodSpec { own, neighbours, common_loss: 0.0, between: Vec::new() })
 }
 
 fn parse_neighbour(part: &str) -> Result<NeighbourSpec, &'static str> {
     let mut words = part.split_whitespace();
     let uplink = parse_uplink(words.next().unwrap_or_default())?;
-    let mut reception = [0.0; 4];
-    for chance in &mut reception {
-        let word = words.next().ok_or("a neighbour has four chances")?;
+    Ok(NeighbourSpec { uplink, reception: parse_chances(&mut words)? })
+}
+
+fn parse_chances<'a>(words: &mut impl Iterator<Item = &'a str>) -> Result<[f64; 4], &'static str> {
+    let mut chances = [0.0; 4];
+    for chance in &mut chances {
+        let word = words.next().ok_or("there are four chances")?;
         let value: f64 = word.parse().map_err(|_| "a chance is not a number")?;
         if !(0.0..=1.0).contains(&value) {
             return Err("a chance is not between 0 and 1");
@@ -117,9 +160,9 @@ fn parse_neighbour(part: &str) -> Result<NeighbourSpec, &'static str> {
         *chance = value;
     }
     if words.next().is_some() {
-        return Err("a neighbour has four chances");
+        return Err("there are four chances");
     }
-    Ok(NeighbourSpec { uplink, reception })
+    Ok(chances)
 }
 
 fn parse_uplink(word: &str) -> Result<UplinkSpec, &'static str> {
@@ -140,13 +183,22 @@ pub fn write(neighbourhoods: &[NeighbourhoodSpec]) -> String {
         text.push_str(&uplink(&neighbourhood.own));
         for neighbour in &neighbourhood.neighbours {
             let _ = write!(text, " | {}", uplink(&neighbour.uplink));
-            for chance in neighbour.reception {
-                let _ = write!(text, " {chance:.3}");
-            }
+            write_chances(&mut text, &neighbour.reception);
         }
         text.push('\n');
+        for (one, other, chances) in &neighbourhood.between {
+            let _ = write!(text, "+ {one} {other}");
+            write_chances(&mut text, chances);
+            text.push('\n');
+        }
     }
     text
+}
+
+fn write_chances(text: &mut String, chances: &[f64; 4]) {
+    for chance in chances {
+        let _ = write!(text, " {chance:.3}");
+    }
 }
 
 #[cfg(test)]
@@ -169,6 +221,18 @@ mod tests {
             "1/1 | 5/5 1 1 1 1 1",
         ] {
             assert_eq!(parse(&format!("\n{bad}")).unwrap_err().line, 2, "{bad}");
+        }
+    }
+
+    #[test]
+    fn who_hears_whom_stands_below_its_neighbourhood() {
+        let text = "800/50 | 400/25 0.9 0.8 0.7 0.4 | 400/25 0 0 0 0\n+ 0 1 0.9 0.8 0.5 0.25\n400/25\n";
+        let read = parse(text).unwrap();
+        assert_eq!((read.len(), read[1].between.len()), (2, 0));
+        assert_eq!((read[0].heard_between(1, 0, 2), read[0].heard_between(0, 0, 2)), (0.5, 0.0));
+        assert_eq!(parse(&write(&read)).unwrap(), read);
+        for bad in ["+ 0 1 1 1 1 1", "1/1 | 1/1 1 1 1 1\n+ 0 1 1 1 1 1", "1/1 | 1/1 1 1 1 1\n+ 0 0 1 1 1 1"] {
+            assert!(parse(bad).is_err(), "{bad}");
         }
     }
 

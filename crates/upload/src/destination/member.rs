@@ -77,18 +77,21 @@ pub(super) struct Orders {
     pub(super) stored: RangeSet,
     pub(super) withdrawn: RangeSet,
     pub(super) forget: RangeSet,
+    pub(super) repeat: RangeSet,
     last: Timestamp,
 }
 
 impl Orders {
     pub(super) fn is_empty(&self) -> bool {
         self.carry.is_empty()
-            && [&self.stored, &self.withdrawn, &self.forget].iter().all(|chunks| chunks.is_empty())
+            && [&self.stored, &self.withdrawn, &self.forget, &self.repeat]
+                .iter()
+                .all(|chunks| chunks.is_empty())
     }
 
-    /// What is to be carried goes at once, the rest when it is worth a message.
+    /// What is to be carried or repeated goes at once, the rest when it is worth a message.
     pub(super) fn due(&self, delay: Duration) -> Option<Timestamp> {
-        match (self.is_empty(), self.carry.is_empty()) {
+        match (self.is_empty(), self.carry.is_empty() && self.repeat.is_empty()) {
             (true, _) => None,
             (false, true) => Some(self.last + delay),
             (false, false) => Some(Timestamp::ZERO),
@@ -108,7 +111,8 @@ impl Orders {
         let (carry, taken) = Runs::of_chunks(&self.carry);
         self.carry.drain(..taken);
         let (stored, withdrawn) = (self.stored.take_runs(), self.withdrawn.take_runs());
-        Grant { transfer, carry, stored, withdrawn, forget: self.forget.take_runs() }
+        let (forget, repeat) = (self.forget.take_runs(), self.repeat.take_runs());
+        Grant { transfer, carry, stored, withdrawn, forget, repeat }
     }
 }
 
@@ -136,7 +140,11 @@ pub(super) struct MemberRecord {
     /// Nothing is granted before.
     pub(super) trusted_from: Timestamp,
     window: u32,
-    last_report: Option<Timestamp>,
+    reported: bool,
+    /// When it last told of frames of the source that it had not told of; when it came, before the first.
+    last_heard: Timestamp,
+    /// Whether it repeats on the air for others.
+    pub(super) repeats: bool,
     /// How many chunks it may claim at present, and when that was reckoned.
     claims: usize,
     claims_at: Timestamp,
@@ -159,14 +167,19 @@ impl MemberRecord {
             strikes: 0,
             trusted_from: now,
             window: FIRST_WINDOW,
-            last_report: None,
+            reported: false,
+            last_heard: now,
+            repeats: false,
             claims: MAX_CLAIMS,
             claims_at: now,
         }
     }
 
     pub(super) fn handle_report(&mut self, now: Timestamp, report: &Report) {
-        self.last_report = Some(now);
+        self.reported = true;
+        if report.through > self.through {
+            self.last_heard = now;
+        }
         self.through = report.through;
         self.window = report.window.clamp(1, WIDEST_WINDOW);
         self.receptions.extend(report.receptions.iter().cloned());
@@ -192,8 +205,14 @@ impl MemberRecord {
         self.standing.is_believed(now) && (self.strikes < 2 || self.useful() < PROBES)
     }
 
-    pub(super) fn is_reporting(&self, now: Timestamp, within: Duration) -> bool {
-        self.last_report.is_some_and(|last| now.since(last) <= within)
+    /// Whether it tells of the source's frames, not only of repeated ones.
+    pub(super) fn hears_source(&self, now: Timestamp, within: Duration) -> bool {
+        self.reported && now.since(self.last_heard) <= within
+    }
+
+    /// Whether it has told how its uplink is.
+    pub(super) const fn has_reported(&self) -> bool {
+        self.reported
     }
 
     pub(super) fn add_candidate(&mut self, chunk: Chunk, free: bool) {
@@ -276,7 +295,7 @@ impl MemberRecord {
     }
 
     pub(super) fn memory(&self) -> usize {
-        let orders = [&self.orders.stored, &self.orders.withdrawn, &self.orders.forget];
+        let orders = [&self.orders.stored, &self.orders.withdrawn, &self.orders.forget, &self.orders.repeat];
         let chunks = self.candidates.capacity() + self.outstanding.capacity() + self.orders.carry.capacity();
         chunks * size_of::<Chunk>()
             + orders.iter().map(|chunks| chunks.memory()).sum::<usize>()

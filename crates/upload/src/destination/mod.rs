@@ -10,6 +10,7 @@
 
 mod assign;
 mod member;
+mod repeats;
 mod standing;
 
 use std::collections::VecDeque;
@@ -24,6 +25,7 @@ use crate::ranges::RangeSet;
 use crate::settings::{Settings, Strategy};
 use crate::window::Window;
 use member::{MemberRecord, Pulse};
+use repeats::Repeats;
 use standing::Absent;
 pub use standing::PeerKey;
 
@@ -76,6 +78,8 @@ struct Held {
     carriers: u64,
     /// Neighbours that brought garbage for it, a bit each.
     garblers: u64,
+    /// Neighbours that have it by a repeat of another, a bit each.
+    repeated: u64,
 }
 
 /// One file on its way here. See the crate's page for the contract.
@@ -94,6 +98,7 @@ pub struct Destination {
     /// Who brought the last chunks; none for the own uplink and those who have gone since.
     brought: VecDeque<Option<Member>>,
     absent: Absent,
+    repeats: Repeats,
     own: Pulse,
     /// Chunks that the source was asked to carry too.
     copied: RangeSet,
@@ -136,6 +141,7 @@ impl Destination {
             free: 0,
             brought: VecDeque::new(),
             absent: Absent::default(),
+            repeats: Repeats::new(),
             own: Pulse::new(now),
             copied: RangeSet::default(),
             news: News::default(),
@@ -196,6 +202,7 @@ impl Destination {
             standing.break_word(now, 1);
         }
         self.absent.remember(now, record.key, standing);
+        self.repeats.forget(member);
         // The next neighbour with this number has brought none of them.
         for brought in self.brought.iter_mut().filter(|brought| **brought == Some(member)) {
             *brought = None;
@@ -233,6 +240,7 @@ impl Destination {
             record.spend_claims(claimed);
         }
         self.assign_all(now);
+        self.order_repeats(now);
     }
 
     /// Whether a chunk is still missing: no need to open it otherwise.
@@ -290,6 +298,7 @@ impl Destination {
             self.shorten_candidates(member);
         }
         self.assign_all(now);
+        self.order_repeats(now);
     }
 
     /// The next orders for a neighbour.
@@ -341,6 +350,7 @@ impl Destination {
         self.table.memory()
             + [&self.stored, &self.copied].into_iter().chain(sets).map(RangeSet::memory).sum::<usize>()
             + self.absent.memory()
+            + self.repeats.memory()
             + self.members.iter().flatten().map(MemberRecord::memory).sum::<usize>()
     }
 
@@ -362,9 +372,9 @@ impl Destination {
         if held.holders & bit(member) != 0 {
             return;
         }
-        let first = held.holders == 0;
+        let (first, free) = (held.holders == 0, held.carriers == 0);
         held.holders |= bit(member);
-        let free = held.carriers == 0;
+        self.note_repeated(now, member, chunk);
         if first {
             self.news.held.insert(chunk);
             self.news.lost.remove(chunk);
@@ -412,10 +422,10 @@ impl Destination {
 
     /// A chunk is here for the first time: nobody needs to carry or keep it.
     fn settle(&mut self, from: Arrival, chunk: Chunk) {
-        self.credit(from);
         self.news.held.remove(chunk);
         self.news.lost.remove(chunk);
         let held = self.table.reach(chunk).map(std::mem::take).unwrap_or_default();
+        self.credit(from, held);
         self.release(chunk, held, from);
         if from != Arrival::Own {
             self.news.stored.insert(chunk);
@@ -426,7 +436,7 @@ impl Destination {
         self.table.advance(self.stored.first_missing(self.table.base()));
     }
 
-    fn credit(&mut self, from: Arrival) {
+    fn credit(&mut self, from: Arrival, held: Held) {
         match from {
             Arrival::Own => self.own_chunks += 1,
             Arrival::By(member) => {
@@ -436,7 +446,10 @@ impl Destination {
             }
         }
         let by = match from {
-            Arrival::By(member) if self.record(member).is_some() => Some(member),
+            // What another repeated is not the source's reach: it does not go faster for that.
+            Arrival::By(member) if self.record(member).is_some() && held.repeated & bit(member) == 0 => {
+                Some(member)
+            }
             _ => None,
         };
         self.count_share(by, 1);
@@ -462,16 +475,21 @@ impl Destination {
                 i32::try_from(target).unwrap_or(i32::MAX).saturating_sub_unsigned(record.useful())
             });
         // With nobody to send to, the source goes slowly.
-        lacking.max().unwrap_or(i32::MIN / 4)
+        let most = lacking.max().unwrap_or(i32::MIN / 4);
+        most.saturating_add_unsigned(self.repeats.lack())
     }
 
     fn contributes(&self, now: Timestamp, record: &MemberRecord) -> bool {
-        let counted = self.brought.len() >= SHARES_OF;
-        let share = f64::from(record.share) >= self.settings.least_share * SHARES_OF as f64;
-        record.is_reporting(now, REPORTING)
-            && (!counted || share)
+        record.hears_source(now, REPORTING)
+            && !self.brings_little(record)
             && record.strikes == 0
             && record.standing.is_believed(now)
+    }
+
+    /// Of what came lately it brought next to nothing that it heard from the source.
+    fn brings_little(&self, record: &MemberRecord) -> bool {
+        let counted = self.brought.len() >= SHARES_OF;
+        counted && f64::from(record.share) < self.settings.least_share * SHARES_OF as f64
     }
 
     fn through(&self, now: Timestamp) -> AirNumber {
@@ -479,7 +497,7 @@ impl Destination {
             .members
             .iter()
             .flatten()
-            .filter(|record| record.is_reporting(now, REPORTING) && record.may_claim(now));
+            .filter(|record| record.hears_source(now, REPORTING) && record.may_claim(now));
         // Frames are not in vain only because nobody is here: what is unheard is sent again.
         reporting.map(|record| record.through).min().unwrap_or(AirNumber(u32::MAX))
     }

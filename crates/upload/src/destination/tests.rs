@@ -34,6 +34,7 @@ fn report(window: u32, heard: Vec<Run>) -> Report {
 struct Told {
     carry: Vec<Chunk>,
     forget: RangeSet,
+    repeat: RangeSet,
 }
 
 fn told(destination: &mut Destination, now: Timestamp, whom: Member) -> Told {
@@ -42,6 +43,7 @@ fn told(destination: &mut Destination, now: Timestamp, whom: Member) -> Told {
         if member == whom {
             told.carry.extend(grant.carry.iter().flat_map(|run| run.chunks()));
             grant.forget.iter().for_each(|run| told.forget.insert_run(*run));
+            grant.repeat.iter().for_each(|run| told.repeat.insert_run(*run));
         }
     }
     told
@@ -280,4 +282,89 @@ fn candidates_do_not_pile_up() {
     }
     let candidates = destination.record(one).unwrap().candidates.len();
     assert!(candidates <= 3 * 1_024, "{candidates}");
+}
+
+/// A neighbour that the source reaches and that has `heard` chunks, and one that it does not reach.
+fn near_and_far(heard: u32) -> (Destination, Member, Member) {
+    let mut destination = destination();
+    let (near, far) = (destination.join(at(0), key(1)).unwrap(), destination.join(at(0), key(2)).unwrap());
+    destination.set_repeats(near, true);
+    destination.handle_report(at(0), far, &Report { through: AirNumber(0), ..report(4, vec![]) });
+    for (millis, through) in [(0, 9), (900, 500)] {
+        let all = if millis == 0 { vec![run(0, heard - 1)] } else { vec![] };
+        destination.handle_report(
+            at(millis),
+            near,
+            &Report { through: AirNumber(through), ..report(4, all) },
+        );
+        // It carries what it is told to, so that it is not given up.
+        for chunk in told(&mut destination, at(millis), near).carry {
+            destination.handle_stored(at(millis + 1), Arrival::By(near), chunk);
+        }
+    }
+    (destination, near, far)
+}
+
+/// As [`near_and_far`], and what the near one is asked to repeat meanwhile.
+fn asked(heard: u32) -> (Destination, Member, Member, RangeSet) {
+    let (mut destination, near, far) = near_and_far(heard);
+    let through = AirNumber(2_000);
+    destination.handle_report(at(2_100), near, &Report { through, ..report(4, vec![]) });
+    let repeat = told(&mut destination, at(2_100), near).repeat;
+    (destination, near, far, repeat)
+}
+
+#[test]
+fn what_one_neighbour_has_to_spare_is_repeated_for_one_out_of_reach() {
+    let (mut destination, _, far, repeat) = asked(90);
+    // The last ones first; half of what is repeated is hoped to be heard.
+    assert!(repeat.count() > 0 && repeat.count() <= 36, "{repeat:?}");
+    assert!(repeat.contains(Chunk(89)) && !repeat.contains(Chunk(30)), "{repeat:?}");
+    let heard = report(4, vec![run(88, 89)]);
+    destination.handle_report(at(2_150), far, &Report { through: AirNumber(0), ..heard });
+    assert_eq!(told(&mut destination, at(2_150), far).carry, [88, 89].map(Chunk));
+}
+
+#[test]
+fn nothing_is_repeated_while_the_sources_own_frames_are_lacking() {
+    assert!(asked(8).3.is_empty(), "the near one has no more than its own uplink needs");
+    let (mut destination, near, _) = near_and_far(90);
+    let dry = destination.join(at(2_000), key(3)).unwrap();
+    for (whom, through) in [(dry, 1_900), (near, 2_000)] {
+        let through = AirNumber(through);
+        told(&mut destination, at(2_000), near);
+        destination.handle_report(at(2_100), whom, &Report { through, ..report(4, vec![]) });
+    }
+    assert!(told(&mut destination, at(2_100), near).repeat.is_empty());
+}
+
+#[test]
+fn repeats_that_serve_nobody_end() {
+    let (mut destination, near, _) = near_and_far(90);
+    let mut asked = 0;
+    for step in 0..50_u32 {
+        let (now, through) = (at(2_100 + u64::from(step) * 100), AirNumber(2_000 + step));
+        destination.handle_report(now, near, &Report { through, ..report(4, vec![]) });
+        destination.handle_timeout(now);
+        let told = told(&mut destination, now, near);
+        asked += told.repeat.count();
+        for chunk in told.carry {
+            destination.handle_stored(now, Arrival::By(near), chunk);
+        }
+    }
+    assert!((1..=40).contains(&asked), "{asked}");
+}
+
+#[test]
+fn who_hears_only_repeats_does_not_hold_the_source_up() {
+    let (mut destination, near, far, _) = asked(90);
+    destination.handle_report(
+        at(2_200),
+        far,
+        &Report { through: AirNumber(0), ..report(4, vec![run(88, 89)]) },
+    );
+    destination.handle_report(at(2_200), near, &Report { through: AirNumber(2_100), ..report(4, vec![]) });
+    let told = news(&mut destination, at(2_300)).3.pop().unwrap();
+    assert_eq!(told.through, AirNumber(2_100));
+    assert!(told.members.iter().all(|state| state.member == near || state.room == 0));
 }

@@ -5,7 +5,7 @@
 //! ready        59 | transfer (8) | last (1) | stored: runs                                             destination to source
 //! join         5a                                                                                      neighbour to destination
 //! transfer     5b | transfer (8) | source (32) | key of the air (32) | chunks (4) | bytes of a chunk (2) | signature (64)    destination to neighbour
-//! taking       5c | transfer (8)                                                                       neighbour to destination
+//! taking       5c | transfer (8) | repeats (1)                                                         neighbour to destination
 //! over         5d | transfer (8) | end (1) | reason                                                    anybody
 //! shares       5e | transfer (8) | own chunks (4) | count (1) | count times (neighbour (32) | chunks (4))    destination to source
 //! ```
@@ -100,8 +100,8 @@ pub enum RoleMessage {
     Join,
     /// There is something to carry.
     Transfer(Box<TransferOffer>),
-    /// The neighbour takes part.
-    Taking(Transfer),
+    /// The neighbour takes part; whether it repeats on the air what others do not hear.
+    Taking(Transfer, bool),
     /// A transfer has ended, or the sender's part in it.
     Over(Transfer, End, String),
     /// Who has carried how much.
@@ -148,7 +148,10 @@ impl RoleMessage {
                 bytes.extend(told.chunk_length.to_be_bytes());
                 bytes.extend(told.signature);
             }
-            Self::Taking(transfer) => put_head(&mut bytes, TAKING, *transfer),
+            Self::Taking(transfer, repeats) => {
+                put_head(&mut bytes, TAKING, *transfer);
+                bytes.push(u8::from(*repeats));
+            }
             Self::Over(transfer, end, reason) => {
                 put_head(&mut bytes, OVER, *transfer);
                 bytes.push(match end {
@@ -207,11 +210,7 @@ impl RoleMessage {
                 })));
             }
             READY => {
-                let last = match reader.u8()? {
-                    0 => false,
-                    1 => true,
-                    _ => return Err(Malformed::Field("last")),
-                };
+                let last = flag(&mut reader, "last")?;
                 Self::Ready(transfer, last, runs(&mut reader)?)
             }
             TRANSFER => Self::Transfer(Box::new(TransferOffer {
@@ -222,7 +221,7 @@ impl RoleMessage {
                 chunk_length: reader.u16()?,
                 signature: reader.array()?,
             })),
-            TAKING => Self::Taking(transfer),
+            TAKING => Self::Taking(transfer, flag(&mut reader, "repeats")?),
             OVER => {
                 let end = match reader.u8()? {
                     0 => End::Stored,
@@ -254,6 +253,14 @@ impl FileOffer {
         let last = self.offer.chunks()?.checked_sub(1)?;
         let before = u64::from(last) * u64::from(self.offer.chunk_length);
         Some((Chunk(last), u16::try_from(self.offer.length.checked_sub(before)?).ok()?))
+    }
+}
+
+fn flag(reader: &mut Reader<'_>, name: &'static str) -> Result<bool, Malformed> {
+    match reader.u8()? {
+        0 => Ok(false),
+        1 => Ok(true),
+        _ => Err(Malformed::Field(name)),
     }
 }
 
@@ -296,7 +303,7 @@ mod tests {
                 chunk_length: 1_400,
                 signature: [7; 64],
             })),
-            RoleMessage::Taking(transfer),
+            RoleMessage::Taking(transfer, false),
             RoleMessage::Over(transfer, End::Failed, "disk full".to_owned()),
             RoleMessage::Shares(Shares { transfer, own: 3, neighbours: vec![([8; 32], 5)] }),
         ]

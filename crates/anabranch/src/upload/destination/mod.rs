@@ -295,7 +295,9 @@ impl Hub<'_> {
                 }
                 (self.tell)(AcceptEvent::NeighbourCame(peer));
             }
-            (RoleMessage::Taking(transfer), Role::Neighbour(_)) => self.take_in(number, transfer),
+            (RoleMessage::Taking(transfer, repeats), Role::Neighbour(_)) => {
+                self.take_in(number, transfer, repeats);
+            }
             (RoleMessage::Over(transfer, ..), Role::Neighbour(members)) => {
                 if let (Some(member), Some(active)) =
                     (members.remove(&transfer), self.transfers.get_mut(&transfer))
@@ -316,7 +318,7 @@ impl Hub<'_> {
     }
 
     /// A neighbour takes part; an older connection of it does not any more.
-    fn take_in(&mut self, number: u64, transfer: Transfer) {
+    fn take_in(&mut self, number: u64, transfer: Transfer, repeats: bool) {
         let Some(peer) = self.links.get(&number).map(|known| known.link.peer()) else { return };
         let Some(active) = self.transfers.get_mut(&transfer) else { return };
         for (at, known) in &mut self.links {
@@ -330,7 +332,7 @@ impl Hub<'_> {
                 members.remove(&transfer);
             }
         }
-        if let Some(member) = active.join(clock::now(), number, peer)
+        if let Some(member) = active.join(clock::now(), number, peer, repeats)
             && let Some(Known { role: Role::Neighbour(members), .. }) = self.links.get_mut(&number)
         {
             members.insert(transfer, member);

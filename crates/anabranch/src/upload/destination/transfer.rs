@@ -96,9 +96,16 @@ impl Active {
         (0..parts).map(|at| RoleMessage::Ready(transfer, at + 1 == parts, part(at)).encode()).collect()
     }
 
-    /// A neighbour takes part.
-    pub(super) fn join(&mut self, now: Timestamp, link: u64, peer: PublicKey) -> Option<Member> {
+    /// A neighbour takes part, and repeats on the air or does not.
+    pub(super) fn join(
+        &mut self,
+        now: Timestamp,
+        link: u64,
+        peer: PublicKey,
+        repeats: bool,
+    ) -> Option<Member> {
         let member = self.machine.join(now, PeerKey(peer.0))?;
+        self.machine.set_repeats(member, repeats);
         self.members.retain(|_, (_, other)| *other != peer);
         self.members.insert(member, (link, peer));
         Some(member)

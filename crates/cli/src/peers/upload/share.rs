@@ -33,6 +33,7 @@ pub fn run(session: &Session, arguments: &Share) -> anyhow::Result<()> {
         volume: arguments.volume.map(|volume| volume.saturating_mul(1_000_000)),
         time: arguments.time,
         air: (!arguments.air.is_empty()).then(|| arguments.air.clone()),
+        repeat: arguments.repeat.clone(),
     };
     let mut ledger = Ledger::open(&reached.state, reached.key.clone())?;
     let name = reached.known.name.clone();

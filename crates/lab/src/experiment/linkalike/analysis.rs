@@ -44,8 +44,12 @@ fn run() -> anyhow::Result<Report> {
     for (neighbours, chance) in LINES {
         let uplink = UplinkSpec { rate: BitRate(1), delay: Duration::ZERO };
         let each = NeighbourSpec { uplink, reception: [chance; 4] };
-        let spec =
-            NeighbourhoodSpec { own: uplink, neighbours: vec![each; neighbours as usize], common_loss: 0.0 };
+        let spec = NeighbourhoodSpec {
+            own: uplink,
+            neighbours: vec![each; neighbours as usize],
+            common_loss: 0.0,
+            between: Vec::new(),
+        };
         let uplinks = vec![1.0; neighbours as usize];
         let mut line = Vec::new();
         for bandwidth in BANDWIDTHS.map(f64::from) {

@@ -10,6 +10,7 @@ mod real;
 mod real_failures;
 mod sources;
 mod strategies;
+mod two_hops;
 mod two_hundred;
 
 pub use one::OneNeighbourhood;
@@ -25,6 +26,7 @@ pub(super) fn experiments() -> Vec<Experiment> {
         two_hundred::gain_experiment(),
         two_hundred::air_time_experiment(),
         compared::experiment(),
+        two_hops::experiment(),
         failures::experiment(),
         sources::experiment(),
         real::experiment(),

@@ -71,6 +71,8 @@ pub struct Transfer {
     pub own_uplink: bool,
     /// Other sources that begin at the same time, to the same destination.
     pub fellows: Vec<Fellow>,
+    /// Whether neighbours repeat on the air what others do not hear.
+    pub repeats: bool,
 }
 
 /// How a transfer went. Frames and the time on the air are its own source's.
@@ -84,6 +86,8 @@ pub struct Outcome {
     pub own_chunks: u32,
     /// Frames on the air, attempts counted one by one.
     pub frames: u64,
+    /// Frames by which neighbours repeated chunks, not among `frames`.
+    pub repeats: u64,
     /// Time on the air.
     pub air_time: Duration,
     /// Chunks that were credited to neighbours, those of earlier connections too.
@@ -117,6 +121,7 @@ impl Transfer {
             known_receptions: false,
             own_uplink: true,
             fellows: Vec::new(),
+            repeats: false,
         }
     }
 

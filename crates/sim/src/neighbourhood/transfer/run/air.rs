@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use radio::airtime::{Flavour, USUAL_ATTEMPTS};
 use upload::Broadcast;
+use wire::upload::AirRepeat;
 
 use super::super::super::spec::{AIR_FRAME, RATES};
 use super::{Happening, Run, TICK};
@@ -34,23 +35,66 @@ impl Run<'_> {
         }
     }
 
-    /// The next frame, if the medium is free and somebody has one.
-    fn serve_air(&mut self) {
-        let parties = self.parties.len();
-        for offset in 0..parties {
-            let number = (self.next_on_air + offset) % parties;
+    /// The next frame, if the medium is free and somebody has one: the sources first, then the homes that repeat.
+    pub(super) fn serve_air(&mut self) {
+        let (parties, stations) = (self.parties.len(), self.parties.len() + self.homes.len());
+        for offset in 0..stations {
+            let station = (self.next_on_air + offset) % stations;
             if !self.air_free {
                 return;
             }
-            let Some(party) = self.parties.get_mut(number) else { continue };
-            let Some(frame) = party.source.poll_broadcast(self.now) else { continue };
-            (self.air_free, self.next_on_air) = (false, (number + 1) % parties);
-            let (heard, attempts, time) = self.sent(number, &frame);
-            self.with(number, |party| {
-                party.outcome.frames += u64::from(attempts);
-                party.outcome.air_time += time;
-            });
-            self.events.insert(self.now + time, Happening::AirFree(number, frame, heard, attempts));
+            let sent = match station.checked_sub(parties) {
+                None => self.broadcast(station),
+                Some(home) => self.repeat(home),
+            };
+            if sent {
+                self.next_on_air = (station + 1) % stations;
+            }
+        }
+    }
+
+    fn broadcast(&mut self, number: usize) -> bool {
+        let Some(party) = self.parties.get_mut(number) else { return false };
+        let Some(frame) = party.source.poll_broadcast(self.now) else { return false };
+        self.air_free = false;
+        let (heard, attempts, time) = self.sent(number, &frame);
+        self.with(number, |party| {
+            party.outcome.frames += u64::from(attempts);
+            party.outcome.air_time += time;
+        });
+        self.events.insert(self.now + time, Happening::AirFree(number, frame, heard, attempts));
+        true
+    }
+
+    fn repeat(&mut self, from: usize) -> bool {
+        let home = self.homes.get_mut(from).filter(|home| home.is_alive());
+        let Some((repeat, rate, content)) = home.and_then(|home| home.lender.poll_repeat()) else {
+            return false;
+        };
+        self.air_free = false;
+        let rate = usize::from(rate.0);
+        let time = self.air_times.get(rate).copied().unwrap_or_default();
+        let mut heard = 0;
+        for at in 0..self.homes.len() {
+            let chance = self.transfer.neighbourhood.heard_between(from, at, rate);
+            let alive = self.homes.get(at).is_some_and(super::homes::Home::is_alive);
+            heard |= u64::from(alive && self.random.chance(chance)) << at;
+        }
+        if let Some(party) = self.parties.iter_mut().find(|party| party.number == repeat.transfer) {
+            party.outcome.repeats += 1;
+            party.outcome.air_time += time;
+        }
+        self.events.insert(self.now + time, Happening::Repeated(repeat, content, heard));
+        true
+    }
+
+    pub(super) fn end_repeat(&mut self, repeat: &AirRepeat, content: u64, heard: u64) {
+        self.air_free = true;
+        for at in (0..self.homes.len()).filter(|at| heard >> at & 1 == 1) {
+            self.hear_repeat(at, repeat, content);
+        }
+        for number in 0..self.parties.len() {
+            self.serve_source(number);
         }
     }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use units::Timestamp;
 use upload::{Lender, Lending, Neighbour, PeerKey, Transmit};
-use wire::upload::{Chunk, Grant, Member, Message};
+use wire::upload::{AirRepeat, Chunk, Grant, Member, Message};
 
 use super::super::super::spec::UplinkSpec;
 use super::super::super::uplink::{Uplink, carried_bytes};
@@ -99,6 +99,7 @@ impl Run<'_> {
                     && let Some(machine) = home.lender.get_mut(party.number)
                 {
                     machine.set_member(member);
+                    party.destination.set_repeats(member, self.transfer.repeats);
                     home.lender.resume(self.now, party.number);
                     party.hint(who.home, member);
                 }
@@ -165,6 +166,15 @@ impl Run<'_> {
         let buffered = home.lender.buffered();
         for party in &mut self.parties {
             party.outcome.most_buffered = party.outcome.most_buffered.max(buffered);
+        }
+        self.serve_neighbour(at);
+    }
+
+    /// A home has heard another one's repeat.
+    pub(super) fn hear_repeat(&mut self, at: usize, repeat: &AirRepeat, content: u64) {
+        let Some(home) = self.homes.get_mut(at).filter(|home| home.alive) else { return };
+        if let Some(machine) = home.lender.get_mut(repeat.transfer) {
+            machine.handle_repeat(self.now, repeat, content);
         }
         self.serve_neighbour(at);
     }

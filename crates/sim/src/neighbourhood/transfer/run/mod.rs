@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use units::Timestamp;
 use upload::{Arrival, Broadcast};
-use wire::upload::{Chunk, Feedback, Grant, Member, Report};
+use wire::upload::{AirRepeat, Chunk, Feedback, Grant, Member, Report};
 
 use super::super::spec::air_times;
 use super::{Fault, Outcome, Transfer};
@@ -25,6 +25,8 @@ const TICK: Duration = Duration::from_micros(10);
 enum Happening {
     /// A frame has left the air: who heard it, as bits, and for one neighbour after how many attempts.
     AirFree(usize, Broadcast, u64, u32),
+    /// A home's repeat has left the air, with its content: who heard it, as bits.
+    Repeated(AirRepeat, u64, u64),
     Reported(usize, Life, Report),
     Carried(usize, Life, Chunk, u64),
     OwnCarried(usize, u32, Chunk, u64),
@@ -120,6 +122,7 @@ impl<'a> Run<'a> {
             Happening::AirFree(number, frame, heard, attempts) => {
                 self.end_frame(number, &frame, heard, attempts);
             }
+            Happening::Repeated(repeat, content, heard) => self.end_repeat(&repeat, content, heard),
             Happening::Reported(number, from, report) => {
                 if let Some(member) = self.connected(number, from) {
                     let now = self.now;
@@ -158,6 +161,7 @@ impl<'a> Run<'a> {
                 if let Some(home) = self.homes.get_mut(to.home).filter(|home| home.is_in(to.life)) {
                     home.handle_grant(number, &grant);
                     self.serve_neighbour(to.home);
+                    self.serve_air();
                 }
             }
             Happening::Told(number, _, feedback) => {

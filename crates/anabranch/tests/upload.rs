@@ -75,7 +75,7 @@ async fn misbehave(
         let message = hear(stream).await?;
         match RoleMessage::parse(&message) {
             Ok(RoleMessage::Transfer(offer)) => {
-                say(stream, &RoleMessage::Taking(offer.transfer).encode()).await?;
+                say(stream, &RoleMessage::Taking(offer.transfer, false).encode()).await?;
                 say(stream, &everything(&offer)).await?;
                 told = Some(offer);
             }

@@ -6,7 +6,7 @@
 //! homeN uplink [tbf] --- isp-homeN [netem, both ways] --- core --- far
 //! ```
 //!
-//! Deviation from the simulated uplink: rates count the 14 bytes of an Ethernet header, and a queue ends at [`QUEUE`].
+//! Deviation from the simulated uplink: rates count the 14 bytes of an Ethernet header, and a queue ends at `QUEUE` bytes.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

@@ -6,8 +6,10 @@ mod running;
 use std::fs;
 use std::io::Write;
 use std::process::Stdio;
+use std::time::Duration;
 
 use homes::{Homes, wait_until};
+use running::Running;
 
 #[test]
 fn a_file_goes_up_through_two_neighbours() {
@@ -236,4 +238,27 @@ fn a_neighbour_in_another_lan_carries_what_is_repeated_for_it() {
     assert!(fs::read(homes.path("out/far.mp4")).unwrap() == fs::read(&file).unwrap());
     let carried = homes.ledger(1);
     assert!(carried > 1_000_000, "{carried}: {}", String::from_utf8_lossy(&sent.stdout));
+}
+
+/// With an equal share the owner has about half of what goes up.
+#[test]
+fn what_is_lent_gives_way_to_its_owner_and_comes_back() {
+    let Some(homes) = Homes::new(1) else { return };
+    let destination = homes.accept(2);
+    let _neighbour = homes.share(0, &destination.links[1]);
+    wait_until("the neighbour shares", || destination.said().contains("shares its uplink"));
+    let file = homes.file("file", 100_000_000);
+    let mut sending = homes.uploading(&[&file], &destination.links[0]);
+    let _sending = Running(sending.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
+    wait_until("the neighbour carries", || homes.sent_up(0) > 4_000_000);
+    let owner = homes.owner(0);
+    wait_until("the owner has begun", || owner.arrived() > 4_000_000);
+    let (of_owner, of_all) = (owner.arrived(), homes.sent_up(0));
+    std::thread::sleep(Duration::from_secs(8));
+    let (of_owner, of_all) = (owner.arrived() - of_owner, homes.sent_up(0) - of_all);
+    let part = of_owner as f64 / of_all as f64;
+    assert!(part >= 0.7, "{part:.2}: {of_owner} of {of_all} bytes were the owner's");
+    drop(owner);
+    let before = homes.sent_up(0);
+    wait_until("the neighbour carries again", || homes.sent_up(0) > before + 4_000_000);
 }

@@ -414,6 +414,7 @@ fn session(config: &DeviceConfig) -> SessionConfig {
             CongestionChoice::Lia => Algorithm::Lia,
             CongestionChoice::Olia => Algorithm::Olia,
             CongestionChoice::Balia => Algorithm::Balia,
+            CongestionChoice::Background => Algorithm::Background,
         },
         treatment: config.default_treatment,
         keep_alive: match config.keep_alive {

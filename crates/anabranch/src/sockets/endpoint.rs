@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bond::{EndpointConfig, PrivateKey, SessionConfig, StreamError, StreamLimits};
+use bond::{Algorithm, EndpointConfig, PrivateKey, SessionConfig, StreamError, StreamLimits};
 use identity::PublicKey;
 use linux::clock;
 use mesh::Counters as RelayCounters;
@@ -57,9 +57,10 @@ impl Endpoint {
     /// If the system refuses, or no adapter's socket could be opened, as on a port that is taken.
     pub fn bind(options: EndpointOptions) -> Result<Self, BindError> {
         let monitor = AdapterMonitor::shared()?;
+        let congestion = if options.background { Algorithm::Background } else { Algorithm::default() };
         let config = EndpointConfig {
             key: PrivateKey::new(*options.key.private_bytes()),
-            session: SessionConfig::default(),
+            session: SessionConfig { congestion, ..SessionConfig::default() },
             accept: true,
             retry_above: RETRY_ABOVE,
             aes: machine::has_aes(),

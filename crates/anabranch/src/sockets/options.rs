@@ -93,6 +93,8 @@ pub struct EndpointOptions {
     pub choice: ChoiceSettings,
     /// Use all adapters that are as good at once, packet by packet, in place of the best one.
     pub spread: bool,
+    /// What this end sends gives way to all other traffic of the networks that it uses: less than best effort (RFC 6297).
+    pub background: bool,
     /// Whether peers are looked for over relays where no adapter leads to them, and what is done for others.
     pub relays: Relays,
     /// The groups that it works in, eight at most: only their members may call, beside whom [`Admission`] lets in by an invitation, and relays are
@@ -113,6 +115,7 @@ impl EndpointOptions {
             patience: Duration::from_secs(300),
             choice: ChoiceSettings::default(),
             spread: false,
+            background: false,
             relays: Relays::default(),
             groups: Vec::new(),
         }

@@ -81,6 +81,13 @@ impl VirtualStream {
         }
     }
 
+    /// Bytes that were written to connections with this peer and wait to be sent.
+    pub(crate) fn waiting_bytes(&self) -> u64 {
+        let core = self.owner.shared().lock();
+        let known = core.conversations.get(&self.conversation);
+        known.map_or(0, |known| core.bond.waiting_stream_bytes(known.session))
+    }
+
     /// Gives the connection up at once: what is on its way either way is lost, the peer reads `code` as an error, and calls that
     /// wait here return.
     pub fn reset(&self, code: u64) {

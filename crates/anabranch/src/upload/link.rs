@@ -74,6 +74,11 @@ impl Link {
         self.stream.peer()
     }
 
+    /// Bytes that the connection has taken and not sent yet.
+    pub(super) fn waiting_bytes(&self) -> u64 {
+        self.stream.waiting_bytes()
+    }
+
     pub(super) fn standing(&self) -> Standing {
         self.stream.standing()
     }

@@ -20,7 +20,7 @@ use super::ledger::Ledger;
 use super::link::{Heard, Link};
 use super::seal::{AirKey, SEAL_LEN};
 use super::source::CARD;
-use super::window::window;
+use super::window::{most_waiting, window};
 use super::{UPLOAD, timer};
 use crate::sockets::{ConnectError, ConnectOptions, Endpoint, Peer};
 
@@ -32,6 +32,8 @@ const CAPACITY: usize = 8_192;
 const MOST_HEARD: usize = 64;
 /// How often the uplink and the adapters are looked at.
 const LOOK: Duration = Duration::from_millis(200);
+/// Until a connection that has taken enough is asked again.
+const CATCH_UP: Duration = Duration::from_millis(20);
 const FOLLOW: Duration = Duration::from_secs(5);
 const WRITE_LEDGER: Duration = Duration::from_secs(10);
 /// Until a destination that has lost us is called again.
@@ -144,6 +146,7 @@ pub async fn share(
         lender,
         untrusted,
         budget,
+        most_waiting: 0,
     };
     let time = options.time.unwrap_or(Duration::MAX);
     let outcome = tokio::time::timeout(time, sharing.run(peer, connect)).await;
@@ -205,6 +208,8 @@ struct Sharing<'a> {
     /// Of whom the owner was told.
     untrusted: BTreeSet<PublicKey>,
     budget: Budget<'a>,
+    /// Bytes that may wait in the connection.
+    most_waiting: u64,
 }
 
 impl Sharing<'_> {
@@ -291,8 +296,9 @@ impl Sharing<'_> {
             if self.budget.is_used_up() {
                 return Served::UsedUp;
             }
-            let wake =
-                [Some(look), waits, self.lender.poll_timeout()].into_iter().flatten().min().unwrap_or(look);
+            let reports = self.lender.poll_timeout();
+            let reports = reports.map(|due| if self.is_behind(link) { due.max(now + CATCH_UP) } else { due });
+            let wake = [Some(look), waits, reports].into_iter().flatten().min().unwrap_or(look);
             tokio::select! {
                 (from, heard) = next(heard) => {
                     if from != number {
@@ -424,6 +430,9 @@ impl Sharing<'_> {
     /// Sends what there is to send; when there may be more, if that is a matter of time.
     fn carry(&mut self, link: &Link, now: Timestamp) -> Option<Timestamp> {
         while link.has_room() && !self.budget.is_used_up() {
+            if self.is_behind(link) {
+                return Some(now + CATCH_UP);
+            }
             let waits = self.budget.wait(now);
             let Some((transfer, transmit)) = self.lender.poll_transmit(now, waits.is_none()) else {
                 return waits;
@@ -446,7 +455,12 @@ impl Sharing<'_> {
         None
     }
 
+    fn is_behind(&self, link: &Link) -> bool {
+        link.waiting_bytes() > self.most_waiting
+    }
+
     fn look(&mut self, link: &Link, now: Timestamp) {
+        self.most_waiting = most_waiting(&link.standing());
         self.lender.set_window(now, self.window(link));
         let over = |shared: &Shared| shared.lost.is_some_and(|lost| now.since(lost) > FORGET);
         let over: Vec<Transfer> =

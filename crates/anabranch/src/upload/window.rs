@@ -13,6 +13,10 @@ const WIDEST: u64 = 1_500_000;
 const NEWS_DELAY: Duration = Duration::from_millis(40);
 /// An uplink that is never full shows no more than it is given, so it is given more than it has shown.
 const HEADROOM: f64 = 1.25;
+/// What the connection may have taken ahead of the uplink: longer than a busy machine leaves a program asleep.
+const LEAD: Duration = Duration::from_millis(200);
+/// Two chunks and some words.
+const LEAST_WAITING: u64 = 4_000;
 
 /// The window, in bytes, of a connection whose owner lets it have `limit` at most.
 pub(super) fn window(standing: &Standing, limit: Option<BitRate>) -> u64 {
@@ -22,6 +26,13 @@ pub(super) fn window(standing: &Standing, limit: Option<BitRate>) -> u64 {
     (bytes.ceil() as u64).min(WIDEST)
 }
 
+/// Bytes that may wait in the connection: more would be late where the uplink is wanted by others. What waits in front of it can still be withdrawn, or be
+/// put into one report.
+pub(super) fn most_waiting(standing: &Standing) -> u64 {
+    let rate = standing.bandwidth.unwrap_or_default();
+    rate.bytes_in(LEAD).0.max(LEAST_WAITING)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -29,6 +40,13 @@ mod tests {
     fn standing(rate: Option<u64>, millis: u64) -> Standing {
         let round_trip = Some(Duration::from_millis(millis));
         Standing { adapter: None, round_trip, bandwidth: rate.map(BitRate), paths: 1 }
+    }
+
+    #[test]
+    fn little_waits_in_a_slow_connection() {
+        assert_eq!(most_waiting(&standing(Some(8_000_000), 60)), 200_000);
+        assert_eq!(most_waiting(&standing(Some(12_000), 60)), LEAST_WAITING);
+        assert_eq!(most_waiting(&standing(None, 60)), LEAST_WAITING);
     }
 
     #[test]

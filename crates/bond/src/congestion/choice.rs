@@ -1,7 +1,8 @@
 //! Which controller a path uses, dispatched statically.
 
 use super::{
-    AckSample, Controller, CoupledController, Coupling, CubicController, LossSample, ModelController, Sibling,
+    AckSample, BackgroundController, Controller, CoupledController, Coupling, CubicController, LossSample,
+    ModelController, Sibling,
 };
 use std::fmt;
 use std::str::FromStr;
@@ -22,11 +23,14 @@ pub enum Algorithm {
     Olia,
     /// Balanced linked adaptation.
     Balia,
+    /// Less than best effort: gives way to everybody else (LEDBAT++).
+    Background,
 }
 
 impl Algorithm {
     /// Every algorithm, in the order in which they are listed to users.
-    pub const ALL: [Self; 5] = [Self::Model, Self::Cubic, Self::Lia, Self::Olia, Self::Balia];
+    pub const ALL: [Self; 6] =
+        [Self::Model, Self::Cubic, Self::Lia, Self::Olia, Self::Balia, Self::Background];
 
     /// The name in configuration files and reports.
     pub const fn name(self) -> &'static str {
@@ -36,6 +40,7 @@ impl Algorithm {
             Self::Lia => "lia",
             Self::Olia => "olia",
             Self::Balia => "balia",
+            Self::Background => "background",
         }
     }
 }
@@ -48,7 +53,7 @@ impl fmt::Display for Algorithm {
 
 /// A name that is no congestion control.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("there is no congestion control {0:?}; choose one of model, cubic, lia, olia, balia")]
+#[error("there is no congestion control {0:?}; choose one of model, cubic, lia, olia, balia, background")]
 pub struct UnknownAlgorithm(pub String);
 
 impl FromStr for Algorithm {
@@ -71,6 +76,8 @@ pub enum AnyController {
     Cubic(CubicController),
     /// See [`CoupledController`].
     Coupled(CoupledController),
+    /// See [`BackgroundController`].
+    Background(BackgroundController),
 }
 
 impl AnyController {
@@ -83,6 +90,15 @@ impl AnyController {
             Algorithm::Lia => coupled(Coupling::Lia),
             Algorithm::Olia => coupled(Coupling::Olia),
             Algorithm::Balia => coupled(Coupling::Balia),
+            Algorithm::Background => Self::Background(BackgroundController::new(max_datagram_size, now)),
+        }
+    }
+
+    /// The controller for a path that answers again after nothing was acknowledged for long.
+    pub fn renewed(&self, algorithm: Algorithm, max_datagram_size: u64, now: Timestamp) -> Self {
+        match self {
+            Self::Background(controller) => Self::Background(controller.renewed()),
+            _ => Self::new(algorithm, max_datagram_size, now),
         }
     }
 }
@@ -94,6 +110,7 @@ macro_rules! each {
             Self::Model($controller) => $call,
             Self::Cubic($controller) => $call,
             Self::Coupled($controller) => $call,
+            Self::Background($controller) => $call,
         }
     };
 }
@@ -127,6 +144,10 @@ impl Controller for AnyController {
         each!(self, controller => controller.settled())
     }
 
+    fn guaranteed_window(&self) -> u64 {
+        each!(self, controller => controller.guaranteed_window())
+    }
+
     fn has_room(&self) -> bool {
         each!(self, controller => controller.has_room())
     }
@@ -141,7 +162,8 @@ mod tests {
         for algorithm in Algorithm::ALL {
             assert_eq!(algorithm.to_string().parse(), Ok(algorithm));
             let controller = AnyController::new(algorithm, 1_200, Timestamp::ZERO);
-            assert_eq!(controller.window(), 12_000);
+            let packets = if algorithm == Algorithm::Background { 2 } else { 10 };
+            assert_eq!(controller.window(), packets * 1_200);
             assert!(!controller.settled());
         }
         let error = "reno".parse::<Algorithm>().unwrap_err();

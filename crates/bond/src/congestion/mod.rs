@@ -1,5 +1,6 @@
 //! Congestion control of a path behind one trait, with a home for state that coupled controllers share.
 
+mod background;
 mod bottleneck;
 mod choice;
 mod coupled;
@@ -15,6 +16,7 @@ mod slow_start;
 #[cfg(test)]
 mod test_link;
 
+pub use background::BackgroundController;
 pub use bottleneck::BottleneckDetector;
 pub use choice::{Algorithm, AnyController, UnknownAlgorithm};
 pub use coupled::{CoupledController, Coupling};
@@ -97,8 +99,15 @@ pub trait Controller {
     fn rate_estimate(&self) -> Option<BitRate>;
     /// Start-up is over: the rate estimate can be relied on by the scheduler.
     fn settled(&self) -> bool;
+    /// Bytes that it lets through in every round trip, however bad things look: an estimate of less would never be put to the test.
+    fn guaranteed_window(&self) -> u64 {
+        GUARANTEED_WINDOW
+    }
     /// Nothing shows that the path is full: it may carry more than the estimate.
     fn has_room(&self) -> bool {
         false
     }
 }
+
+/// Four packets.
+const GUARANTEED_WINDOW: u64 = 4 * 1_200;

@@ -430,7 +430,7 @@ fn probe_gain(base_rtt: Duration) -> f64 {
 }
 
 /// No more than twice what was in flight can have arrived per base round-trip time; more is a clock's coarseness.
-fn plausible_rate(in_flight: u64, base_rtt: Duration) -> BitRate {
+pub(super) fn plausible_rate(in_flight: u64, base_rtt: Duration) -> BitRate {
     BitRate::from_bytes_over(Bytes(in_flight.saturating_add(in_flight / 4)), base_rtt)
 }
 

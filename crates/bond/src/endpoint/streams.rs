@@ -121,6 +121,12 @@ impl Endpoint {
         self.session_mut(session)?.streams_mut()?.receive_datagram()
     }
 
+    /// Bytes that were written to streams of a session and wait to be sent.
+    pub fn waiting_stream_bytes(&self, session: SessionId) -> u64 {
+        let session = self.slots.get(&session).and_then(|slot| slot.session.as_ref());
+        session.map_or(0, Session::waiting_stream_bytes)
+    }
+
     /// Streams of a session that are not over.
     pub fn open_streams(&self, session: SessionId) -> usize {
         let session = self.slots.get(&session).and_then(|slot| slot.session.as_ref());

@@ -41,8 +41,6 @@ const AMPLIFICATION_LIMIT: u64 = 3;
 const CONTROL_PACKET: u64 = 150;
 /// Lateness above which a path is taken to reorder, rather than to have timers.
 const MUCH_REORDERING: Duration = Duration::from_millis(5);
-/// No controller's window is smaller, bytes.
-const LEAST_WINDOW: u64 = 4 * 1_200;
 /// One-way delay samples are averaged over this many round-trip times. By time, not by number: after a pause one sample must
 /// tell that the queue is gone.
 const DELAY_MEMORY: f64 = 2.0;
@@ -361,7 +359,7 @@ impl Path {
         self.last_ack_at = now;
         if self.timeouts >= PERSISTENT_TIMEOUTS {
             // Whatever comes back after so long is not the path that was known.
-            self.controller = AnyController::new(self.algorithm, u64::from(self.mtu.current()), now);
+            self.controller = self.controller.renewed(self.algorithm, u64::from(self.mtu.current()), now);
             self.pacer = Pacer::default();
             self.delivered = Delivered::default();
         }
@@ -608,8 +606,8 @@ impl Path {
     /// The rate to plan with: the controller's estimate, or window over round-trip time.
     pub(crate) fn rate(&self) -> BitRate {
         let estimate = self.controller.rate_estimate().unwrap_or_default();
-        // Even the least window lets this much through: an estimate below it would never be put to the test.
-        let tried = if self.controller.settled() { LEAST_WINDOW } else { self.controller.window() };
+        let settled = self.controller.settled();
+        let tried = if settled { self.controller.guaranteed_window() } else { self.controller.window() };
         let rate = estimate.max(BitRate::from_bytes_over(Bytes(tried), self.rtt.smoothed()));
         self.limit().map_or(rate, |limit| rate.min(limit))
     }

@@ -322,7 +322,7 @@ impl Session {
     }
 
     fn is_coupled(&self) -> bool {
-        !matches!(self.config.congestion, Algorithm::Model | Algorithm::Cubic)
+        matches!(self.config.congestion, Algorithm::Lia | Algorithm::Olia | Algorithm::Balia)
     }
 
     // ---- time ----

@@ -64,6 +64,10 @@ impl Session {
         self.streams.as_ref().map_or(0, |streams| streams.count())
     }
 
+    pub(crate) fn waiting_stream_bytes(&self) -> u64 {
+        self.streams.as_ref().map_or(0, |streams| streams.waiting_bytes())
+    }
+
     pub(crate) fn is_responder(&self) -> bool {
         self.role == Role::Responder
     }

@@ -30,6 +30,9 @@ pub struct Share {
     /// End after this time, such as 90m, 8h or 7d
     #[arg(long = "for", value_name = "TIME", value_parser = lifetime)]
     pub time: Option<Duration>,
+    /// Carry with an equal share of the uplink beside this machine's own traffic; without this, what is carried gives way to it
+    #[arg(long)]
+    pub equal: bool,
     /// Listen to neighbours by this adapter only; may be repeated. A Wi-Fi interface in monitor mode hears whoever is on its channel
     #[arg(long, value_name = "NAME")]
     pub air: Vec<String>,
@@ -70,6 +73,9 @@ pub struct Upload {
     /// Tell what happens as JSON: one line for each event, five of them a second while a file goes
     #[arg(long)]
     pub json: bool,
+    /// Give way to all other traffic of this machine's own uplink
+    #[arg(long, conflicts_with = "no_own_uplink")]
+    pub background: bool,
     #[command(flatten)]
     pub call: Call,
 }

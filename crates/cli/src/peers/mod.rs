@@ -127,10 +127,19 @@ pub fn caller(
     groups: Vec<Membership>,
     (only, spare): (&Only, &Spare),
 ) -> anyhow::Result<Endpoint> {
+    Ok(Endpoint::bind(calling(state, key, groups, (only, spare))?)?)
+}
+
+/// The settings of such an endpoint.
+pub fn calling(
+    state: &StateDirectory,
+    key: KeyPair,
+    groups: Vec<Membership>,
+    (only, spare): (&Only, &Spare),
+) -> anyhow::Result<EndpointOptions> {
     let switch_off = switch_off::permission(state, spare)?;
     let own = EndpointOptions::new(key);
-    let options = EndpointOptions { name: own_name(), groups, only: only.list(), switch_off, ..own };
-    Ok(Endpoint::bind(options)?)
+    Ok(EndpointOptions { name: own_name(), groups, only: only.list(), switch_off, ..own })
 }
 
 /// The peer of that name, or of that link, which is then remembered; or the member of a group.

@@ -4,9 +4,12 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::running::Running;
@@ -155,6 +158,33 @@ impl Homes {
         command
     }
 
+    /// Bytes that have left neighbour `number` by its uplink.
+    pub fn sent_up(&self, number: usize) -> u64 {
+        let interfaces =
+            self.homes[number + 1].run(|| fs::read_to_string("/proc/thread-self/net/dev").unwrap()).unwrap();
+        let wan = interfaces.lines().find_map(|line| line.trim().strip_prefix("wan:")).unwrap();
+        wan.split_whitespace().nth(8).unwrap().parse().unwrap()
+    }
+
+    /// Neighbour `number` sends as much as its kernel's TCP lets it, for itself.
+    pub fn owner(&self, number: usize) -> Owner {
+        let there = format!("10.7.{}.2:9000", number + 1);
+        let listener = self.far.run(|| TcpListener::bind(&there).unwrap()).unwrap();
+        let mut stream = self.homes[number + 1].run(|| TcpStream::connect(&there).unwrap()).unwrap();
+        let mut taken = listener.accept().unwrap().0;
+        let closing = stream.try_clone().unwrap();
+        std::thread::spawn(move || while stream.write_all(&[0; 16 * 1024]).is_ok() {});
+        let arrived = Arc::new(AtomicU64::new(0));
+        let counted = Arc::clone(&arrived);
+        std::thread::spawn(move || {
+            let mut bytes = vec![0; 64 * 1024];
+            while let Ok(count @ 1..) = taken.read(&mut bytes) {
+                counted.fetch_add(count as u64, Ordering::Relaxed);
+            }
+        });
+        Owner { stream: closing, arrived }
+    }
+
     /// Bytes that a neighbour has carried by its own account.
     pub fn ledger(&self, neighbour: usize) -> u64 {
         self.ledger_by_source(neighbour).values().sum()
@@ -174,6 +204,26 @@ impl Homes {
             *sums.entry(row["source"].to_string()).or_default() += row["bytes"].as_u64().unwrap();
         }
         sums
+    }
+}
+
+/// Somebody who sends beside what is shared, until dropped.
+pub struct Owner {
+    stream: TcpStream,
+    arrived: Arc<AtomicU64>,
+}
+
+impl Owner {
+    /// Bytes that have arrived.
+    pub fn arrived(&self) -> u64 {
+        self.arrived.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        // Both threads end by it.
+        drop(self.stream.shutdown(Shutdown::Both));
     }
 }
 

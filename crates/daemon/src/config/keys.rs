@@ -46,6 +46,7 @@ const CONGESTION: &[(&str, CongestionChoice)] = &[
     ("lia", CongestionChoice::Lia),
     ("olia", CongestionChoice::Olia),
     ("balia", CongestionChoice::Balia),
+    ("background", CongestionChoice::Background),
 ];
 
 const STEERING: &[(&str, SteeringChoice)] =
@@ -152,8 +153,8 @@ pub(super) const DEVICE: &[Key<DeviceConfig>] = &[
     },
     Key {
         name: "congestion",
-        meaning: "How each path finds its rate. The last three are coupled: paths that share a bottleneck take no\nmore of it than one flow would.",
-        accepts: "\"model\", \"cubic\", \"lia\", \"olia\" or \"balia\"",
+        meaning: "How each path finds its rate. Three are coupled (lia, olia, balia): paths that share a bottleneck take no\nmore of it than one flow would. With background all other traffic of a network goes first.",
+        accepts: "\"model\", \"cubic\", \"lia\", \"olia\", \"balia\" or \"background\"",
         default: "\"model\"",
         otherwise: None,
         set: |config, value| value::one_of(value, CONGESTION).map(|choice| config.congestion = choice),

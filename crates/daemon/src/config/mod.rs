@@ -201,6 +201,8 @@ pub enum CongestionChoice {
     Olia,
     /// Coupled: BALIA.
     Balia,
+    /// Gives way to all other traffic.
+    Background,
 }
 
 /// How senders learn which access points are slow.

@@ -95,8 +95,8 @@ impl Fairness {
     fn share(&self, world: &mut SimulatedWorld, ends: (NodeId, NodeId)) -> anyhow::Result<(NodeId, LinkId)> {
         let network = self.shared.first().and_then(|first| self.networks.get(*first));
         let network = network.context("the shared network is not in the list")?;
-        let (near, client) = self.add_junction(world, ends.0);
-        let (far, server) = self.add_junction(world, ends.1);
+        let (near, client) = add_junction(world, ends.0, &self.shared);
+        let (far, server) = add_junction(world, ends.1, &self.shared);
         let seed = |way| SeededRandom::derive(self.seed, &format!("shared network {way}")).next_u64();
         let (near, far) = ((near, Junction::SHARED), (far, Junction::SHARED));
         world.add_link(near, far, network.up.clone(), seed("up"));
@@ -112,23 +112,20 @@ impl Fairness {
         }
         Ok((client, down))
     }
+}
 
-    /// A junction between an end of the bond and the shared link, and the host behind it.
-    fn add_junction(&self, world: &mut SimulatedWorld, end: NodeId) -> (NodeId, NodeId) {
-        let junction = world.add_node(SimulatedNode::Junction(Junction::default()));
-        let host = world.add_node(SimulatedNode::Host(Host::new(LINK_MTU)));
-        let bond = self
-            .shared
-            .iter()
-            .map(|index| network_port(*index))
-            .map(|port| (Junction::of_network(port), (end, port)));
-        for (port, node) in bond.chain([(Junction::PLAIN, (host, Port(0)))]) {
-            let ideal = LinkSpec::ideal(Duration::ZERO);
-            world.add_link((junction, port), node, ideal.clone(), 0);
-            world.add_link(node, (junction, port), ideal, 0);
-        }
-        (junction, host)
+/// A junction between an end of the bond, whose networks with these indices lead there, and the shared link, and the host behind it.
+pub(super) fn add_junction(world: &mut SimulatedWorld, end: NodeId, shared: &[usize]) -> (NodeId, NodeId) {
+    let junction = world.add_node(SimulatedNode::Junction(Junction::default()));
+    let host = world.add_node(SimulatedNode::Host(Host::new(LINK_MTU)));
+    let bond =
+        shared.iter().map(|index| network_port(*index)).map(|port| (Junction::of_network(port), (end, port)));
+    for (port, node) in bond.chain([(Junction::PLAIN, (host, Port(0)))]) {
+        let ideal = LinkSpec::ideal(Duration::ZERO);
+        world.add_link((junction, port), node, ideal.clone(), 0);
+        world.add_link(node, (junction, port), ideal, 0);
     }
+    (junction, host)
 }
 
 /// Bytes of the downloads that a host has got.

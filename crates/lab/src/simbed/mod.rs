@@ -11,14 +11,17 @@ mod ping;
 mod quic;
 mod ranges;
 mod segment;
+mod stream_flow;
 mod tcp;
 #[cfg(test)]
 mod tests;
 mod trial;
 mod tunnel;
+mod uplink;
 
 pub use failover::{Failover, FailoverOutcome};
 pub use fairness::{Fairness, FairnessOutcome};
 pub use measure::{Progress, quantile};
 pub use tcp::Algorithm;
 pub use trial::{EndReport, Outcome, Traffic, Trial, Way};
+pub use uplink::{LentUplink, LentUplinkOutcome};

@@ -1,12 +1,14 @@
 //! One end of the bond in the simulated world: a `bond::Endpoint` between the application's side and
 //! the networks.
 
+use super::measure::Progress;
 use super::packet::Packet;
+use super::stream_flow::StreamFlow;
 use super::trial::EndReport;
 use anyhow::Context;
 use bond::{
     Address, Carrier, Endpoint, EndpointConfig, EndpointEvent, PathConfig, PrivateKey, PublicKey,
-    SessionConfig, SessionId,
+    SessionConfig, SessionId, StreamLimits,
 };
 use policy::PathStatus;
 use sim::Port;
@@ -31,6 +33,7 @@ pub struct TunnelEnd {
     session: Option<SessionId>,
     role: Role,
     inner: VecDeque<Vec<u8>>,
+    stream: Option<StreamFlow>,
     /// Datagrams of one transmission that are still to be handed on, in the order of sending.
     outgoing: VecDeque<(Port, Packet)>,
     buffer: Vec<u8>,
@@ -93,9 +96,25 @@ impl TunnelEnd {
             session: None,
             role,
             inner: VecDeque::new(),
+            stream: None,
             outgoing: VecDeque::new(),
             buffer: Vec::new(),
         })
+    }
+
+    /// The same end with a stream beside its packets: the device writes without end, the gateway reads.
+    pub fn with_stream(mut self) -> Self {
+        self.endpoint.carry_streams(StreamLimits::default());
+        self.stream = Some(match self.role {
+            Role::Device => StreamFlow::writer(),
+            Role::Gateway => StreamFlow::reader(),
+        });
+        self
+    }
+
+    /// What has arrived of the stream that this end reads.
+    pub fn stream_progress(&self) -> Option<&Progress> {
+        self.stream.as_ref()?.progress()
     }
 
     /// Its public key.
@@ -182,6 +201,9 @@ impl TunnelEnd {
                 | EndpointEvent::Session { .. }
                 | EndpointEvent::Closed { .. } => {}
             }
+        }
+        if let Some((stream, session)) = self.stream.as_mut().zip(self.session) {
+            stream.work(now, &mut self.endpoint, session);
         }
     }
 

@@ -8,7 +8,7 @@ mod source;
 pub use source::run as upload;
 
 use anabranch::upload::UploadShares;
-use anabranch::{ConnectOptions, Endpoint};
+use anabranch::{ConnectOptions, Endpoint, EndpointOptions};
 use identity::{InvitationKind, KeyPair, Peers, PublicKey, StateDirectory};
 use units::BitRate;
 
@@ -30,7 +30,13 @@ struct Reached {
 }
 
 impl Reached {
-    fn new(session: &crate::session::Session, destination: &str, call: &Call) -> anyhow::Result<Self> {
+    /// What goes there gives way to other traffic if `background`.
+    fn new(
+        session: &crate::session::Session,
+        destination: &str,
+        call: &Call,
+        background: bool,
+    ) -> anyhow::Result<Self> {
         let (state, key) = super::identity(session)?;
         let typed = Typed {
             text: destination,
@@ -41,7 +47,9 @@ impl Reached {
             only: &call.only,
         };
         let known = super::find(&state, &key, &typed)?;
-        let endpoint = known.caller(&state, &key, (&call.only, &call.spare))?;
+        let groups = known.groups.clone();
+        let options = super::calling(&state, key.clone(), groups, (&call.only, &call.spare))?;
+        let endpoint = Endpoint::bind(EndpointOptions { background, ..options })?;
         let lookout = known.look_out(&key, UPLOADS, &call.only, &endpoint);
         lookout.wait_for(&known);
         Ok(Self { state, key, known, endpoint, lookout })

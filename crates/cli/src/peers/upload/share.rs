@@ -25,7 +25,7 @@ pub fn run(session: &Session, arguments: &Share) -> anyhow::Result<()> {
                 .to_owned()
         ));
     }
-    let reached = Reached::new(session, destination, &arguments.call)?;
+    let reached = Reached::new(session, destination, &arguments.call, !arguments.equal)?;
     let trusted = keys_of(&reached.state, "--trust", &arguments.trust)?;
     let options = ShareOptions {
         trust: if arguments.trust_all { Trust::Admitted } else { Trust::Keys(trusted) },

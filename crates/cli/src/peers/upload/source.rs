@@ -33,7 +33,7 @@ pub fn run(session: &Session, arguments: &Upload) -> anyhow::Result<()> {
             bail!(WrongUsage(format!("{} is no file", Path::new(file).display())));
         }
     }
-    let reached = Reached::new(session, destination, &arguments.call)?;
+    let reached = Reached::new(session, destination, &arguments.call, arguments.background)?;
     let options = UploadOptions {
         on_air: !arguments.no_air,
         air: (!arguments.air.is_empty()).then(|| arguments.air.clone()),

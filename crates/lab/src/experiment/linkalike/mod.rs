@@ -12,6 +12,7 @@ mod sources;
 mod strategies;
 mod two_hops;
 mod two_hundred;
+mod yielding;
 
 pub use one::OneNeighbourhood;
 
@@ -31,6 +32,7 @@ pub(super) fn experiments() -> Vec<Experiment> {
         sources::experiment(),
         real::experiment(),
         real_failures::experiment(),
+        yielding::experiment(),
     ]
 }
 

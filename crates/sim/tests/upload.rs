@@ -82,7 +82,7 @@ fn random_transfer(seed: u64, way: Way) -> Transfer {
 fn longest(transfer: &Transfer) -> f64 {
     let rate = transfer.neighbourhood.own.rate.0 as f64 / 8.0 / carried_bytes().0 as f64;
     let broken: Duration = transfer.breaks.iter().map(|(_, length)| *length).sum();
-    f64::from(transfer.chunks) / rate * 1.25 + broken.as_secs_f64() + 10.0
+    f64::from(transfer.chunks) / rate * 1.5 + broken.as_secs_f64() + 20.0
 }
 
 proptest! {

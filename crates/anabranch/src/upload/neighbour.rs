@@ -352,12 +352,7 @@ impl Sharing<'_> {
     fn next_repeat(&mut self) -> Option<(RateIndex, Vec<u8>)> {
         let (header, rate, sealed) = self.lender.poll_repeat()?;
         let shared = self.transfers.get(&header.transfer)?;
-        let mut frame = Vec::with_capacity(MAX_FRAME);
-        AirHeader::Repeat(header).put(&mut frame);
-        frame.extend_from_slice(&sealed);
-        let authenticator = shared.air.authenticator(&frame);
-        frame.extend(authenticator);
-        Some((rate, frame))
+        Some((rate, shared.air.frame(&AirHeader::Repeat(header), &sealed)))
     }
 
     fn handle(&mut self, link: &Link, bytes: &[u8]) {

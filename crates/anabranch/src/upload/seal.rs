@@ -10,7 +10,9 @@
 use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use ring::hmac;
 use wire::upload::roles::KEY_LEN;
-use wire::upload::{AUTHENTICATOR_LEN, Chunk, Transfer};
+use wire::upload::{AUTHENTICATOR_LEN, AirHeader, Chunk, Transfer};
+
+use super::air::MAX_FRAME;
 
 /// Bytes that sealing adds.
 pub(super) const SEAL_LEN: usize = NONCE_LEN + 16;
@@ -80,7 +82,17 @@ impl AirKey {
         Self(hmac::Key::new(hmac::HMAC_SHA256, key))
     }
 
-    pub(super) fn authenticator(&self, frame: &[u8]) -> [u8; AUTHENTICATOR_LEN] {
+    /// A frame for the air: header, sealed chunk, authenticator.
+    pub(super) fn frame(&self, header: &AirHeader, sealed: &[u8]) -> Vec<u8> {
+        let mut frame = Vec::with_capacity(MAX_FRAME);
+        header.put(&mut frame);
+        frame.extend_from_slice(sealed);
+        let authenticator = self.authenticator(&frame);
+        frame.extend(authenticator);
+        frame
+    }
+
+    fn authenticator(&self, frame: &[u8]) -> [u8; AUTHENTICATOR_LEN] {
         let mut short = [0; AUTHENTICATOR_LEN];
         let tag = hmac::sign(&self.0, frame);
         for (short, byte) in short.iter_mut().zip(tag.as_ref()) {

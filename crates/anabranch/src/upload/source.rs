@@ -475,12 +475,7 @@ impl Sending<'_> {
     }
 
     fn frame(&self, header: wire::upload::AirChunk) -> Result<Vec<u8>, UploadError> {
-        let mut frame = Vec::with_capacity(1_500);
-        AirHeader::Chunk(header).put(&mut frame);
-        frame.extend(self.seal(header.chunk)?);
-        let authenticator = self.air_key.authenticator(&frame);
-        frame.extend(authenticator);
-        Ok(frame)
+        Ok(self.air_key.frame(&AirHeader::Chunk(header), &self.seal(header.chunk)?))
     }
 
     fn take_shares(&mut self, shares: &Shares) {

@@ -8,7 +8,7 @@ open anything. Build scripts and tests may use what they like.
 import subprocess
 import sys
 
-PURE = ["units", "wire", "policy", "bond", "mesh", "upload", "radio", "sim"]
+PURE = ["units", "wire", "policy", "bond", "mesh", "upload", "radio", "trace", "sim"]
 
 # Event loops, sockets, system interfaces, clocks.
 FORBIDDEN = {

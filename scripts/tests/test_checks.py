@@ -8,34 +8,8 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
 import check_demo
 import check_experiments
-import check_licences
 import check_purity
 import configuration_page
-
-
-class Licences(unittest.TestCase):
-    def test_expressions(self):
-        for expression in [
-            "MIT",
-            "MIT OR GPL-3.0-only",
-            "GPL-2.0 OR (MIT AND BSD-3-Clause)",
-            "MIT/Apache-2.0",
-            "(MIT OR Apache-2.0) AND Unicode-3.0",
-            "Apache-2.0 WITH LLVM-exception",
-        ]:
-            self.assertTrue(check_licences.is_allowed(expression), expression)
-        for expression in ["GPL-3.0-only", "MIT AND GPL-2.0", "MPL-2.0", "Apache-2.0 WITH Other-exception", "MIT AND (GPL-2.0 OR MPL-2.0)"]:
-            self.assertFalse(check_licences.is_allowed(expression), expression)
-
-    def test_nonsense_is_no_licence(self):
-        for expression in ["", "OR", "MIT OR", "(MIT", "MIT)", "MIT Apache-2.0"]:
-            with self.assertRaises(ValueError, msg=expression):
-                check_licences.is_allowed(expression)
-
-    def test_a_package_without_licence_is_named(self):
-        package = {"name": "strange", "version": "1.0.0", "license": None}
-        self.assertIn("strange 1.0.0", check_licences.problem_of(package))
-        self.assertIsNone(check_licences.problem_of(dict(package, license="ISC")))
 
 
 class Purity(unittest.TestCase):

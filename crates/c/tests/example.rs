@@ -20,6 +20,7 @@ fn install(prefix: &Path) {
     let template = fs::read_to_string(format!("{ROOT}/../../packaging/pkgconfig/anabranch.pc.in")).unwrap();
     let description = template
         .replace("@PREFIX@", prefix.to_str().unwrap())
+        .replace("@LIBDIR@", prefix.join("lib").to_str().unwrap())
         .replace("@VERSION@", env!("CARGO_PKG_VERSION"));
     fs::write(prefix.join("lib/pkgconfig/anabranch.pc"), description).unwrap();
 }

@@ -8,9 +8,12 @@ mod upload;
 use std::ffi::OsString;
 use std::num::NonZeroU16;
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use policy::limit::{Limit, NamedLimit};
+use units::{BitRate, Bytes};
 
 pub use groups::{Group, GroupCommand, GroupInvite, GroupJoin, GroupList, GroupNamed};
 pub use peers::{Chat, Listen, NearbyPeers, Only, Reach, Receive, Send, Serve, Spare};
@@ -39,6 +42,12 @@ pub enum Command {
     SwitchOn {
         /// The note of what is off
         note: PathBuf,
+    },
+    /// Write the manual pages and the completions of shells, as these definitions have them: for packages.
+    #[command(hide = true)]
+    WritePages {
+        /// Where the directories of a system's `share` are made
+        directory: PathBuf,
     },
     /// Take an invitation: meet the gateway that made it
     Join(Join),
@@ -72,6 +81,14 @@ pub enum Command {
     Rules(Rules),
     /// Replay a recorded day with another configuration
     WhatIf(WhatIf),
+    /// Write a report of a fault: settings, state, logs, rules, without names, public addresses, keys and secrets
+    Report(Report),
+    /// Watch networks, flows, paths, the radio and events live on this terminal, and change them by keys
+    Top,
+    /// Record what the bond does, and draw it
+    Trace(Trace),
+    /// Show the address of the daemon's web page, with the token that opens it
+    Web(Web),
     /// Use one Wi-Fi card in several networks
     Radio(Radio),
     /// Send files to a peer, by whichever network reaches it, now or in some minutes
@@ -146,6 +163,23 @@ pub struct Status {
     /// Answer in JSON
     #[arg(long)]
     pub json: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct Web {
+    /// Configuration that the daemon uses
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Answer in JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct Report {
+    /// Where to write it, - for standard output [default: anabranch-report-DATE.txt]; a file that is there is left alone
+    #[arg(long, short, value_name = "FILE")]
+    pub output: Option<PathBuf>,
 }
 
 #[derive(Args, Debug)]
@@ -381,6 +415,44 @@ pub struct WhatIf {
 }
 
 #[derive(Args, Debug)]
+pub struct Trace {
+    #[command(subcommand)]
+    pub command: TraceCommand,
+}
+
+#[derive(Subcommand, Debug)]
+pub enum TraceCommand {
+    /// Record paths, losses and events of the running device until Ctrl-C (qlog)
+    Record(TraceRecord),
+    /// Draw a record
+    Draw(TraceDraw),
+}
+
+#[derive(Args, Debug)]
+pub struct TraceRecord {
+    /// The file to make
+    pub file: PathBuf,
+    /// End after so many seconds
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
+    pub seconds: Option<u64>,
+    /// Milliseconds from one look at the device to the next
+    #[arg(long, value_name = "MS", default_value_t = 100, value_parser = clap::value_parser!(u64).range(20..=60_000))]
+    pub interval: u64,
+    /// End before the file has more than so many megabytes
+    #[arg(long, value_name = "MB", default_value_t = 64, value_parser = clap::value_parser!(u64).range(1..=256))]
+    pub most: u64,
+}
+
+#[derive(Args, Debug)]
+pub struct TraceDraw {
+    /// The record
+    pub file: PathBuf,
+    /// The picture to make
+    #[arg(long, value_name = "FILE")]
+    pub svg: PathBuf,
+}
+
+#[derive(Args, Debug)]
 pub struct Gateway {
     #[command(subcommand)]
     pub command: GatewayCommand,
@@ -400,6 +472,12 @@ pub enum GatewayCommand {
     Revoke(GatewayRevoke),
     /// Make a port of the gateway lead to a client
     Forward(GatewayForward),
+    /// Limit what a client may carry a second, or in a month
+    Limit(GatewayLimit),
+    /// Have the running gateway read its configuration anew; nobody is disconnected
+    Reload(GatewayReload),
+    /// Have the running gateway become the version that is installed now; no port is closed meanwhile
+    Renew(GatewayRenew),
 }
 
 #[derive(Args, Debug)]
@@ -486,11 +564,50 @@ pub struct GatewayForward {
 }
 
 #[derive(Args, Debug)]
+#[command(group = clap::ArgGroup::new("limit").args(["rate", "quota"]).required(true).multiple(true))]
+pub struct GatewayLimit {
+    /// The client
+    pub name: String,
+    /// Most that it may send, and receive, a second: "20 Mbit/s", "none", or "default" for what the configuration says
+    #[arg(long, value_parser = limit::<BitRate>)]
+    pub rate: Option<Limit<BitRate>>,
+    /// Most that it may send and receive together in a month before it is slowed down: "100 GB", "none" or "default"
+    #[arg(long, value_name = "SIZE", value_parser = limit::<Bytes>)]
+    pub quota: Option<Limit<Bytes>>,
+    /// Answer in JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct GatewayRenew {
+    /// Answer in JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct GatewayReload {
+    /// Answer in JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args, Debug)]
 #[command(disable_help_flag = true)]
 pub struct Companion {
     /// Arguments of anabranch-lab
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     pub arguments: Vec<OsString>,
+}
+
+/// `none`, `default`, or a quantity.
+fn limit<T: FromStr<Err: std::fmt::Display>>(text: &str) -> Result<Limit<T>, String> {
+    match text {
+        "none" => Ok(Limit::Named(NamedLimit::None)),
+        "default" => Ok(Limit::Named(NamedLimit::Default)),
+        text => text.parse().map(Limit::At).map_err(|error| format!("{error}, \"none\" or \"default\"")),
+    }
 }
 
 /// `90s`, `30m`, `24h` or `7d`.

@@ -19,7 +19,7 @@ pub fn run(session: &Session, arguments: &Events) -> anyhow::Result<()> {
 }
 
 /// The text, with what it is about before it unless the text begins with that.
-fn sentence(event: &Event) -> String {
+pub fn sentence(event: &Event) -> String {
     match event.subject.as_deref() {
         Some(subject) if !event.text.starts_with(subject) => format!("{subject}: {}", event.text),
         _ => event.text.clone(),
@@ -30,5 +30,10 @@ fn show(event: &Event, json: bool) -> anyhow::Result<()> {
     if json {
         return output::line(&serde_json::to_string(event)?);
     }
-    output::line(&format!("{}  {:<16}  {}", event.time, event.kind.as_str(), sentence(event)))
+    output::line(&line(event))
+}
+
+/// One event as a line of text.
+pub fn line(event: &Event) -> String {
+    format!("{}  {:<16}  {}", event.time, event.kind.as_str(), sentence(event))
 }

@@ -29,19 +29,7 @@ pub fn run(session: &Session, arguments: &arguments::Flows) -> anyhow::Result<()
 }
 
 fn text(flows: &Flows) -> String {
-    let mut table = Table::new(&[
-        "PROGRAM",
-        "USER",
-        "PROTOCOL",
-        "DESTINATION",
-        "TREATMENT",
-        "NETWORK",
-        "OUT",
-        "IN",
-        "CARRIED",
-        "RTT",
-        "WHY",
-    ]);
+    let mut table = Table::new(&HEADINGS);
     for flow in &flows.flows {
         table.row(cells(flow));
     }
@@ -55,7 +43,22 @@ fn text(flows: &Flows) -> String {
     text
 }
 
-fn cells(flow: &FlowReport) -> Vec<String> {
+/// What [`cells`] are.
+pub const HEADINGS: [&str; 11] = [
+    "PROGRAM",
+    "USER",
+    "PROTOCOL",
+    "DESTINATION",
+    "TREATMENT",
+    "NETWORK",
+    "OUT",
+    "IN",
+    "CARRIED",
+    "RTT",
+    "WHY",
+];
+
+pub fn cells(flow: &FlowReport) -> Vec<String> {
     let dash = || "-".to_owned();
     let program = match (&flow.program, flow.process) {
         (Some(name), Some(process)) => format!("{name} ({process})"),

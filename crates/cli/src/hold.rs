@@ -90,17 +90,25 @@ fn prefix(text: &str) -> Result<IpPrefix, WrongUsage> {
 }
 
 fn table(rules: &[RuleReport]) -> String {
-    let mut table = Table::new(&["NUMBER", "NAME", "FROM", "MATCHES", "DECIDES", "USER", "REMARK"]);
+    let mut table = Table::new(&HEADINGS);
     for (number, rule) in (1..).zip(rules) {
-        table.row(vec![
-            number.to_string(),
-            rule.name.clone(),
-            word(&rule.origin),
-            rule.matches.clone(),
-            rule.decides.clone(),
-            rule.user.map_or_else(|| "-".to_owned(), |user| user.to_string()),
-            rule.remark.clone().unwrap_or_else(|| "-".to_owned()),
-        ]);
+        table.row(cells(number, rule));
     }
     table.render()
+}
+
+/// What [`cells`] are.
+pub const HEADINGS: [&str; 7] = ["NUMBER", "NAME", "FROM", "MATCHES", "DECIDES", "USER", "REMARK"];
+
+/// One rule, with its place in the order in which they are tried.
+pub fn cells(number: usize, rule: &RuleReport) -> Vec<String> {
+    vec![
+        number.to_string(),
+        rule.name.clone(),
+        word(&rule.origin),
+        rule.matches.clone(),
+        rule.decides.clone(),
+        rule.user.map_or_else(|| "-".to_owned(), |user| user.to_string()),
+        rule.remark.clone().unwrap_or_else(|| "-".to_owned()),
+    ]
 }

@@ -19,16 +19,21 @@ mod neighbours;
 mod networks;
 mod output;
 mod over_mptcp;
+mod pages;
 mod peers;
 mod qr;
 mod radio;
 mod radio_live;
 mod radio_networks;
 mod radio_points;
+mod report;
 mod session;
 mod status;
 mod table;
+mod top;
+mod trace;
 mod up;
+mod web;
 mod what_if;
 
 use std::process::ExitCode;
@@ -50,6 +55,7 @@ fn run(arguments: Arguments) -> anyhow::Result<()> {
     let session = Session::new(arguments.state)?;
     match arguments.command {
         Command::SwitchOn { note } => peers::switch_off::wait(&note),
+        Command::WritePages { directory } => pages::write(&directory),
         Command::Join(join) => join::run(&session, &join),
         Command::Up(up) => up::run(&session, &up),
         Command::Down(down) => down::run(&session, &down),
@@ -65,7 +71,11 @@ fn run(arguments: Arguments) -> anyhow::Result<()> {
         Command::Pin(pin) => hold::pin(&session, &pin),
         Command::Unpin(unpin) => hold::unpin(&session, &unpin),
         Command::Rules(rules) => hold::list(&session, &rules),
+        Command::Trace(trace) => trace::run(&session, &trace),
         Command::WhatIf(what_if) => what_if::run(&session, &what_if),
+        Command::Report(report) => report::run(&session, &report),
+        Command::Top => top::run(&session),
+        Command::Web(web) => web::run(&session, &web),
         Command::Radio(radio) => match radio.command {
             RadioCommand::Probe(arguments) => radio::probe(&arguments),
             RadioCommand::Up(arguments) => radio_networks::up(&session, &arguments),

@@ -78,7 +78,7 @@ fn table(networks: &[NetworkReport]) -> String {
 }
 
 /// Of a connected network direct mode's word explains more, where there is no path to speak of.
-fn why(network: &NetworkReport) -> &str {
+pub fn why(network: &NetworkReport) -> &str {
     match &network.direct {
         Some(direct) if network.connected && network.paths.is_empty() => &direct.why,
         _ => &network.why,

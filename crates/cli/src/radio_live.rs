@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::arguments::{Down, Events, RadioList, RadioScan};
 use crate::session::{Session, is_not_running};
-use crate::table::Table;
+use crate::table::{Table, percent};
 use crate::{down, events, output};
 
 /// Without state there is neither a known network nor a running radio.
@@ -85,18 +85,7 @@ pub fn list(session: &Session, arguments: &RadioList) -> anyhow::Result<()> {
 }
 
 fn table_of(listed: &[Listed<'_>]) -> String {
-    let mut table = Table::new(&[
-        "NETWORK",
-        "INTERFACE",
-        "STATE",
-        "CHANNEL",
-        "ACCESS POINT",
-        "SIGNAL",
-        "ADDRESS",
-        "SHARE",
-        "QUEUE",
-        "MISSED",
-    ]);
+    let mut table = Table::new(&HEADINGS);
     let mut remarks = Vec::new();
     for network in listed {
         let Some(now) = network.now else {
@@ -107,20 +96,8 @@ fn table_of(listed: &[Listed<'_>]) -> String {
             ]);
             continue;
         };
-        let dash = || "-".to_owned();
         let counters = now.counters;
-        table.row(vec![
-            now.ssid.clone(),
-            now.interface.clone(),
-            state(now),
-            now.channel.map_or_else(dash, |channel| channel.to_string()),
-            now.bssid.clone().unwrap_or_else(dash),
-            now.signal_dbm.map_or_else(dash, |signal| format!("{signal:.0} dBm")),
-            now.addresses.first().map_or_else(dash, ToString::to_string),
-            format!("{:.0} %", now.share.0 * 100.0),
-            now.queue.to_string(),
-            format!("{} of {}", counters.missed_dtims, counters.heard_dtims + counters.missed_dtims),
-        ]);
+        table.row(cells(now));
         if let Some(trouble) = now.trouble.as_ref().filter(|_| now.state != RadioNetworkState::Up) {
             remarks.push(format!("{}: {trouble}", now.ssid));
         }
@@ -135,7 +112,40 @@ fn table_of(listed: &[Listed<'_>]) -> String {
     table.render() + &notes
 }
 
-fn state(network: &RadioNetworkReport) -> String {
+/// What [`cells`] are.
+pub const HEADINGS: [&str; 10] = [
+    "NETWORK",
+    "INTERFACE",
+    "STATE",
+    "CHANNEL",
+    "ACCESS POINT",
+    "SIGNAL",
+    "ADDRESS",
+    "SHARE",
+    "QUEUE",
+    "MISSED",
+];
+
+/// One network of a running radio.
+pub fn cells(network: &RadioNetworkReport) -> Vec<String> {
+    let dash = || "-".to_owned();
+    let counters = network.counters;
+    vec![
+        network.ssid.clone(),
+        network.interface.clone(),
+        state(network),
+        network.channel.map_or_else(dash, |channel| channel.to_string()),
+        network.bssid.clone().unwrap_or_else(dash),
+        network.signal_dbm.map_or_else(dash, |signal| format!("{signal:.0} dBm")),
+        network.addresses.first().map_or_else(dash, ToString::to_string),
+        percent(network.share, 0),
+        network.queue.to_string(),
+        format!("{} of {}", counters.missed_dtims, counters.heard_dtims + counters.missed_dtims),
+    ]
+}
+
+/// How far a network has come, in words.
+pub fn state(network: &RadioNetworkReport) -> String {
     let state = match network.state {
         RadioNetworkState::Searching => "searching",
         RadioNetworkState::Joining => "joining",

@@ -81,13 +81,18 @@ pub fn remove(session: &Session, arguments: &RadioRemove) -> anyhow::Result<()> 
 
 /// Changes a network's share of the radio.
 pub fn weights(session: &Session, arguments: &RadioWeights) -> anyhow::Result<()> {
+    set_weight(session, &arguments.name, arguments.weight)?;
+    output::line(&format!("{} has weight {}.", arguments.name, arguments.weight))
+}
+
+/// Writes the weight where a running radio finds it within a second.
+pub fn set_weight(session: &Session, name: &str, weight: u16) -> anyhow::Result<()> {
     let state = state(session)?;
     let mut known = KnownNetworks::load(&state)?;
-    let found = known.network.iter_mut().find(|network| network.ssid == arguments.name);
-    let network = found.ok_or_else(|| daemon::radio::KnownError::Unknown(arguments.name.clone()))?;
-    network.weight = arguments.weight;
-    known.save(&state)?;
-    output::line(&format!("{} has weight {}.", arguments.name, arguments.weight))
+    let found = known.network.iter_mut().find(|network| network.ssid == name);
+    let network = found.ok_or_else(|| daemon::radio::KnownError::Unknown(name.to_owned()))?;
+    network.weight = weight;
+    Ok(known.save(&state)?)
 }
 
 fn login(

@@ -1,13 +1,14 @@
 //! `anabranch status`.
 
-use anabranch::control::{NetworkReport, PathHealth, PathReport, Role, SessionState, Status};
+use anabranch::control::{GainReport, NetworkReport, PathHealth, PathReport, Role, SessionState, Status};
 
 use policy::PathStatus;
+use policy::gain::Direction;
 
 use crate::arguments;
 use crate::output;
 use crate::session::Session;
-use crate::table::{Table, bytes, millis, rate};
+use crate::table::{Table, bytes, millis, percent, rate};
 
 pub fn run(session: &Session, arguments: &arguments::Status) -> anyhow::Result<()> {
     let status = session.client()?.status()?;
@@ -21,7 +22,8 @@ pub fn run(session: &Session, arguments: &arguments::Status) -> anyhow::Result<(
     Ok(())
 }
 
-fn head(status: &Status) -> String {
+/// Who it is and how it is, in one line.
+pub fn sentence(status: &Status) -> String {
     let role = match status.role {
         Role::Device => "device",
         Role::Gateway => "gateway",
@@ -34,9 +36,13 @@ fn head(status: &Status) -> String {
         SessionState::Refused => "refused",
         SessionState::Stopping => "stopping",
     };
+    format!("{} ({role}) is {state}: {}", status.name, status.why)
+}
+
+fn head(status: &Status) -> String {
     let addresses: Vec<String> = status.addresses.iter().map(ToString::to_string).collect();
     let mut lines = vec![
-        format!("{} ({role}) is {state}: {}", status.name, status.why),
+        sentence(status),
         format!("interface  {} {} mtu {}", status.interface, addresses.join(" "), status.mtu.0),
     ];
     if let Some(far_end) = &status.far_end {
@@ -55,15 +61,30 @@ fn head(status: &Status) -> String {
         bytes(traffic.received),
         rate(traffic.receiving)
     ));
+    if let Some(gain) = &status.gain {
+        lines.push(format!("gain       {}", worth(gain)));
+    }
     lines.push(format!("daemon     {} as process {} since {}", status.version, status.pid, status.started));
     lines.join("\n")
 }
 
+/// What bonding is worth, in words.
+pub fn worth(gain: &GainReport) -> String {
+    let way = match gain.direction {
+        Direction::Sending => "out",
+        Direction::Receiving => "in",
+    };
+    let (bonded, network, alone) = (rate(gain.bonded), &gain.network, rate(gain.best_alone));
+    if gain.best_alone > gain.bonded {
+        format!("bonded {bonded} {way}; {network} alone could carry it too ({alone})")
+    } else {
+        format!("bonded {bonded} {way}; {network} alone would be {alone}")
+    }
+}
+
 /// One line for each path, and one for each network without any.
 fn paths(networks: &[NetworkReport]) -> String {
-    let mut table = Table::new(&[
-        "NETWORK", "STATUS", "HEALTH", "CARRIER", "SHARE", "CAN SEND", "RTT", "LOSS", "OUT", "IN", "WHY",
-    ]);
+    let mut table = Table::new(&PATH_HEADINGS);
     for network in networks {
         if !network.connected || network.paths.is_empty() {
             let status = if network.connected { word(&network.status) } else { dash() };
@@ -80,17 +101,21 @@ fn paths(networks: &[NetworkReport]) -> String {
     table.render()
 }
 
-fn path_cells(network: &NetworkReport, path: &PathReport) -> Vec<String> {
+/// What [`path_cells`] are.
+pub const PATH_HEADINGS: [&str; 11] =
+    ["NETWORK", "STATUS", "HEALTH", "CARRIER", "SHARE", "CAN SEND", "RTT", "LOSS", "OUT", "IN", "WHY"];
+
+pub fn path_cells(network: &NetworkReport, path: &PathReport) -> Vec<String> {
     let measured = path.rtt.is_some();
     vec![
         network.name.clone(),
         word(&path.status),
         word(&path.health),
         word(&path.carrier),
-        path.share.map_or_else(dash, |share| format!("{:.0} %", share.0 * 100.0)),
+        path.share.map_or_else(dash, |share| percent(share, 0)),
         path.rate.map_or_else(dash, rate),
         millis(path.rtt),
-        if measured { format!("{:.1} %", path.loss.0 * 100.0) } else { dash() },
+        if measured { percent(path.loss, 1) } else { dash() },
         rate(path.traffic.sending),
         rate(path.traffic.receiving),
         why(network, path).to_owned(),
@@ -98,7 +123,7 @@ fn path_cells(network: &NetworkReport, path: &PathReport) -> Vec<String> {
 }
 
 /// What explains the line best: a path that does not answer, else what keeps the network back, else how the path does.
-fn why<'a>(network: &'a NetworkReport, path: &'a PathReport) -> &'a str {
+pub fn why<'a>(network: &'a NetworkReport, path: &'a PathReport) -> &'a str {
     let answers = path.health == PathHealth::Good;
     if answers && network.status != PathStatus::Active { &network.why } else { &path.why }
 }

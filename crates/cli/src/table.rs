@@ -1,6 +1,6 @@
 //! Tables for people.
 
-use anabranch::control::Micros;
+use anabranch::control::{Fraction, Micros};
 use units::{BitRate, Bytes};
 
 /// Columns as wide as their widest cell, two spaces apart.
@@ -58,6 +58,11 @@ pub fn bytes(bytes: Bytes) -> String {
 /// `20.4 ms`, or a dash.
 pub fn millis(time: Option<Micros>) -> String {
     time.map_or_else(|| "-".to_owned(), |time| format!("{:.1} ms", time.as_millis_f64()))
+}
+
+/// `12 %`, with this many digits after the point.
+pub fn percent(part: Fraction, digits: usize) -> String {
+    format!("{:.digits$} %", part.0 * 100.0)
 }
 
 /// `yes` or a dash.

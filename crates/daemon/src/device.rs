@@ -42,7 +42,7 @@ use wire::hello::{HelloError, Name};
 use crate::config::{
     Config, CongestionChoice, DEFAULT_MTU, DIRECT_MTU, DeviceConfig, KeepAlive, NO_GATEWAY, SchedulerChoice,
 };
-use crate::control::{Callers, ControlServer, EventLog};
+use crate::control::{self, BusDoor, Callers, ControlServer, Doors, EventLog};
 use crate::dataplane::{self, Carriers, FIRST_SOCKET_TOKEN, PacketThread, Plane};
 use crate::mailbox::Mailbox;
 use crate::supervision::{self, Root, StartError, SuperviseError};
@@ -333,7 +333,9 @@ fn work(
         open_sockets::serve(sockets, choices.clone())?;
     }
     let callers = Callers::of_state(&state, None)?;
-    let control = ControlServer::start_also_on(open, &state, callers, Arc::new(backend))?;
+    let web = control::web::open(&state, config.daemon.web, &events);
+    let doors = Doors { open, web, bus: BusDoor::of_device(config.daemon.dbus) };
+    let control = ControlServer::start_with(doors, &state, callers, Arc::new(backend))?;
     let watcher = watcher::Watcher {
         state,
         peer,

@@ -10,41 +10,49 @@ mod admission;
 mod backend;
 mod clients;
 mod event_loop;
+mod live;
 mod messages;
+mod renewal;
 
 use std::collections::VecDeque;
-use std::fs;
-use std::net::{IpAddr, SocketAddr};
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
+use std::path::PathBuf;
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anabranch::control::EventKind;
-use arrayvec::ArrayVec;
 use bond::{Endpoint, EndpointConfig, PrivateKey, SessionConfig};
 use identity::{KeyError, KeyPair, OpenError, Registry, RegistryError, StateDirectory};
 use linux::firewall::{self, ClosedChain};
+use linux::handover::Handover;
 use linux::journal::{ApplyError, Journal, JournalError};
-use linux::nat::Nat;
+use linux::nat::{Nat, NftError};
 use linux::poll::{Interest, Poller, Ready, Token, Waker};
 use linux::prefix::IpPrefix;
+use linux::privileges::User;
 use linux::privileges::requirements::Purpose;
 use linux::signals::EndSignals;
 use linux::tun::{Tun, TunError};
 use thiserror::Error;
 use tracing::{info, warn};
-use wire::hello::MAX_DNS_SERVERS;
+use units::Bytes;
 
 use crate::config::{Config, GatewayConfig};
-use crate::control::clients::Introduction;
-use crate::control::{Callers, ControlServer, EventLog};
+use crate::control::{self, BusDoor, Callers, ControlServer, Doors, EventLog};
 use crate::dataplane::{self, CarrierError, Carriers, FIRST_SOCKET_TOKEN, PacketThread, Plane};
-use crate::device::{host_name, name_servers};
+use crate::device::host_name;
 use crate::mailbox::Mailbox;
 use crate::supervision::{self, Answer, Machine, Request, Root, StartError, SuperviseError};
 
 use admission::{ClientRegistry, StoredRegistry};
+use live::LiveConfig;
 use messages::{Command, Task};
+use renewal::Listening;
+
+pub use renewal::Renewal;
 
 /// What a gateway needs to start.
 #[derive(Clone, PartialEq, Debug)]
@@ -53,6 +61,10 @@ pub struct GatewayOptions {
     pub state: StateDirectory,
     /// Its configuration.
     pub config: Config,
+    /// The file that it was read from, if one was named.
+    pub named: Option<PathBuf>,
+    /// How it becomes the program that is installed in its place; `None` if it cannot.
+    pub renewal: Option<Renewal>,
 }
 
 /// Why a gateway cannot start, or had to stop.
@@ -79,6 +91,15 @@ pub enum GatewayError {
     /// Forwarding and translation.
     #[error(transparent)]
     Apply(#[from] ApplyError),
+    /// A socket that a listener needs.
+    #[error(transparent)]
+    Listen(#[from] CarrierError),
+    /// The descriptors for the program that goes on after this one.
+    #[error("the sockets cannot be kept for an update: {0}")]
+    HandOver(std::io::Error),
+    /// The rules of the translation.
+    #[error(transparent)]
+    Nft(#[from] NftError),
     /// The kernel's settings.
     #[error("the kernel's settings cannot be read: {0}")]
     Settings(std::io::Error),
@@ -94,26 +115,71 @@ pub enum GatewayError {
 /// # Errors
 /// Any [`GatewayError`].
 pub fn run(options: GatewayOptions) -> Result<(), GatewayError> {
-    let GatewayOptions { state, config } = options;
-    let (_lock, mut journal) = supervision::begin(&state, Purpose::Gateway)?;
-    let gateway = &config.gateway;
-    let registry = Registry::open(&state, gateway.pool_v4, gateway.pool_v6)?;
-    let key = KeyPair::load_or_create(&state)?;
-    let nat = Nat { forwards: backend::port_forwards(&registry)?, ..nat(gateway, &registry) };
-    let tun = Tun::create(&gateway.interface, gateway.mtu.into(), &own_addresses(&registry))?;
-    // SQLite must not be carried over a fork.
-    drop(registry);
-
-    let changes = nat.plan().map_err(GatewayError::Settings)?;
-    let user = supervision::prepare(&state, &config.daemon.user)?;
-    if let Err(error) = journal.apply(&changes) {
-        journal.restore()?;
-        return Err(error.into());
-    }
-    let warnings = closed_firewalls(&gateway.interface);
-    let work = move |root: Root| work(state, &config, key, nat, tun, root, &warnings);
-    supervision::supervise(user, work, || GatewayMachine { journal })?;
+    let GatewayOptions { state, config, named, renewal } = options;
+    let received = Handover::received();
+    let goes_on = received.is_some();
+    let begin = if goes_on { supervision::go_on } else { supervision::begin };
+    let (_lock, mut journal) = begin(&state, Purpose::Gateway)?;
+    let started = match prepare(&state, &config, received, &mut journal) {
+        Err(error) if goes_on => {
+            journal.restore()?;
+            return Err(error);
+        }
+        other => other?,
+    };
+    let Started { key, nat, tun, listening, handover, user } = started;
+    let warnings = closed_firewalls(&config.gateway.interface);
+    let live = LiveConfig::new(config, named, state.clone());
+    let work = move |root: Root| work(state, live, key, nat, tun, listening, root, &warnings);
+    let machine = || GatewayMachine { journal, renewal, handover, is_renewed: false };
+    supervision::supervise(user, work, machine)?;
     Ok(())
+}
+
+/// What there is before the process splits.
+struct Started {
+    key: KeyPair,
+    nat: Nat,
+    tun: Tun,
+    listening: Listening,
+    /// Duplicates, for the program that goes on after this one.
+    handover: Handover,
+    user: User,
+}
+
+fn prepare(
+    state: &StateDirectory,
+    config: &Config,
+    received: Option<Handover>,
+    journal: &mut Journal,
+) -> Result<Started, GatewayError> {
+    let mut received = received.unwrap_or_default();
+    let gateway = &config.gateway;
+    let mut registry = open_registry(gateway, state)?;
+    let key = KeyPair::load_or_create(state)?;
+    let nat = Nat { forwards: backend::port_forwards(&mut registry)?, ..nat(gateway, &registry) };
+    let (tun, is_adopted) = renewal::interface(gateway, &own_addresses(&registry), &mut received)?;
+    // No connection to it must be carried over a fork.
+    drop(registry);
+    let listening = Listening::open(gateway, &mut received)?;
+    let mut handover = Handover::default();
+    handover.add(renewal::tun_name(tun.name()), tun.as_fd()).map_err(GatewayError::HandOver)?;
+    listening.hand_over(&mut handover).map_err(GatewayError::HandOver)?;
+
+    let user = supervision::prepare(state, &config.daemon.user)?;
+    if is_adopted {
+        // Without a moment in which packets are not translated.
+        nat.reload()?;
+    } else {
+        // Of another interface than this one.
+        journal.restore()?;
+        let changes = nat.plan().map_err(GatewayError::Settings)?;
+        if let Err(error) = journal.apply(&changes) {
+            journal.restore()?;
+            return Err(error.into());
+        }
+    }
+    Ok(Started { key, nat, tun, listening, handover, user })
 }
 
 /// Everything that [`run`] would change on the machine, a line each, without changing it.
@@ -122,7 +188,7 @@ pub fn run(options: GatewayOptions) -> Result<(), GatewayError> {
 /// Any [`GatewayError`].
 pub fn plan(options: &GatewayOptions) -> Result<Vec<String>, GatewayError> {
     let config = &options.config.gateway;
-    let registry = Registry::open(&options.state, config.pool_v4, config.pool_v6)?;
+    let registry = open_registry(config, &options.state)?;
     let addresses: Vec<String> = own_addresses(&registry).iter().map(ToString::to_string).collect();
     let mut lines = vec![format!("interface {} with {}", config.interface, addresses.join(" "))];
     let changes = nat(config, &registry).plan().map_err(GatewayError::Settings)?;
@@ -133,6 +199,10 @@ pub fn plan(options: &GatewayOptions) -> Result<Vec<String>, GatewayError> {
         lines.push(format!("file {}", options.state.file(name).display()));
     }
     Ok(lines)
+}
+
+fn open_registry(config: &GatewayConfig, state: &StateDirectory) -> Result<Registry, OpenError> {
+    Registry::open(config.registry_place(state), config.pool_v4, config.pool_v6)
 }
 
 fn nat(config: &GatewayConfig, registry: &Registry) -> Nat {
@@ -180,24 +250,44 @@ fn tell_closed(closed: ClosedChain) -> String {
 /// Root's part of a gateway.
 struct GatewayMachine {
     journal: Journal,
+    renewal: Option<Renewal>,
+    handover: Handover,
+    is_renewed: bool,
 }
 
 impl Machine for GatewayMachine {
     fn carry_out(&mut self, request: Request) -> Answer {
         match request {
-            Request::Restore => supervision::restore(&mut self.journal),
+            Request::Restore => {
+                self.is_renewed = false;
+                supervision::restore(&mut self.journal)
+            }
+            Request::Renew => match self.renewal.as_ref().map(Renewal::check) {
+                Some(Ok(())) => {
+                    self.is_renewed = true;
+                    Answer::Done
+                }
+                Some(Err(reason)) => Answer::Failed { reason },
+                None => Answer::Failed { reason: "it is not known how this program is started".to_owned() },
+            },
             _ => Answer::Failed { reason: "a gateway captures nothing".to_owned() },
         }
+    }
+
+    fn renew(&mut self) -> Option<io::Error> {
+        let renewal = self.renewal.as_ref().filter(|_| self.is_renewed)?;
+        Some(renewal.carry_out(&self.handover))
     }
 }
 
 /// The worker process, without root.
 fn work(
     state: StateDirectory,
-    config: &Config,
+    live: LiveConfig,
     key: KeyPair,
     nat: Nat,
     tun: Tun,
+    listening: Listening,
     root: Root,
     warnings: &[String],
 ) -> Result<(), Box<dyn std::error::Error>> {
@@ -205,13 +295,13 @@ fn work(
     let root = Arc::new(root);
     let events = Arc::new(EventLog::default());
     for warning in warnings {
-        warn!("{warning}");
         events.push(EventKind::Warning, None, warning);
     }
     let (commands, command_receiver, command_waker) = Mailbox::new(COMMANDS)?;
     let (tasks, task_receiver, task_waker) = Mailbox::new(TASKS)?;
+    let (config, live) = (live.get(), Arc::new(live));
     let gateway = &config.gateway;
-    let open = || Registry::open(&state, gateway.pool_v4, gateway.pool_v6);
+    let open = || open_registry(gateway, &state);
 
     let endpoint = EndpointConfig {
         key: PrivateKey::new(*key.private_bytes()),
@@ -223,18 +313,22 @@ fn work(
     let endpoint = Endpoint::new(endpoint, dataplane::seed()?)?;
     let poller = Poller::new()?;
     let mut carriers = Carriers::new(FIRST_SOCKET_TOKEN, None);
-    listen(gateway, &poller, &mut carriers)?;
+    listening.attach(&poller, &mut carriers)?;
     let plane = Plane::new(poller, tun, carriers, endpoint, &command_waker)?;
-    let name = config.daemon.name.clone().map_or_else(host_name, Ok)?;
-    let mut registry =
-        StoredRegistry { registry: open()?, name: name.clone(), mtu: gateway.mtu, dns: dns_servers(gateway) };
+    let registry = open()?;
+    let addresses = own_addresses(&registry).iter().map(|prefix| prefix.address()).collect();
+    let host = match &config.daemon.name {
+        Some(name) => name.clone(),
+        None => host_name()?,
+    };
+    let mut registry = StoredRegistry::new(registry, live.clone(), host.clone());
     let public = key.public().to_string();
     let mut status =
-        event_loop::empty_status(name.to_string(), public, gateway.interface.clone(), gateway.mtu);
+        event_loop::empty_status(host.to_string(), public, gateway.interface.clone(), gateway.mtu);
     if !warnings.is_empty() {
         status.why = format!("{}; but {}", status.why, warnings.join("; "));
     }
-    status.addresses = own_addresses(&registry.registry).iter().map(|prefix| prefix.address()).collect();
+    status.addresses = addresses;
     let packets = event_loop::GatewayLoop::new(plane, tasks.clone(), events.clone(), status);
     let ended = tasks.clone();
     let packets = PacketThread::start(
@@ -244,59 +338,57 @@ fn work(
         },
     )?;
 
+    let web = control::web::open(&state, config.daemon.web, &events);
+    let ported = nat.clone();
     let backend = backend::GatewayBackend {
         commands: commands.clone(),
         root,
         events,
         registry: Mutex::new(open()?),
-        introduction: Introduction {
-            public_key: key.public(),
-            addresses: gateway.public_addresses.clone(),
-            tcp_port: gateway.tcp,
-        },
+        live: live.clone(),
+        public_key: key.public(),
         nat: Nat { forwards: Vec::new(), ..nat },
     };
-    let control = ControlServer::start(&state, Callers::of_state(&state, None)?, Arc::new(backend))?;
+    let doors = Doors { open: None, web, bus: BusDoor::of_gateway(config.daemon.dbus) };
+    let control =
+        ControlServer::start_with(doors, &state, Callers::of_state(&state, None)?, Arc::new(backend))?;
     info!("the gateway listens on {}", texts(&gateway.listen));
-    let outcome = watch(&mut registry, &commands, &signals, &task_receiver, &task_waker);
+    let mut ports = Ports { nat: ported, live };
+    let outcome = watch(&mut registry, &mut ports, &commands, &signals, &task_receiver, &task_waker);
     drop(control);
     packets.join()?;
     Ok(outcome?)
-}
-
-fn listen(config: &GatewayConfig, poller: &Poller, carriers: &mut Carriers) -> Result<(), CarrierError> {
-    for local in &config.listen {
-        match carriers.listen_udp(poller, *local) {
-            // Machines without IPv6 are common, and "[::]" is the default.
-            Err(error) if local.is_ipv6() && local.ip().is_unspecified() => warn!("no IPv6: {error}"),
-            other => other?,
-        }
-        let Some(port) = config.tcp else { continue };
-        let local = SocketAddr::new(local.ip(), port.get());
-        if let Err(error) = carriers.listen_tcp(poller, local) {
-            warn!("devices behind networks that block UDP cannot connect: {error}");
-        }
-    }
-    Ok(())
-}
-
-/// The servers that clients are told: the configured ones, or those of this machine that clients can reach.
-fn dns_servers(config: &GatewayConfig) -> ArrayVec<IpAddr, MAX_DNS_SERVERS> {
-    let own = || -> Vec<IpAddr> {
-        let files = ["/run/systemd/resolve/resolv.conf", "/etc/resolv.conf"];
-        let text = files.iter().find_map(|file| fs::read_to_string(file).ok()).unwrap_or_default();
-        name_servers(&text).into_iter().filter(|server| !server.is_loopback()).collect()
-    };
-    config.dns.clone().unwrap_or_else(own).into_iter().take(MAX_DNS_SERVERS).collect()
 }
 
 fn texts(addresses: &[SocketAddr]) -> String {
     addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(" and ")
 }
 
+/// Keeps the forwarded ports as the registry has them: another gateway may have changed it.
+struct Ports {
+    /// As it was loaded last.
+    nat: Nat,
+    live: Arc<LiveConfig>,
+}
+
+impl Ports {
+    fn follow(&mut self, registry: &mut dyn ClientRegistry) {
+        let Some(forwards) = registry.forwards() else { return };
+        let nat = backend::translation(&self.nat, &self.live, forwards);
+        if nat == self.nat {
+            return;
+        }
+        match nat.reload() {
+            Ok(()) => self.nat = nat,
+            Err(error) => warn!("forwarded ports stay as they were: {error}"),
+        }
+    }
+}
+
 /// The second thread's work, until the loop has ended.
 fn watch(
     registry: &mut dyn ClientRegistry,
+    ports: &mut Ports,
     commands: &Mailbox<Command>,
     signals: &EndSignals,
     tasks: &Receiver<Task>,
@@ -308,10 +400,16 @@ fn watch(
     poller.add(waker, WAKER, Interest::Readable).map_err(failed)?;
     let mut ready: Vec<Ready> = Vec::new();
     let mut seen: VecDeque<bond::PublicKey> = VecDeque::new();
+    let mut next_look = Instant::now() + LOOK_INTERVAL;
     loop {
         // Notes wait for the disk; devices that knock go first.
-        let timeout = if seen.is_empty() { None } else { Some(Duration::ZERO) };
-        poller.wait(timeout, &mut ready).map_err(failed)?;
+        let until_look = next_look.saturating_duration_since(Instant::now());
+        let timeout = if seen.is_empty() { until_look } else { Duration::ZERO };
+        poller.wait(Some(timeout), &mut ready).map_err(failed)?;
+        if next_look <= Instant::now() {
+            next_look = Instant::now() + LOOK_INTERVAL;
+            look(registry, ports, commands, &[]);
+        }
         if ready.is_empty()
             && let Some(key) = seen.pop_front()
         {
@@ -330,12 +428,33 @@ fn watch(
                 }
                 Task::Seen(key) if seen.len() < TASKS && !seen.contains(&key) => seen.push_back(key),
                 Task::Seen(_) => {}
+                Task::Count(carried) => {
+                    look(registry, ports, commands, &carried);
+                    next_look = Instant::now() + LOOK_INTERVAL;
+                }
+                Task::Forget(key) => registry.forget(key),
                 Task::LoopEnded(outcome) => return outcome,
             }
         }
     }
 }
 
+/// Has counted what clients have carried, and follows what the registry says then.
+fn look(
+    registry: &mut dyn ClientRegistry,
+    ports: &mut Ports,
+    commands: &Mailbox<Command>,
+    carried: &[(bond::PublicKey, Bytes)],
+) {
+    if let Some(standings) = registry.count(carried) {
+        commands.post(Command::Standings(standings));
+        ports.follow(registry);
+    }
+}
+
+/// Between two looks at what other gateways have changed in the registry, where the loop has nothing counted: it does so a little
+/// more often while clients are connected.
+const LOOK_INTERVAL: Duration = Duration::from_secs(35);
 const SIGNALS: Token = Token(0);
 const WAKER: Token = Token(1);
 /// Initiations a second above which devices must prove their address first.

@@ -136,11 +136,11 @@ impl StateDirectory {
         fs::metadata(&self.path).map(|metadata| (metadata.uid(), metadata.gid()))
     }
 
-    /// Gives the directory and the files in it to the user that a daemon is about to become.
+    /// Gives the directory and the files in it to the user that a daemon is about to become; all but those named in `except`.
     ///
     /// # Errors
     /// The first file that could not be given.
-    pub fn hand_over(&self, user: u32, group: u32) -> Result<(), WriteError> {
+    pub fn hand_over(&self, user: u32, group: u32, except: &[&str]) -> Result<(), WriteError> {
         let give = |path: &Path| match lchown(path, Some(user), Some(group)) {
             // Removed meanwhile by another process.
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(WriteError::new(path, error)),
@@ -149,7 +149,8 @@ impl StateDirectory {
         let entries = fs::read_dir(&self.path).map_err(|error| WriteError::new(&self.path, error))?;
         for entry in entries {
             let entry = entry.map_err(|error| WriteError::new(&self.path, error))?;
-            if entry.file_type().is_ok_and(|kind| !kind.is_symlink()) {
+            let is_kept = except.iter().any(|name| entry.file_name() == *name);
+            if !is_kept && entry.file_type().is_ok_and(|kind| !kind.is_symlink()) {
                 give(&entry.path())?;
             }
         }

@@ -134,7 +134,7 @@ fn one_of_many_redeems() {
 #[test]
 fn writers_wait_for_each_other() {
     let (_directory, state) = state();
-    let registry = Registry::create(&state, Default::default()).unwrap();
+    let mut registry = Registry::create(&state, Default::default()).unwrap();
     answers((0..3).map(|number| start(&state, "invite", number)).collect());
     let clients = registry.clients().unwrap();
     let mut addresses: Vec<_> = clients.iter().map(|client| client.lease.v4.unwrap().address).collect();

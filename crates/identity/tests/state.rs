@@ -285,7 +285,7 @@ fn links_in_the_directory_lead_nowhere() {
     assert!(state.append_to("daemon.log").is_err());
     assert!(Registry::create(&state, Default::default()).is_err());
     assert!(Registry::open(&state, Default::default(), None).is_err());
-    if state.hand_over(65_534, 65_534).is_ok() {
+    if state.hand_over(65_534, 65_534, &[]).is_ok() {
         assert_ne!(fs::metadata(&victim).unwrap().uid(), 65_534);
     }
     assert_eq!(fs::read_to_string(victim).unwrap(), "untouched");
@@ -295,7 +295,7 @@ fn links_in_the_directory_lead_nowhere() {
 fn files_are_handed_over() {
     let (_directory, state) = state();
     KeyPair::load_or_create(&state).unwrap();
-    if state.hand_over(65_534, 65_534).is_err() {
+    if state.hand_over(65_534, 65_534, &[]).is_err() {
         eprintln!("skipped: no right to give files away");
         return;
     }

@@ -7,7 +7,8 @@ use std::path::Path;
 
 use crate::ipv6;
 use crate::journal::Change;
-use crate::nft::{self, NftError};
+use crate::nft;
+pub use crate::nft::NftError;
 use crate::prefix::IpPrefix;
 use crate::routing::plain;
 
@@ -45,8 +46,10 @@ impl Nat {
             changes.push(setting("net/ipv4/ip_forward", "1"));
         }
         if self.clients.iter().any(|range| !range.is_ipv4()) && ipv6::is_there() {
-            // A forwarding host ignores router advertisements, and would lose its own default route.
-            for interface in fs::read_dir("/proc/sys/net/ipv6/conf")? {
+            // A forwarding host ignores router advertisements, and would lose its own default route. One that forwards
+            // already has none to lose, and in a container these files cannot be written.
+            let forwards = fs::read_to_string("/proc/sys/net/ipv6/conf/all/forwarding")?.trim() == "1";
+            for interface in fs::read_dir("/proc/sys/net/ipv6/conf")?.take_while(|_| !forwards) {
                 let interface = interface?;
                 let path = interface.path().join("accept_ra");
                 let name = interface.file_name();

@@ -64,7 +64,7 @@ impl PacketSocket {
                 self.socket.as_raw_fd(),
                 headers.as_mut_ptr(),
                 Self::BATCH as libc::c_uint,
-                libc::MSG_DONTWAIT,
+                libc::MSG_DONTWAIT as _,
                 std::ptr::null_mut(),
             )
         })? as usize;
@@ -90,7 +90,7 @@ impl PacketSocket {
                 self.socket.as_raw_fd(),
                 headers.as_mut_ptr(),
                 frames.len() as libc::c_uint,
-                libc::MSG_DONTWAIT,
+                libc::MSG_DONTWAIT as _,
             )
         })
         .map(|count| count as usize)
@@ -139,7 +139,8 @@ pub fn disable_offloads(interface: &str) -> io::Result<()> {
         }
         request.ifr_ifru.ifru_data = (&raw mut value).cast();
         // SAFETY: the request names an interface and points to a live ethtool_value, as SIOCETHTOOL takes it.
-        let result = check(unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCETHTOOL, &raw mut request) });
+        let result =
+            check(unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCETHTOOL as _, &raw mut request) });
         match result {
             Err(error) if error.raw_os_error() != Some(libc::EOPNOTSUPP) => return Err(error),
             _ => {}

@@ -115,7 +115,7 @@ impl Poller {
             return check(count).map(|count| count as usize);
         }
         let limit = timeout.map(|timeout| libc::timespec {
-            tv_sec: libc::time_t::try_from(timeout.as_secs()).unwrap_or(libc::time_t::MAX),
+            tv_sec: i32::try_from(timeout.as_secs()).unwrap_or(i32::MAX).into(),
             tv_nsec: timeout.subsec_nanos().into(),
         });
         let limit = limit.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);

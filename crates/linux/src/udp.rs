@@ -5,7 +5,7 @@
 
 use std::io::{self, IoSliceMut};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 use quinn_udp::{EcnCodepoint, RecvMeta, Transmit, UdpSocketState};
 use socket2::{Socket, Type};
@@ -96,7 +96,19 @@ impl UdpPath {
     /// Opens the socket. A mark needs CAP_NET_ADMIN.
     pub fn bind(to: &BindTo) -> Result<Self, BindError> {
         let socket = to.open(Type::DGRAM)?;
-        let fail = |step| move |error| to.failed("UDP", step, error);
+        Self::prepare(socket).map_err(|(step, error)| to.failed("UDP", step, error))
+    }
+
+    /// Goes on with a socket that [`UdpPath::bind`] has opened in this process's earlier life.
+    ///
+    /// # Errors
+    /// If it is no UDP socket.
+    pub fn adopt(socket: OwnedFd) -> io::Result<Self> {
+        Self::prepare(socket.into()).map_err(|(_, error)| error)
+    }
+
+    fn prepare(socket: Socket) -> Result<Self, (&'static str, io::Error)> {
+        let fail = |step| move |error| (step, error);
         for (forced, plain) in
             [(libc::SO_RCVBUFFORCE, libc::SO_RCVBUF), (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF)]
         {

@@ -6,6 +6,7 @@
 //! - [`rules`] say what users want for their flows, and explain what came of it.
 //! - [`replay`] runs a recorded day through all of it again.
 //! - [`steering`] says which access points of a channel carry data, and how senders learn of it.
+//! - [`gain`] says what bonding is worth at the moment.
 //! - [`unused`] says which adapters need not be on.
 //! - [`DataCap`], [`energy`], [`neighbours`] and [`refusal`] know what the choice needs beside metrics.
 #![forbid(unsafe_code)]
@@ -17,6 +18,8 @@ mod choice;
 mod classify;
 mod data_cap;
 pub mod energy;
+pub mod gain;
+pub mod limit;
 pub mod neighbours;
 pub mod network;
 mod preference;

@@ -67,6 +67,7 @@ impl NetworkInput {
 
 /// What a network is made of.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum NetworkKind {
     /// Wi-Fi, as a station of an access point.
@@ -86,6 +87,7 @@ pub enum NetworkKind {
 
 /// What was found beyond a network's first hop.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Reach {
     /// Nobody looked yet. Counts as good.
@@ -200,6 +202,7 @@ impl fmt::Display for Price {
 
 /// Where a network stands against its data cap; see [`crate::DataCap::report`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CapReport {
     /// Used in the current billing period.
     pub used: Bytes,
@@ -211,6 +214,7 @@ pub struct CapReport {
 
 /// What a data cap does to its network.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum CapEffect {
     /// Nothing.
@@ -224,6 +228,7 @@ pub enum CapEffect {
 
 /// Where the device's power comes from.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum PowerSupply {
     /// The mains, or a device that cannot tell.
@@ -245,6 +250,7 @@ impl PowerSupply {
 
 /// A whole number of per cent, 0 to 100.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(from = "u8", into = "u8")]
 pub struct Percent(u8);
 

@@ -4,6 +4,7 @@ use std::fmt;
 
 /// How a flow is carried.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, serde::Serialize, serde::Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Treatment {
     /// One network, no gateway.
@@ -40,6 +41,7 @@ impl fmt::Display for Treatment {
 
 /// What a flow needs, learned from what it does.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, serde::Serialize, serde::Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum FlowClass {
     /// A steady stream of small packets (calls, games): lowest delay, never waits behind others.
@@ -62,6 +64,7 @@ impl fmt::Display for FlowClass {
 
 /// Whether a path may carry data.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, serde::Serialize, serde::Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum PathStatus {
     /// Carries data.
@@ -77,4 +80,5 @@ pub enum PathStatus {
 #[derive(
     Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, serde::Serialize, serde::Deserialize,
 )]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Priority(pub u8);

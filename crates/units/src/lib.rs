@@ -17,10 +17,12 @@ use std::fmt;
 ///
 /// Assigned by whoever watches the networks; never reused while the process lives.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, serde::Serialize, serde::Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct NetworkId(pub u32);
 
 /// A path of a bond: one network to one remote address. Never reused under one key.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, serde::Serialize, serde::Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PathId(pub u8);
 
 impl fmt::Display for NetworkId {

@@ -12,6 +12,7 @@ use thiserror::Error;
 /// The bits behind the prefix are kept, so that it can also say "this address in that subnet"; see
 /// [`IpPrefix::network`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(try_from = "String", into = "String")]
 pub struct IpPrefix {
     address: IpAddr,

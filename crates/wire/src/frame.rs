@@ -116,6 +116,9 @@ pub const CLOSE_REPLACED: u8 = 2;
 /// The peer broke the rules of streams.
 pub const CLOSE_BROKEN: u8 = 3;
 
+/// The peer is replaced by another version of itself, which answers at once.
+pub const CLOSE_RENEWED: u8 = 4;
+
 /// Received packet numbers, highest range first, neither overlapping nor touching.
 pub type Ranges = ArrayVec<RangeInclusive<u64>, MAX_ACK_RANGES>;
 

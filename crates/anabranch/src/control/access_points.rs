@@ -8,6 +8,7 @@ use super::{BlockingClient, Client, ClientError, Fraction, Micros};
 
 /// Whose frames an estimate is made from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum QualitySource {
     /// Those that the access point sent to us.
@@ -20,6 +21,7 @@ pub enum QualitySource {
 
 /// How well an access point's frames reach us, over half a second.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct QualityReport {
     /// How often an attempt succeeds.
     pub delivery_ratio: Fraction,
@@ -40,6 +42,7 @@ pub struct QualityReport {
 
 /// An access point in range.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AccessPointReport {
     /// The network's name; `None` if it hides it.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 use tokio::runtime::{Builder, Runtime};
 
 use super::{
-    Client, ClientError, DownReport, Event, EventSequence, EventStream, ForwardReport, ForwardRequest,
-    GatewayClients, InviteRequest, Invited, NetworkChange, NetworkReport, Revoked, Status,
+    Client, ClientError, ClientReport, DownReport, Event, EventSequence, EventStream, ForwardReport,
+    ForwardRequest, GatewayClients, InviteRequest, Invited, LimitRequest, NetworkChange, NetworkReport,
+    ReloadReport, RenewReport, Revoked, Status,
 };
 
 /// [`Client`], each call of which waits for its answer.
@@ -106,6 +107,30 @@ impl BlockingClient {
     /// As there.
     pub fn revoke(&self, name: &str) -> Result<Revoked, ClientError> {
         self.wait(self.client.revoke(name))
+    }
+
+    /// See [`Client::limit`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn limit(&self, request: &LimitRequest) -> Result<ClientReport, ClientError> {
+        self.wait(self.client.limit(request))
+    }
+
+    /// See [`Client::reload`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn reload(&self) -> Result<ReloadReport, ClientError> {
+        self.wait(self.client.reload())
+    }
+
+    /// See [`Client::renew`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn renew(&self) -> Result<RenewReport, ClientError> {
+        self.wait(self.client.renew())
     }
 
     /// See [`Client::forward`].

@@ -15,8 +15,9 @@ use thiserror::Error;
 use tokio::net::UnixStream;
 
 use super::{
-    DownReport, Event, EventSequence, Failure, ForwardReport, ForwardRequest, GatewayClients, InviteRequest,
-    Invited, MAX_BODY, NetworkChange, NetworkReport, Revoked, SOCKET_NAME, Status,
+    ClientReport, DownReport, Event, EventSequence, Failure, ForwardReport, ForwardRequest, GatewayClients,
+    InviteRequest, Invited, LimitRequest, MAX_BODY, NetworkChange, NetworkReport, ReloadReport, RenewReport,
+    Revoked, SOCKET_NAME, Status,
 };
 
 /// How long an answer may take: `down` takes back routes and rules meanwhile.
@@ -145,6 +146,30 @@ impl Client {
     /// Any [`ClientError`]; `NotFound` if there is neither.
     pub async fn revoke(&self, name: &str) -> Result<Revoked, ClientError> {
         self.send(Method::DELETE, &format!("/v1/gateway/clients/{}", escape(name)), None::<&()>).await
+    }
+
+    /// Gives a client of the gateway limits of its own.
+    ///
+    /// # Errors
+    /// Any [`ClientError`]; `NotFound` if there is no such client.
+    pub async fn limit(&self, request: &LimitRequest) -> Result<ClientReport, ClientError> {
+        self.send(Method::PUT, "/v1/gateway/limits", Some(request)).await
+    }
+
+    /// Has the gateway read its configuration anew.
+    ///
+    /// # Errors
+    /// Any [`ClientError`]; if the configuration is wrong, the old one goes on to hold.
+    pub async fn reload(&self) -> Result<ReloadReport, ClientError> {
+        self.send(Method::POST, "/v1/gateway/reload", None::<&()>).await
+    }
+
+    /// Has the gateway become the program that is installed in its place.
+    ///
+    /// # Errors
+    /// Any [`ClientError`]; if that program could not start, nothing happens.
+    pub async fn renew(&self) -> Result<RenewReport, ClientError> {
+        self.send(Method::POST, "/v1/gateway/renewal", None::<&()>).await
     }
 
     /// Makes a port of the gateway lead to a client.

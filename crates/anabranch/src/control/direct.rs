@@ -12,6 +12,7 @@ use super::{BlockingClient, Client, ClientError, Fraction, Micros};
 
 /// The flows of this machine.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Flows {
     /// Those with the highest rate first; at most [`Flows::MOST`].
     pub flows: Vec<FlowReport>,
@@ -28,6 +29,7 @@ impl Flows {
 
 /// One flow.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FlowReport {
     /// `tcp`, `udp`, `icmp`, `ipv6-icmp` or `protocol N`.
     pub protocol: String,
@@ -62,6 +64,7 @@ pub struct FlowReport {
 
 /// A flow that might begin.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ExplainRequest {
     /// Where it would go.
@@ -78,6 +81,7 @@ pub struct ExplainRequest {
 
 /// What would become of it. Nothing was sent.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Explained {
     /// What each rule says of it, in order, a line each.
     pub rules: Vec<String>,
@@ -101,6 +105,7 @@ impl Explained {
 
 /// One network's part of flows.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct NetworkPart {
     /// Its name.
     pub name: String,
@@ -112,6 +117,7 @@ pub struct NetworkPart {
 
 /// What a flow is held to.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Hold {
     /// These networks and no other; empty for any.
@@ -124,6 +130,7 @@ pub struct Hold {
 
 /// Where the calling process was put.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Running {
     /// Its control group; what it starts is in it too.
     pub cgroup: String,
@@ -131,6 +138,7 @@ pub struct Running {
 
 /// A rule to add until the daemon ends. Of users who do not control the daemon it holds for their own flows only.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct PinRequest {
     /// For flows to these addresses.
@@ -145,6 +153,7 @@ pub struct PinRequest {
 
 /// Where a rule comes from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum RuleOrigin {
     /// `anabranch run`; goes with the program.
@@ -157,6 +166,7 @@ pub enum RuleOrigin {
 
 /// One rule. The first that matches a flow decides.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RuleReport {
     /// Its name.
     pub name: String,

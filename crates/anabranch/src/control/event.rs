@@ -6,11 +6,13 @@ use super::UnixMillis;
 
 /// Number of an event, counted from 1 in a daemon's life.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(transparent)]
 pub struct EventSequence(pub u64);
 
 /// One thing that happened.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Event {
     /// Its number.
     pub sequence: EventSequence,
@@ -27,6 +29,7 @@ pub struct Event {
 
 /// Sorts of events.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum EventKind {
     /// The daemon has started.

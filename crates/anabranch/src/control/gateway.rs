@@ -4,12 +4,15 @@ use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroU16;
 
+use policy::limit::Limit;
 use serde::{Deserialize, Serialize};
+use units::{BitRate, Bytes};
 
 use super::{Seconds, Traffic, UnixMillis};
 
 /// A port, 1 to 65535.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(transparent)]
 pub struct PortNumber(pub NonZeroU16);
 
@@ -21,6 +24,7 @@ impl fmt::Display for PortNumber {
 
 /// TCP or UDP.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum TransportProtocol {
     /// TCP.
@@ -42,6 +46,7 @@ impl TransportProtocol {
 
 /// All clients and open invitations of a gateway, by name.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct GatewayClients {
     /// Devices that joined.
     pub clients: Vec<ClientReport>,
@@ -51,6 +56,7 @@ pub struct GatewayClients {
 
 /// One device that joined.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ClientReport {
     /// Name that the gateway's owner gave it.
     pub name: String,
@@ -72,10 +78,61 @@ pub struct ClientReport {
     pub traffic: Traffic,
     /// Ports of the gateway that lead to it.
     pub forwards: Vec<ForwardReport>,
+    /// What it may carry.
+    #[serde(default)]
+    pub allowance: AllowanceReport,
+}
+
+/// What a client may carry, by its own limits or those of all.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct AllowanceReport {
+    /// Most in each direction; `None` for as much as there is.
+    pub rate: Option<BitRate>,
+    /// Most in a month, both directions together, before it is slowed down; `None` for as much as it likes.
+    pub quota: Option<Bytes>,
+    /// What it has carried in this month; of a connected client half a minute may be missing.
+    pub used: Bytes,
+    /// Whether it is slowed down because its quota is used up.
+    pub slowed: bool,
+}
+
+/// New limits of a client's own; what is missing stays.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct LimitRequest {
+    /// The client.
+    pub client: String,
+    /// In each direction: bits a second, `"default"` for what all clients have, or `"none"`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate: Option<Limit<BitRate>>,
+    /// In a month, both directions together: bytes, `"default"` or `"none"`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quota: Option<Limit<Bytes>>,
+}
+
+/// A gateway becomes the program that is installed in its place.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct RenewReport {
+    /// Version of the one that has answered.
+    pub was: String,
+}
+
+/// What became of a configuration that was read anew.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct ReloadReport {
+    /// Keys that hold from now on.
+    pub applied: Vec<String>,
+    /// Keys that have changed too and hold only after a restart.
+    pub after_restart: Vec<String>,
 }
 
 /// One invitation that was not used yet.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct InvitationReport {
     /// Name that the device will have.
     pub name: String,
@@ -91,6 +148,7 @@ pub struct InvitationReport {
 
 /// What to invite.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct InviteRequest {
     /// Name that the device will have.
@@ -101,6 +159,7 @@ pub struct InviteRequest {
 
 /// A join link as text. It holds a secret: `Debug` hides it.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(transparent)]
 pub struct LinkText(pub String);
 
@@ -112,6 +171,7 @@ impl fmt::Debug for LinkText {
 
 /// An invitation that was made.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Invited {
     /// Name that the device will have.
     pub name: String,
@@ -125,6 +185,7 @@ pub struct Invited {
 
 /// What a revocation took away.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Revoked {
     /// The name.
     pub name: String,
@@ -136,6 +197,7 @@ pub struct Revoked {
 
 /// Which port of the gateway leads to which client.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ForwardRequest {
     /// The client; needed where there are several.
@@ -153,6 +215,7 @@ pub struct ForwardRequest {
 
 /// A forwarded port.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ForwardReport {
     /// The client.
     pub client: String,

@@ -7,8 +7,10 @@ use super::{BlockingClient, Client, ClientError};
 
 /// The networks as the policy judges them, and where power comes from: what others on the machine need to judge alike.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct MachineReport {
-    /// By the name of their interface.
+    /// By the name of their interface. What stands there may change with any version.
+    #[cfg_attr(feature = "schema", schemars(with = "Vec<serde_json::Value>"))]
     pub networks: Vec<NetworkInput>,
     /// Where the power comes from.
     pub power: PowerSupply,

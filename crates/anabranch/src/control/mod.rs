@@ -23,6 +23,9 @@
 //! | `GET /v1/gateway/clients` | [`GatewayClients`] | |
 //! | `POST /v1/gateway/invitations` | [`Invited`] | [`InviteRequest`] |
 //! | `DELETE /v1/gateway/clients/NAME` | [`Revoked`] | |
+//! | `PUT /v1/gateway/limits` | [`ClientReport`] | [`LimitRequest`] |
+//! | `POST /v1/gateway/reload` | [`ReloadReport`] | |
+//! | `POST /v1/gateway/renewal` | [`RenewReport`] | |
 //! | `PUT /v1/gateway/forwards` | [`ForwardReport`] | [`ForwardRequest`] |
 //! | `DELETE /v1/gateway/forwards` | [`ForwardReport`] | [`ForwardRequest`] |
 //!
@@ -56,8 +59,9 @@ pub use direct::{
 };
 pub use event::{Event, EventKind, EventSequence};
 pub use gateway::{
-    ClientReport, ForwardReport, ForwardRequest, GatewayClients, InvitationReport, InviteRequest, Invited,
-    LinkText, PortNumber, Revoked, TransportProtocol,
+    AllowanceReport, ClientReport, ForwardReport, ForwardRequest, GatewayClients, InvitationReport,
+    InviteRequest, Invited, LimitRequest, LinkText, PortNumber, ReloadReport, RenewReport, Revoked,
+    TransportProtocol,
 };
 pub use machine::MachineReport;
 pub use measure::{Fraction, Micros, Seconds, UnixMillis};
@@ -65,8 +69,9 @@ pub use neighbours::{NeighbourKey, NeighbourLinkReport, NeighbourReport, Neighbo
 pub use pin_socket::pin_socket;
 pub use radio::{HeardNetwork, KeptFrame, RadioCounters, RadioNetworkReport, RadioNetworkState, RadioStatus};
 pub use status::{
-    CarrierKind, DirectReport, DownReport, Failure, FailureCode, FarEnd, NetworkChange, NetworkReport,
-    PathHealth, PathReport, Role, SessionState, Status, Traffic, WifiReport,
+    CarrierKind, DeliveryReport, DirectReport, DownReport, Failure, FailureCode, FarEnd, GainReport,
+    NetworkChange, NetworkReport, PacketCounts, PathHealth, PathReport, Role, SessionState, Status, Traffic,
+    WifiReport,
 };
 
 /// Name of the control socket in the state directory.

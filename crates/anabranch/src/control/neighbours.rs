@@ -10,6 +10,7 @@ use super::{BlockingClient, Client, ClientError, Micros};
 
 /// This device among its neighbours.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Neighbourhood {
     /// Whether it looks for them; `neighbours` under `[device]` in the configuration.
     pub on: bool,
@@ -23,6 +24,7 @@ pub struct Neighbourhood {
 
 /// One whose key is known.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct NeighbourReport {
     /// Its name on this machine.
     pub name: String,
@@ -38,6 +40,7 @@ pub struct NeighbourReport {
 
 /// A neighbour over one network.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct NeighbourLinkReport {
     /// The network's name.
     pub network: String,
@@ -53,6 +56,7 @@ pub struct NeighbourLinkReport {
 
 /// A key that was told in person.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct NeighbourKey {
     /// As [`Neighbourhood::public_key`] of the other device.

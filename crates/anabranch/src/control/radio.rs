@@ -10,6 +10,7 @@ use super::{BlockingClient, Client, ClientError, Fraction, Micros};
 
 /// A radio and its networks at a glance.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RadioStatus {
     /// The process that keeps root and gives the card back.
     pub pid: u32,
@@ -27,6 +28,7 @@ pub struct RadioStatus {
 
 /// How far a network of the radio has come.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum RadioNetworkState {
     /// No access point of it is heard, or none that can be joined now.
@@ -42,6 +44,7 @@ pub enum RadioNetworkState {
 
 /// One network of the radio.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RadioNetworkReport {
     /// Its name on the air.
     pub ssid: String,
@@ -86,6 +89,7 @@ pub struct RadioNetworkReport {
 
 /// Time for one frame that an access point kept. The faster way is the one in use.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct KeptFrame {
     /// When we say that we are awake, and all come at once.
     #[serde(rename = "announced_us")]
@@ -97,6 +101,7 @@ pub struct KeptFrame {
 
 /// Counts since a network was added. Packets are those of its interface, frames those on the air.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RadioCounters {
     /// Packets received.
     pub received_packets: u64,
@@ -128,6 +133,7 @@ pub struct RadioCounters {
 
 /// An access point or ad hoc group that was heard.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HeardNetwork {
     /// Its name; `None` if it hides it.
     pub ssid: Option<String>,

@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use policy::gain::Direction;
 use policy::network::{CapReport, NetworkKind, Reach};
 use policy::{PathStatus, Priority};
 use serde::{Deserialize, Serialize};
@@ -11,6 +12,7 @@ use super::{Fraction, Micros, UnixMillis};
 
 /// Which end a daemon is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Role {
     /// Has networks and bonds them.
@@ -21,6 +23,7 @@ pub enum Role {
 
 /// How far a device's session with its gateway has come. A gateway that runs is `Up`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum SessionState {
     /// Setting up the machine.
@@ -39,6 +42,7 @@ pub enum SessionState {
 
 /// The whole of a daemon at a glance.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Status {
     /// Version of the program.
     pub version: String,
@@ -68,12 +72,33 @@ pub struct Status {
     pub connected_clients: Option<usize>,
     /// What went through the interface.
     pub traffic: Traffic,
+    /// What bonding is worth; `None` unless two networks or more carry something together.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gain: Option<GainReport>,
+    /// What became of packets behind the paths; `None` on a gateway, and while there is no session.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delivery: Option<DeliveryReport>,
     /// The networks with their paths; empty on a gateway.
     pub networks: Vec<NetworkReport>,
 }
 
+/// The proof of gain, from the last ten seconds and the models of the paths ([`policy::gain`]).
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct GainReport {
+    /// The busier direction.
+    pub direction: Direction,
+    /// What all networks carried together, bits per second, headers included.
+    pub bonded: BitRate,
+    /// What the best of them could carry alone, bits per second; more than `bonded` while less is asked for.
+    pub best_alone: BitRate,
+    /// Name of that network.
+    pub network: String,
+}
+
 /// The gateway that a device uses.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FarEnd {
     /// Name under which this machine knows it.
     pub name: String,
@@ -85,6 +110,7 @@ pub struct FarEnd {
 
 /// Bytes and packets in both directions, and the rates over the last second.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Traffic {
     /// Bytes sent since the start.
     pub sent: Bytes,
@@ -98,6 +124,7 @@ pub struct Traffic {
 
 /// One network of a device.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct NetworkReport {
     /// Its number while the daemon runs.
     pub id: NetworkId,
@@ -128,6 +155,7 @@ pub struct NetworkReport {
 
 /// A network as direct mode sees it. What is not known is left out.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct DirectReport {
     /// Its part of new direct flows.
@@ -163,6 +191,7 @@ pub struct DirectReport {
 
 /// A Wi-Fi network's access point.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct WifiReport {
     /// The network's name; `None` if hidden.
@@ -179,6 +208,7 @@ pub struct WifiReport {
 
 /// What a path's packets ride on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum CarrierKind {
     /// Datagrams.
@@ -191,6 +221,7 @@ pub enum CarrierKind {
 
 /// How a path does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum PathHealth {
     /// Its far end has not answered yet.
@@ -205,6 +236,7 @@ pub enum PathHealth {
 
 /// One path: one network to one remote address.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PathReport {
     /// Its number in the session.
     pub id: PathId,
@@ -239,10 +271,46 @@ pub struct PathReport {
     pub share: Option<Fraction>,
     /// What went over it.
     pub traffic: Traffic,
+    /// Congestion window: bytes that may be on their way at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub window: Option<Bytes>,
+    /// Its packets since it began.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub packets: Option<PacketCounts>,
+}
+
+/// Packets of a path, outward, since it began.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct PacketCounts {
+    /// Sent, those that were repeated included.
+    pub sent: u64,
+    /// Found lost.
+    pub lost: u64,
+}
+
+/// What became of packets behind the paths, since the session began.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(default)]
+pub struct DeliveryReport {
+    /// Sent again.
+    pub repeats: u64,
+    /// Copies that arrived twice and were removed.
+    pub duplicates: u64,
+    /// Restored by forward error correction.
+    pub repaired: u64,
+    /// No longer waited for.
+    pub skipped: u64,
+    /// Arrived after that.
+    pub late: u64,
+    /// Dropped because a queue was full.
+    pub dropped: u64,
 }
 
 /// What to change of a network; what is `None` stays.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct NetworkChange {
     /// Order of preference, 0 first.
@@ -261,6 +329,7 @@ pub struct NetworkChange {
 
 /// What `down` took back, a line each in the order it was done.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DownReport {
     /// Each change of the machine that was undone.
     pub undone: Vec<String>,
@@ -270,6 +339,7 @@ pub struct DownReport {
 
 /// The body of an answer to a request that failed.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Failure {
     /// For programs.
     pub code: FailureCode,
@@ -279,6 +349,7 @@ pub struct Failure {
 
 /// Why a request failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum FailureCode {
     /// The caller may not use this socket.

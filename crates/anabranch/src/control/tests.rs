@@ -26,6 +26,8 @@ fn a_network_reads_as_documented() {
         share: None,
         mtu: Bytes(1_452),
         traffic: Traffic { sent: Bytes(5), ..Traffic::default() },
+        window: None,
+        packets: None,
     };
     let network = NetworkReport {
         id: NetworkId(3),

@@ -31,7 +31,7 @@ pub fn run(session: &Session, arguments: &GatewayInit) -> anyhow::Result<()> {
     let key = KeyPair::load_or_create(&state)?;
     let addresses = write_config(&state, &named)?;
     let (config, _) = Config::load(None, state.path())?;
-    let registry = Registry::create(&state, config.gateway.pool_v4)?;
+    let registry = Registry::create(config.gateway.registry_place(&state), config.gateway.pool_v4)?;
     let shown: Vec<String> = addresses.iter().map(ToString::to_string).collect();
     if arguments.json {
         return output::json(&json!({

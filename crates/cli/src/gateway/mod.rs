@@ -1,12 +1,14 @@
 //! `anabranch gateway ...`: through the running gateway if there is one, else on its registry.
 
-mod clients;
+pub mod clients;
 mod init;
 mod invite;
 mod offline;
+mod reload;
+mod renew;
 
 use daemon::config::Config;
-use daemon::gateway::{self, GatewayOptions};
+use daemon::gateway::{self, GatewayOptions, Renewal};
 use identity::KeyPair;
 
 use crate::arguments::{GatewayCommand, GatewayRun};
@@ -21,6 +23,9 @@ pub fn run(session: &Session, command: GatewayCommand) -> anyhow::Result<()> {
         GatewayCommand::Clients(arguments) => clients::list(session, &arguments),
         GatewayCommand::Revoke(arguments) => clients::revoke(session, &arguments),
         GatewayCommand::Forward(arguments) => clients::forward(session, &arguments),
+        GatewayCommand::Limit(arguments) => clients::limit(session, &arguments),
+        GatewayCommand::Renew(arguments) => renew::run(session, &arguments),
+        GatewayCommand::Reload(arguments) => reload::run(session, &arguments),
     }
 }
 
@@ -29,7 +34,9 @@ fn run_gateway(session: &Session, arguments: &GatewayRun) -> anyhow::Result<()> 
     let (config, source) = Config::load(arguments.config.as_deref(), state.path())?;
     KeyPair::load(&state)?;
     offline::open(&state, &config)?;
-    let options = GatewayOptions { state, config };
+    let renewal = Renewal::of_this_process(&["--dry-run"]);
+    let named = arguments.config.clone();
+    let options = GatewayOptions { state, config, named, renewal: renewal.ok() };
     if arguments.dry_run {
         return output::line(&gateway::plan(&options)?.join("\n"));
     }

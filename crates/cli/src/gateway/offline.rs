@@ -8,19 +8,21 @@ use daemon::config::Config;
 use daemon::control::BackendError;
 use daemon::control::clients::Introduction;
 use identity::{KeyPair, Registry, StateDirectory};
+use policy::limit::LimitSettings;
 
 use crate::session::{Session, is_not_running};
 
 /// Opens the registry with the pools of the configuration.
 pub fn open(state: &StateDirectory, config: &Config) -> anyhow::Result<Registry> {
-    Ok(Registry::open(state, config.gateway.pool_v4, config.gateway.pool_v6)?)
+    let gateway = &config.gateway;
+    Ok(Registry::open(gateway.registry_place(state), gateway.pool_v4, gateway.pool_v6)?)
 }
 
 /// Asks the running gateway; if none runs, answers from the registry.
 pub fn ask<T>(
     session: &Session,
     running: impl FnOnce(&anabranch::control::BlockingClient) -> Result<T, ClientError>,
-    offline: impl FnOnce(&mut Registry) -> Result<T, BackendError>,
+    offline: impl FnOnce(&mut Registry, &LimitSettings) -> Result<T, BackendError>,
 ) -> anyhow::Result<T> {
     let state = session.gateway()?;
     let answer = running(&session.client()?);
@@ -28,7 +30,7 @@ pub fn ask<T>(
         return Ok(answer?);
     }
     let (config, _) = Config::load(None, state.path())?;
-    Ok(offline(&mut open(&state, &config)?)?)
+    Ok(offline(&mut open(&state, &config)?, &config.gateway.limits)?)
 }
 
 /// What join links say about this gateway.

@@ -82,6 +82,22 @@ pub(super) const DAEMON: &[Key<DaemonConfig>] = &[
         otherwise: None,
         set: |config, value| value::user(value).map(|user| config.user = user),
     },
+    Key {
+        name: "web",
+        meaning: "Where the web page is served, and metrics for monitoring programs. `anabranch web` shows the page's address.",
+        accepts: "\"off\", or an address that only this machine reaches and a port, such as \"127.0.0.1:4680\"",
+        default: "\"off\"",
+        otherwise: None,
+        set: |config, value| value::web(value).map(|web| config.web = web),
+    },
+    Key {
+        name: "dbus",
+        meaning: "Be a service on the machine's message bus, for desktops. Who may do what there is up to polkit.\nWhere there is no bus, or no leave to have the name, everything else goes on.",
+        accepts: "true or false",
+        default: "true",
+        otherwise: None,
+        set: |config, value| value::boolean(value).map(|dbus| config.dbus = dbus),
+    },
 ];
 
 pub(super) const DEVICE: &[Key<DeviceConfig>] = &[
@@ -357,7 +373,7 @@ pub(super) const NETWORK: &[Key<NetworkConfig>] = &[
         accepts: "a size such as \"500 MB\" or \"20 GB\"",
         default: "\"20 GB\"",
         otherwise: Some("no limit"),
-        set: |config, value| value::size(value).map(|limit| config.cap = Some(limit)),
+        set: |config, value| value::parsed(value).map(|limit| config.cap = Some(limit)),
     },
     Key {
         name: "billing_day",
@@ -560,5 +576,57 @@ pub(super) const GATEWAY: &[Key<GatewayConfig>] = &[
         default: "false",
         otherwise: None,
         set: |config, value| value::boolean(value).map(|on| config.client_to_client = on),
+    },
+    Key {
+        name: "client_rate",
+        meaning: "Most that each client may send, and receive, a second. `anabranch gateway limit` sets another for one client.",
+        accepts: "a rate such as \"20 Mbit/s\", or \"off\"",
+        default: "\"off\"",
+        otherwise: None,
+        set: |config, value| value::limit(value).map(|rate| config.limits.rate = rate),
+    },
+    Key {
+        name: "client_quota",
+        meaning: "Most that each client may send and receive together in a month before it is slowed down.",
+        accepts: "a size such as \"100 GB\", or \"off\"",
+        default: "\"off\"",
+        otherwise: None,
+        set: |config, value| value::limit(value).map(|quota| config.limits.quota = quota),
+    },
+    Key {
+        name: "beyond_quota",
+        meaning: "What a client that has used its quota may send, and receive, a second until the month is over.",
+        accepts: "a rate such as \"1 Mbit/s\"",
+        default: "\"1 Mbit/s\"",
+        otherwise: None,
+        set: |config, value| value::parsed(value).map(|rate| config.limits.beyond_quota = rate),
+    },
+    Key {
+        name: "billing_day",
+        meaning: "Day of the month on which quotas begin anew (UTC).",
+        accepts: "a day of the month, 1 to 31",
+        default: "1",
+        otherwise: None,
+        set: |config, value| {
+            let day = BillingDay::try_from(value::number(value, 1..=31)? as u8).ok()?;
+            config.limits.billing_day = day;
+            Some(())
+        },
+    },
+    Key {
+        name: "registry",
+        meaning: "Where clients and invitations are kept: in a file of the state directory, or in a PostgreSQL database that several gateways\nshare, such as \"postgresql://USER:PASSWORD@HOST/DATABASE\". Keep this file from others then.",
+        accepts: "\"file\", or a connection string of PostgreSQL",
+        default: "\"file\"",
+        otherwise: None,
+        set: |config, value| value::registry(value).map(|registry| config.registry = registry),
+    },
+    Key {
+        name: "registry_ca",
+        meaning: "Certificate authority (PEM file) of that database's server; needed where it is another machine.",
+        accepts: "the path of a file",
+        default: "\"/etc/anabranch/registry-ca.pem\"",
+        otherwise: Some("nothing is encrypted, and the server must be on this machine"),
+        set: |config, value| value::path(value).map(|path| config.registry_ca = Some(path)),
     },
 ];

@@ -14,12 +14,14 @@ mod value;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::num::NonZeroU16;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anabranch::control::DEFAULT_INTERFACE;
-use identity::{Ipv4Pool, Ipv6Pool};
+use identity::{Ipv4Pool, Ipv6Pool, RegistryPlace, SharedRegistry, StateDirectory};
 use linux::routing::Routing;
 use policy::calendar::BillingDay;
+use policy::limit::LimitSettings;
 use policy::network::{Percent, Price};
 use policy::rules::Rule;
 use policy::{ChoiceSettings, Priority, Split, Treatment};
@@ -27,7 +29,7 @@ use units::Bytes;
 use wire::hello::Name;
 use wire::join_link::HostPort;
 
-pub use example::{example, example_with_addresses};
+pub use example::{KeyMeaning, TableMeaning, example, example_with_addresses, tables};
 pub use read::{ConfigError, SYSTEM_PATH, Source};
 pub use value::ProbeTarget;
 
@@ -70,6 +72,10 @@ pub struct DaemonConfig {
     pub name: Option<Name>,
     /// User that the daemon becomes once it is set up, if it was started as root.
     pub user: String,
+    /// Where the web page and metrics are served; `None` for nowhere.
+    pub web: Option<SocketAddr>,
+    /// Whether the control API is a service on the machine's message bus too.
+    pub dbus: bool,
 }
 
 /// `[device]`.
@@ -171,6 +177,25 @@ pub struct GatewayConfig {
     pub dns: Option<Vec<IpAddr>>,
     /// Clients may talk to each other.
     pub client_to_client: bool,
+    /// What clients without limits of their own may carry.
+    pub limits: LimitSettings,
+    /// The database that the registry is in; a file of the state directory if `None`.
+    pub registry: Option<String>,
+    /// Certificate authority of its server.
+    pub registry_ca: Option<PathBuf>,
+}
+
+impl GatewayConfig {
+    /// Where the registry of the gateway with this state directory is.
+    pub fn registry_place(&self, state: &StateDirectory) -> RegistryPlace {
+        match &self.registry {
+            None => state.into(),
+            Some(connection) => RegistryPlace::Shared(SharedRegistry {
+                connection: connection.clone(),
+                certificates: self.registry_ca.clone(),
+            }),
+        }
+    }
 }
 
 /// Which path takes which packet.
@@ -241,7 +266,7 @@ pub enum KeepAlive {
 
 impl Default for DaemonConfig {
     fn default() -> Self {
-        Self { name: None, user: "anabranch".to_owned() }
+        Self { name: None, user: "anabranch".to_owned(), web: None, dbus: true }
     }
 }
 
@@ -306,6 +331,9 @@ impl Default for GatewayConfig {
             pool_v6: None,
             dns: None,
             client_to_client: false,
+            limits: LimitSettings::default(),
+            registry: None,
+            registry_ca: None,
         }
     }
 }

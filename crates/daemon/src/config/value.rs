@@ -2,12 +2,12 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroU16;
+use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
 use policy::network::{Percent, Price};
 use toml::de::DeValue;
-use units::Bytes;
 use wire::join_link::{Host, HostPort};
 
 use super::{DEFAULT_PORT, KeepAlive};
@@ -125,6 +125,17 @@ pub(super) fn socket_address(value: &Value<'_>) -> Option<SocketAddr> {
     text.parse().ok().filter(|address: &SocketAddr| address.port() != 0).or_else(bare)
 }
 
+/// `"off"`, or a loopback address and a port.
+pub(super) fn web(value: &Value<'_>) -> Option<Option<SocketAddr>> {
+    match text(value)? {
+        "off" => Some(None),
+        text => {
+            let address: SocketAddr = text.parse().ok()?;
+            (address.ip().is_loopback() && address.port() != 0).then_some(Some(address))
+        }
+    }
+}
+
 pub(super) fn host_port(value: &Value<'_>) -> Option<HostPort> {
     HostPort::parse_with_default(text(value)?, DEFAULT_PORT).ok()
 }
@@ -185,23 +196,30 @@ pub(super) fn price(value: &Value<'_>) -> Option<Price> {
     (0.0..=HIGHEST_PRICE as f64).contains(&number).then(|| Price((number * 1e3).round() as u64))
 }
 
-/// A size in powers of ten: `"500 MB"`, `"1.5 GB"`, `"2TB"`.
-pub(super) fn size(value: &Value<'_>) -> Option<Bytes> {
-    const UNITS: [(&str, f64); 4] = [("kB", 1e3), ("MB", 1e6), ("GB", 1e9), ("TB", 1e12)];
-    let text = text(value)?;
-    let (number, unit) = UNITS.iter().find_map(|(word, unit)| Some((text.strip_suffix(word)?, unit)))?;
-    let number: f64 = number.trim().parse().ok()?;
-    (number > 0.0 && number <= LARGEST_SIZE / unit).then(|| Bytes((number * unit) as u64))
-}
-
 /// In the user's currency.
 const HIGHEST_PRICE: i64 = 1_000_000;
-/// A thousand terabytes.
-const LARGEST_SIZE: f64 = 1e15;
 
 /// A user name as useradd(8) takes it.
 pub(super) fn user(value: &Value<'_>) -> Option<String> {
     let name = text(value)?;
     let plain = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte));
     ((1..=32).contains(&name.len()) && plain && !name.starts_with('-')).then(|| name.to_owned())
+}
+
+/// `"off"` for none.
+pub(super) fn limit<T: FromStr>(value: &Value<'_>) -> Option<Option<T>> {
+    if text(value) == Some("off") { Some(None) } else { parsed(value).map(Some) }
+}
+
+/// PostgreSQL's connection string, or `"file"` for SQLite in the state directory.
+pub(super) fn registry(value: &Value<'_>) -> Option<Option<String>> {
+    match text(value)? {
+        "file" => Some(None),
+        text => (text.contains('=') || text.starts_with("postgres")).then(|| Some(text.to_owned())),
+    }
+}
+
+/// An absolute path.
+pub(super) fn path(value: &Value<'_>) -> Option<PathBuf> {
+    text(value).map(PathBuf::from).filter(|path| path.is_absolute())
 }

@@ -1,10 +1,10 @@
 //! What the control server asks of the device's and the gateway's loops.
 
 use anabranch::control::{
-    AccessPointReport, DownReport, ExplainRequest, Explained, FailureCode, Flows, ForwardReport,
-    ForwardRequest, GatewayClients, HeardNetwork, Hold, InviteRequest, Invited, MachineReport, NeighbourKey,
-    Neighbourhood, NetworkChange, NetworkReport, PinRequest, RadioStatus, Revoked, RuleReport, Running,
-    Status,
+    AccessPointReport, ClientReport, DownReport, ExplainRequest, Explained, FailureCode, Flows,
+    ForwardReport, ForwardRequest, GatewayClients, HeardNetwork, Hold, InviteRequest, Invited, LimitRequest,
+    MachineReport, NeighbourKey, Neighbourhood, NetworkChange, NetworkReport, PinRequest, RadioStatus,
+    ReloadReport, RenewReport, Revoked, RuleReport, Running, Status,
 };
 use thiserror::Error;
 
@@ -163,6 +163,30 @@ pub trait Backend: Send + Sync + 'static {
     /// # Errors
     /// [`BackendError::NotFound`] if nobody has the name.
     fn revoke(&self, _name: &str) -> Result<Revoked, BackendError> {
+        Err(BackendError::WrongRole(NOT_A_GATEWAY))
+    }
+
+    /// Gives a client limits of its own.
+    ///
+    /// # Errors
+    /// [`BackendError::NotFound`] if nobody has the name.
+    fn limit(&self, _request: &LimitRequest) -> Result<ClientReport, BackendError> {
+        Err(BackendError::WrongRole(NOT_A_GATEWAY))
+    }
+
+    /// Reads the configuration anew.
+    ///
+    /// # Errors
+    /// [`BackendError::Conflict`] if it is wrong; then the old one goes on to hold.
+    fn reload(&self) -> Result<ReloadReport, BackendError> {
+        Err(BackendError::WrongRole(NOT_A_GATEWAY))
+    }
+
+    /// Becomes the program that is installed in this one's place.
+    ///
+    /// # Errors
+    /// [`BackendError::Conflict`] if that could not start; then this one goes on.
+    fn renew(&self) -> Result<RenewReport, BackendError> {
         Err(BackendError::WrongRole(NOT_A_GATEWAY))
     }
 

@@ -5,13 +5,16 @@ use std::num::NonZeroU16;
 use std::time::Duration;
 
 use anabranch::control::{
-    ClientReport, ForwardReport, ForwardRequest, GatewayClients, InvitationReport, InviteRequest, Invited,
-    LinkText, PortNumber, Revoked, Traffic, TransportProtocol, UnixMillis,
+    AllowanceReport, ClientReport, ForwardReport, ForwardRequest, GatewayClients, InvitationReport,
+    InviteRequest, Invited, LimitRequest, LinkText, PortNumber, Revoked, Traffic, TransportProtocol,
+    UnixMillis,
 };
 use identity::{
-    Forward, ForwardError, InvitationKind, InviteError, Protocol, PublicKey, Registry, RegistryError,
-    RevokeError, UnixSeconds,
+    Client, Forward, ForwardError, InvitationKind, InviteError, LimitError, Protocol, PublicKey, Registry,
+    RegistryError, RevokeError, UnixSeconds,
 };
+use policy::calendar::Day;
+use policy::limit::LimitSettings;
 use wire::hello::Name;
 use wire::join_link::{HostPort, JoinLink, MAX_ADDRESSES};
 
@@ -35,9 +38,28 @@ pub struct Introduction {
 ///
 /// # Errors
 /// If the registry fails.
-pub fn list(registry: &mut Registry, now: UnixSeconds) -> Result<GatewayClients, BackendError> {
+pub fn list(
+    registry: &mut Registry,
+    limits: &LimitSettings,
+    now: UnixSeconds,
+) -> Result<GatewayClients, BackendError> {
     let forwards = registry.forwards()?;
-    let clients = registry.clients()?.into_iter().map(|client| ClientReport {
+    let clients = registry.clients()?.into_iter();
+    let clients = clients.map(|client| describe(client, &forwards, limits, now)).collect();
+    let invitations = registry.invitations(now)?.into_iter().map(|invitation| InvitationReport {
+        name: invitation.name,
+        kind: invitation.kind,
+        created: UnixMillis::from_seconds(invitation.created.0),
+        expires: UnixMillis::from_seconds(invitation.expires.0),
+        expired: invitation.expired,
+    });
+    Ok(GatewayClients { clients, invitations: invitations.collect() })
+}
+
+fn describe(client: Client, forwards: &[Forward], limits: &LimitSettings, now: UnixSeconds) -> ClientReport {
+    let used = client.used.in_month(limits.month(today(now)));
+    let allowance = limits.allowance(client.limits, used);
+    ClientReport {
         public_key: client.public_key.to_string(),
         addresses: client
             .lease
@@ -53,17 +75,34 @@ pub fn list(registry: &mut Registry, now: UnixSeconds) -> Result<GatewayClients,
         paths: Vec::new(),
         traffic: Traffic::default(),
         forwards: forwards.iter().filter(|forward| forward.client == client.name).map(report).collect(),
+        allowance: AllowanceReport {
+            rate: allowance.rate,
+            quota: allowance.quota,
+            used,
+            slowed: allowance.slowed,
+        },
         name: client.name,
-    });
-    let clients = clients.collect();
-    let invitations = registry.invitations(now)?.into_iter().map(|invitation| InvitationReport {
-        name: invitation.name,
-        kind: invitation.kind,
-        created: UnixMillis::from_seconds(invitation.created.0),
-        expires: UnixMillis::from_seconds(invitation.expires.0),
-        expired: invitation.expired,
-    });
-    Ok(GatewayClients { clients, invitations: invitations.collect() })
+    }
+}
+
+/// The day of a gateway's books: everywhere the same.
+pub fn today(now: UnixSeconds) -> Day {
+    Day(i32::try_from(now.0 / 86_400).unwrap_or(i32::MAX))
+}
+
+/// Gives a client limits of its own. A loop then keeps to them for the key that is returned beside the answer.
+///
+/// # Errors
+/// [`BackendError::NotFound`] if nobody has the name.
+pub fn limit(
+    registry: &mut Registry,
+    limits: &LimitSettings,
+    request: &LimitRequest,
+    now: UnixSeconds,
+) -> Result<(ClientReport, PublicKey), BackendError> {
+    let client = registry.limit(&request.client, request.rate, request.quota)?;
+    let (key, forwards) = (client.public_key, registry.forwards()?);
+    Ok((describe(client, &forwards, limits, now), key))
 }
 
 /// Makes an invitation and its link.
@@ -165,9 +204,10 @@ impl From<RegistryError> for BackendError {
     fn from(error: RegistryError) -> Self {
         match error {
             RegistryError::Damaged | RegistryError::Other(_) => Self::Internal(error.to_string()),
-            RegistryError::DiskFull | RegistryError::ReadOnly | RegistryError::Busy => {
-                Self::Unavailable(error.to_string())
-            }
+            RegistryError::DiskFull
+            | RegistryError::ReadOnly
+            | RegistryError::Busy
+            | RegistryError::Gone(_) => Self::Unavailable(error.to_string()),
         }
     }
 }
@@ -178,6 +218,15 @@ impl From<InviteError> for BackendError {
             InviteError::NameTaken(_) | InviteError::TooMany(_) => Self::Conflict(error.to_string()),
             InviteError::Randomness(_) => Self::Internal(error.to_string()),
             InviteError::Registry(error) => error.into(),
+        }
+    }
+}
+
+impl From<LimitError> for BackendError {
+    fn from(error: LimitError) -> Self {
+        match error {
+            LimitError::Unknown(_) => Self::NotFound(error.to_string()),
+            LimitError::Registry(error) => error.into(),
         }
     }
 }

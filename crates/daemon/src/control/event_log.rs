@@ -5,6 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use anabranch::control::{Event, EventKind, EventSequence, UnixMillis};
 use tokio::sync::broadcast;
+use tracing::{info, warn};
 
 /// Events that are kept; older ones are forgotten.
 const KEPT: usize = 1_000;
@@ -24,23 +25,30 @@ pub struct EventLog {
 struct Inner {
     kept: VecDeque<Event>,
     last: EventSequence,
+    /// How many there were of each kind, forgotten ones included.
+    counts: Vec<(EventKind, u64)>,
 }
 
 impl Default for EventLog {
     fn default() -> Self {
-        let inner = Inner { kept: VecDeque::new(), last: EventSequence(0) };
+        let inner = Inner { kept: VecDeque::new(), last: EventSequence(0), counts: Vec::new() };
         Self { inner: Mutex::new(inner), followers: broadcast::Sender::new(FOLLOWER_LAG) }
     }
 }
 
 impl EventLog {
-    /// Adds an event with the present wall time; `subject` is the network or client it is about.
+    /// Adds an event with the present wall time, and logs it; `subject` is the network or client it is about.
     pub fn push(&self, kind: EventKind, subject: Option<&str>, text: impl Into<String>) {
         let mut text = text.into();
         let end = (0..=text.len().min(MAX_TEXT)).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
         text.truncate(end);
+        log(kind, subject, &text);
         let mut inner = self.lock();
         inner.last.0 += 1;
+        match inner.counts.iter_mut().find(|(known, _)| *known == kind) {
+            Some((_, count)) => *count += 1,
+            None => inner.counts.push((kind, 1)),
+        }
         let event = Event {
             sequence: inner.last,
             time: UnixMillis::now(),
@@ -61,6 +69,11 @@ impl EventLog {
         after(&self.lock(), since)
     }
 
+    /// How many there were of each kind so far.
+    pub(super) fn counts(&self) -> Vec<(EventKind, u64)> {
+        self.lock().counts.clone()
+    }
+
     /// The same, and a receiver of all that come later.
     pub(super) fn follow(&self, since: EventSequence) -> (Vec<Event>, broadcast::Receiver<Event>) {
         let inner = self.lock();
@@ -70,6 +83,16 @@ impl EventLog {
     fn lock(&self) -> MutexGuard<'_, Inner> {
         // Nothing is left half done under the lock, so a panic elsewhere does not spoil the log.
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// With the subject in the words, for logs that are lines; and as fields, for logs that have them.
+fn log(kind: EventKind, subject: Option<&str>, text: &str) {
+    let about = subject.filter(|subject| !text.contains(subject)).map(|subject| format!("{subject}: "));
+    let about = about.unwrap_or_default();
+    match kind {
+        EventKind::Warning | EventKind::Refused => warn!(event = kind.as_str(), subject, "{about}{text}"),
+        _ => info!(event = kind.as_str(), subject, "{about}{text}"),
     }
 }
 

@@ -11,16 +11,21 @@
 mod backend;
 mod caller;
 pub mod clients;
+pub mod dbus;
 mod event_log;
+mod metrics;
 mod restore;
 mod routes;
 mod server;
 #[cfg(test)]
 mod tests;
+pub mod web;
 
 pub use backend::{Backend, BackendError};
 pub use caller::{Caller, Callers, RequestClass, Requester};
+pub use dbus::BusDoor;
 pub use event_log::EventLog;
 pub(crate) use restore::take_down;
 pub use restore::{RestoreError, restore};
-pub use server::{ControlServer, ServeError};
+pub use server::{ControlServer, Doors, ServeError};
+pub use web::{WebDoor, WebDoorError};

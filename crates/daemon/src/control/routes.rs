@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use anabranch::control::{
     Event, EventSequence, ExplainRequest, Failure, FailureCode, ForwardRequest, Hold, InviteRequest,
-    MAX_BODY, NeighbourKey, NetworkChange, PinRequest,
+    LimitRequest, MAX_BODY, NeighbourKey, NetworkChange, PinRequest,
 };
 use axum::body::{Body, Bytes};
+use axum::extract::rejection::QueryRejection;
 use axum::extract::{ConnectInfo, DefaultBodyLimit, Extension, Path, Query, Request, State};
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
@@ -22,7 +23,7 @@ use serde::de::DeserializeOwned;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{broadcast, watch};
 
-use super::{Backend, BackendError, Caller, Callers, RequestClass, Requester};
+use super::{Backend, BackendError, Caller, Callers, RequestClass, Requester, metrics};
 
 /// How long answers under way may take once the server stops.
 pub(super) const GRACE: Duration = Duration::from_secs(2);
@@ -35,7 +36,13 @@ struct Shared {
 
 /// All routes, behind the check of the caller.
 pub(super) fn router(callers: Callers, backend: Arc<dyn Backend>, stopped: watch::Receiver<bool>) -> Router {
+    api(backend, stopped).layer(middleware::from_fn_with_state(callers, check_caller))
+}
+
+/// All routes. Whoever puts them behind a check adds the [`Requester`].
+pub(super) fn api(backend: Arc<dyn Backend>, stopped: watch::Receiver<bool>) -> Router {
     Router::new()
+        .route("/metrics", get(metrics))
         .route("/v1/status", get(status))
         .route("/v1/networks", get(networks))
         .route("/v1/networks/{name}", put(set_network))
@@ -55,16 +62,19 @@ pub(super) fn router(callers: Callers, backend: Arc<dyn Backend>, stopped: watch
         .route("/v1/gateway/clients", get(clients))
         .route("/v1/gateway/clients/{name}", delete(revoke))
         .route("/v1/gateway/invitations", post(invite))
+        .route("/v1/gateway/limits", put(limit))
+        .route("/v1/gateway/reload", post(reload))
+        .route("/v1/gateway/renewal", post(renew))
         .route("/v1/gateway/forwards", put(forward).delete(stop_forward))
         .fallback(unknown)
-        .method_not_allowed_fallback(unknown)
+        .method_not_allowed_fallback(unknown_method)
         .layer(DefaultBodyLimit::max(MAX_BODY))
-        .layer(middleware::from_fn_with_state(callers, check_caller))
+        .layer(middleware::map_response(name_oversize))
         .with_state(Shared { backend, stopped })
 }
 
 /// A failure as an HTTP answer.
-struct Refused(Failure);
+pub(super) struct Refused(pub(super) Failure);
 
 impl From<BackendError> for Refused {
     fn from(error: BackendError) -> Self {
@@ -108,6 +118,16 @@ async fn check_caller(
     .into_response()
 }
 
+/// Says in the API's words what the server's own refusal of a long body means.
+async fn name_oversize(response: Response) -> Response {
+    if response.status() != StatusCode::PAYLOAD_TOO_LARGE {
+        return response;
+    }
+    let message = format!("the request's body is longer than {MAX_BODY} bytes");
+    let failure = Failure { code: FailureCode::BadRequest, message };
+    (StatusCode::PAYLOAD_TOO_LARGE, Json(failure)).into_response()
+}
+
 /// Runs a call where it may block.
 async fn ask<T: Serialize + Send + 'static>(
     shared: Shared,
@@ -128,6 +148,11 @@ fn read<T: DeserializeOwned>(body: &Bytes) -> Result<T, Refused> {
 
 async fn status(State(shared): State<Shared>) -> impl IntoResponse {
     ask(shared, |backend| backend.status()).await
+}
+
+async fn metrics(State(shared): State<Shared>) -> Result<Response, Refused> {
+    let Json(text) = ask(shared, metrics::text).await?;
+    Ok(([(CONTENT_TYPE, metrics::CONTENT_TYPE)], text).into_response())
 }
 
 async fn networks(State(shared): State<Shared>) -> impl IntoResponse {
@@ -243,6 +268,19 @@ async fn invite(State(shared): State<Shared>, body: Bytes) -> Result<Response, R
     Ok(ask(shared, move |backend| backend.invite(&request)).await?.into_response())
 }
 
+async fn limit(State(shared): State<Shared>, body: Bytes) -> Result<Response, Refused> {
+    let request: LimitRequest = read(&body)?;
+    Ok(ask(shared, move |backend| backend.limit(&request)).await?.into_response())
+}
+
+async fn reload(State(shared): State<Shared>) -> impl IntoResponse {
+    ask(shared, |backend| backend.reload()).await
+}
+
+async fn renew(State(shared): State<Shared>) -> impl IntoResponse {
+    ask(shared, |backend| backend.renew()).await
+}
+
 async fn forward(State(shared): State<Shared>, body: Bytes) -> Result<Response, Refused> {
     let request: ForwardRequest = read(&body)?;
     Ok(ask(shared, move |backend| backend.forward(&request)).await?.into_response())
@@ -258,6 +296,10 @@ async fn unknown() -> impl IntoResponse {
     Refused(Failure { code: FailureCode::NotFound, message })
 }
 
+async fn unknown_method() -> impl IntoResponse {
+    (StatusCode::METHOD_NOT_ALLOWED, unknown().await)
+}
+
 #[derive(Deserialize)]
 struct EventsQuery {
     #[serde(default)]
@@ -266,10 +308,14 @@ struct EventsQuery {
     follow: u8,
 }
 
-async fn events(State(shared): State<Shared>, Query(query): Query<EventsQuery>) -> Response {
+async fn events(
+    State(shared): State<Shared>,
+    query: Result<Query<EventsQuery>, QueryRejection>,
+) -> Result<Response, Refused> {
+    let Query(query) = query.map_err(|error| BackendError::BadRequest(error.body_text()))?;
     let since = EventSequence(query.since);
     if query.follow == 0 {
-        return Json(shared.backend.events().since(since)).into_response();
+        return Ok(Json(shared.backend.events().since(since)).into_response());
     }
     let (past, receiver) = shared.backend.events().follow(since);
     let follower = Follower {
@@ -283,7 +329,7 @@ async fn events(State(shared): State<Shared>, Query(query): Query<EventsQuery>) 
         let line = follower.next_line().await?;
         Some((Ok::<_, Infallible>(line), follower))
     });
-    ([(CONTENT_TYPE, "application/x-ndjson")], Body::from_stream(lines)).into_response()
+    Ok(([(CONTENT_TYPE, "application/x-ndjson")], Body::from_stream(lines)).into_response())
 }
 
 /// Hands events on, one line each, until the server stops.

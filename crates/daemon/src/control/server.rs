@@ -14,12 +14,23 @@ use thiserror::Error;
 use tokio::net::UnixListener;
 use tokio::sync::watch;
 
-use super::{Backend, Caller, Callers, routes};
+use super::{Backend, BusDoor, Caller, Callers, WebDoor, routes};
 
 /// Owner and group; the directory around it is the owner's only.
 const MODE: u32 = 0o660;
 /// How long a path of a Unix socket may be, without the closing zero (unix(7)).
 const MAX_PATH: usize = 107;
+
+/// Ways in beside the socket in the state directory.
+#[derive(Debug, Default)]
+pub struct Doors {
+    /// For callers who cannot open the state directory.
+    pub open: Option<StdListener>,
+    /// For browsers.
+    pub web: Option<WebDoor>,
+    /// For desktops.
+    pub bus: Option<BusDoor>,
+}
 
 /// A control server that runs until it is dropped; then its socket is removed.
 #[derive(Debug)]
@@ -59,15 +70,15 @@ impl ControlServer {
         callers: Callers,
         backend: Arc<dyn Backend>,
     ) -> Result<Self, ServeError> {
-        Self::start_also_on(None, state, callers, backend)
+        Self::start_with(Doors::default(), state, callers, backend)
     }
 
-    /// The same with a second listener, which is for callers who cannot open the state directory.
+    /// The same with further ways in.
     ///
     /// # Errors
     /// Any [`ServeError`].
-    pub fn start_also_on(
-        open: Option<StdListener>,
+    pub fn start_with(
+        doors: Doors,
         state: &StateDirectory,
         callers: Callers,
         backend: Arc<dyn Backend>,
@@ -80,7 +91,7 @@ impl ControlServer {
         let thread = std::thread::Builder::new()
             .name("control".to_owned())
             .spawn(move || {
-                if let Err(error) = runtime.block_on(serve(listener, open, callers, backend, stopped)) {
+                if let Err(error) = runtime.block_on(serve(listener, doors, callers, backend, stopped)) {
                     tracing::error!("the control socket is lost: {error}");
                 }
                 // A call that still waits for the loop must not keep the process from ending.
@@ -125,15 +136,20 @@ fn bind(socket: &Path) -> Result<StdListener, ServeError> {
 
 async fn serve(
     listener: StdListener,
-    open: Option<StdListener>,
+    doors: Doors,
     callers: Callers,
     backend: Arc<dyn Backend>,
     stopped: watch::Receiver<bool>,
 ) -> io::Result<()> {
     let listener = UnixListener::from_std(listener)?;
+    if let Some(web) = doors.web {
+        tokio::spawn(web.serve(Arc::clone(&backend), stopped.clone()));
+    }
+    let bus =
+        doors.bus.map(|bus| tokio::spawn(bus.serve(callers.clone(), Arc::clone(&backend), stopped.clone())));
     let router = routes::router(callers, backend, stopped.clone());
     let service = router.clone().into_make_service_with_connect_info::<Caller>();
-    if let Some(open) = open {
+    if let Some(open) = doors.open {
         open.set_nonblocking(true)?;
         let open = UnixListener::from_std(open)?;
         let service = router.into_make_service_with_connect_info::<Caller>();
@@ -154,8 +170,13 @@ async fn serve(
         let _ = told.wait_for(|stop| *stop).await;
         tokio::time::sleep(routes::GRACE).await;
     };
-    tokio::select! {
+    let outcome = tokio::select! {
         outcome = server => outcome,
         () = too_long => Ok(()),
+    };
+    if let Some(bus) = bus {
+        // It has been told to stop too, and says goodbye.
+        let _ = tokio::time::timeout(routes::GRACE, bus).await;
     }
+    outcome
 }

@@ -12,6 +12,7 @@ use anabranch::control::{
 };
 use axum::http::Method;
 use identity::{Ipv4Pool, PublicKey, Registry, StateDirectory, wall_time};
+use policy::limit::LimitSettings;
 use policy::{PathStatus, Priority};
 use units::{BitRate, Bytes, NetworkId, PathId};
 
@@ -19,11 +20,11 @@ use super::clients::{self, Introduction};
 use super::*;
 
 /// A daemon without packets: networks that can be changed, and a real registry.
-struct Still {
+pub(super) struct Still {
     role: Role,
     networks: Mutex<Vec<NetworkReport>>,
     registry: Mutex<Registry>,
-    events: EventLog,
+    pub(super) events: EventLog,
 }
 
 fn path() -> PathReport {
@@ -43,6 +44,8 @@ fn path() -> PathReport {
         share: None,
         mtu: Bytes(1_452),
         traffic: Traffic::default(),
+        window: None,
+        packets: None,
     }
 }
 
@@ -63,6 +66,8 @@ impl Backend for Still {
             far_end: None,
             connected_clients: None,
             traffic: Traffic::default(),
+            gain: None,
+            delivery: None,
             networks: self.networks.lock().unwrap().clone(),
         })
     }
@@ -85,7 +90,7 @@ impl Backend for Still {
     }
 
     fn clients(&self) -> Result<GatewayClients, BackendError> {
-        clients::list(&mut self.registry.lock().unwrap(), wall_time())
+        clients::list(&mut self.registry.lock().unwrap(), &LimitSettings::default(), wall_time())
     }
 
     fn invite(&self, request: &InviteRequest) -> Result<Invited, BackendError> {
@@ -102,12 +107,12 @@ impl Backend for Still {
     }
 }
 
-struct Bed {
+pub(super) struct Bed {
     _directory: tempfile::TempDir,
-    state: StateDirectory,
-    backend: Arc<Still>,
-    server: Option<ControlServer>,
-    client: BlockingClient,
+    pub(super) state: StateDirectory,
+    pub(super) backend: Arc<Still>,
+    pub(super) server: Option<ControlServer>,
+    pub(super) client: BlockingClient,
 }
 
 fn bed_for(callers: Option<Callers>, role: Role) -> Bed {
@@ -139,7 +144,7 @@ fn bed_for(callers: Option<Callers>, role: Role) -> Bed {
     Bed { _directory: directory, state, backend, server: Some(server), client }
 }
 
-fn bed() -> Bed {
+pub(super) fn bed() -> Bed {
     bed_for(None, Role::Device)
 }
 
@@ -330,7 +335,9 @@ fn bodies_are_bounded_and_nonsense_is_named() {
     let missing = raw(&bed, b"GET /v2/status HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
     assert!(missing.starts_with("HTTP/1.1 404") && missing.contains("same version"), "{missing}");
     let method = raw(&bed, b"DELETE /v1/status HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
-    assert!(method.contains("not-found"), "{method}");
+    assert!(method.starts_with("HTTP/1.1 405") && method.contains("not-found"), "{method}");
+    let number = raw(&bed, b"GET /v1/events?since=x HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
+    assert!(number.starts_with("HTTP/1.1 400") && number.contains("bad-request"), "{number}");
     assert!(raw(&bed, b"\x16\x03\x01 no HTTP\r\n\r\n").starts_with("HTTP/1.1 400"));
     assert!(bed.client.status().is_ok(), "and goes on");
 }

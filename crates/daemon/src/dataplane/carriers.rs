@@ -161,8 +161,7 @@ impl Carriers {
     ///
     /// # Errors
     /// Any [`CarrierError`].
-    pub fn listen_udp(&mut self, poller: &Poller, local: SocketAddr) -> Result<(), CarrierError> {
-        let path = UdpPath::bind(&BindTo { interface: None, local, mark: self.mark })?;
+    pub fn listen_udp(&mut self, poller: &Poller, path: UdpPath) -> Result<(), CarrierError> {
         let token = self.watch(poller, &path, Interest::Readable)?;
         self.sockets.insert(token, Socket::Listening(path));
         Ok(())
@@ -172,8 +171,7 @@ impl Carriers {
     ///
     /// # Errors
     /// Any [`CarrierError`].
-    pub fn listen_tcp(&mut self, poller: &Poller, local: SocketAddr) -> Result<(), CarrierError> {
-        let listener = TcpCarrierListener::bind(&BindTo { interface: None, local, mark: self.mark })?;
+    pub fn listen_tcp(&mut self, poller: &Poller, listener: TcpCarrierListener) -> Result<(), CarrierError> {
         let token = self.watch(poller, &listener, Interest::Readable)?;
         self.sockets.insert(token, Socket::Listener(listener));
         Ok(())

@@ -92,7 +92,7 @@ fn treat(endpoint: &mut Endpoint, session: SessionId, flow: FlowKey, treatment: 
 /// What the owner decides about packets.
 pub trait Owner {
     /// What becomes of a packet from any0.
-    fn judge(&mut self, headers: &Headers) -> Verdict;
+    fn judge(&mut self, headers: &Headers, packet: &[u8]) -> Verdict;
 
     /// Whether a packet from any0 has gone another way; then it is not judged.
     fn takes(&mut self, _headers: &Headers, _packet: &[u8]) -> bool {
@@ -176,7 +176,7 @@ impl Plane {
                 counters.from_interface += packet.len() as u64;
                 let headers = wire::inner::parse(packet).ok();
                 let verdict = match &headers {
-                    Some(headers) if !owner.takes(headers, packet) => owner.judge(headers),
+                    Some(headers) if !owner.takes(headers, packet) => owner.judge(headers, packet),
                     _ => Verdict::Drop,
                 };
                 let taken = match (headers, verdict) {

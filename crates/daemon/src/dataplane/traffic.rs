@@ -27,6 +27,11 @@ impl Meter {
         self.sampled_at = now;
     }
 
+    /// Rates out and in of the last sample.
+    pub fn rates(&self) -> [BitRate; 2] {
+        self.rates
+    }
+
     /// The counters with the rates of the last sample.
     pub fn traffic(&self, sent: u64, received: u64) -> Traffic {
         Traffic {

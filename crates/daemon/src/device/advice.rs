@@ -3,7 +3,7 @@
 //! The radio is a daemon of its own, which shares the device's state directory but for a directory below it. A device without a radio looks
 //! for its socket once in a while, and nothing else.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
@@ -22,9 +22,14 @@ const OFTEN: Duration = Duration::from_millis(200);
 /// How often one that is not, or one that does not run.
 const SELDOM: Duration = Duration::from_secs(3);
 
+/// Where the radio of a device answers.
+pub(super) fn radio_socket(state: &StateDirectory) -> PathBuf {
+    state.file(RADIO_DIRECTORY).join(SOCKET_NAME)
+}
+
 /// Begins to ask, on a thread of its own that ends with the process.
 pub(super) fn start(state: &StateDirectory, commands: Mailbox<Command>) {
-    let socket = state.file(RADIO_DIRECTORY).join(SOCKET_NAME);
+    let socket = radio_socket(state);
     let started =
         thread::Builder::new().name("radio advice".to_owned()).spawn(move || ask(&socket, &commands));
     if let Err(error) = started {

@@ -6,8 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anabranch::control::{
-    DownReport, ExplainRequest, Explained, Flows, Hold, MachineReport, NeighbourKey, Neighbourhood,
-    NetworkChange, NetworkReport, PinRequest, RuleReport, Running, Status,
+    AccessPointReport, BlockingClient, ClientError, DownReport, ExplainRequest, Explained, Flows,
+    HeardNetwork, Hold, MachineReport, NeighbourKey, Neighbourhood, NetworkChange, NetworkReport, PinRequest,
+    RadioStatus, RuleReport, Running, Status,
 };
 use identity::{InvitationKind, JoinError, Peers, PeersError, PublicKey, StateDirectory, wall_time};
 use linux::cgroup::{CgroupPath, Hierarchy};
@@ -15,6 +16,7 @@ use policy::Treatment;
 use policy::rules::{DomainPattern, Dscp, FlowFacts, Matcher, Protocol, UserId};
 use policy::services::Service;
 
+use super::advice;
 use super::direct::{self, HeldFlows, NewRule, Picture, Question, Sampler};
 use super::messages::Command;
 use super::neighbours;
@@ -56,6 +58,23 @@ impl DeviceBackend {
         if let Some(neighbours) = &self.neighbours {
             neighbours.know(peers);
         }
+    }
+
+    /// What the radio of this machine says, which is a daemon of its own.
+    fn of_radio<T>(
+        &self,
+        question: impl FnOnce(&BlockingClient) -> Result<T, ClientError>,
+    ) -> Result<T, BackendError> {
+        let socket = advice::radio_socket(&self.state);
+        if !socket.exists() {
+            return Err(BackendError::WrongRole(NO_RADIO));
+        }
+        let client =
+            BlockingClient::new(socket).map_err(|error| BackendError::Internal(error.to_string()))?;
+        question(&client).map_err(|error| match error {
+            ClientError::NotRunning(_) => BackendError::WrongRole(NO_RADIO),
+            other => BackendError::Unavailable(format!("the radio: {other}")),
+        })
     }
 
     /// Direct mode as it is now.
@@ -262,11 +281,24 @@ impl Backend for DeviceBackend {
         self.neighbours()
     }
 
+    fn radio(&self) -> Result<RadioStatus, BackendError> {
+        self.of_radio(BlockingClient::radio)
+    }
+
+    fn radio_access_points(&self) -> Result<Vec<AccessPointReport>, BackendError> {
+        self.of_radio(BlockingClient::radio_access_points)
+    }
+
+    fn radio_scan(&self) -> Result<Vec<HeardNetwork>, BackendError> {
+        self.of_radio(BlockingClient::radio_scan)
+    }
+
     fn unpin(&self, by: Requester, name: &str) -> Result<RuleReport, BackendError> {
         ask(&self.choices, |reply| Question::Unpin(name.to_owned(), by, reply))?
     }
 }
 
+const NO_RADIO: &str = "no radio is shared on this machine; `anabranch radio up` starts one";
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Loading a table takes nft some tens of milliseconds, and seconds on a machine that is very busy.
 const LONG_PATIENCE: Duration = Duration::from_secs(20);

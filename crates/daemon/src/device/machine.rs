@@ -199,6 +199,7 @@ impl Machine for DeviceMachine {
             Request::Run { process, user } => self.groups.run(&mut self.journal, process, user),
             Request::EndRun { cgroup } => self.groups.end(&mut self.journal, &cgroup),
             Request::Programs { inodes } => self.groups.programs(&inodes),
+            Request::Renew => Answer::Failed { reason: "only a gateway is renewed".to_owned() },
             Request::AddStation { .. } | Request::RemoveStation { .. } => {
                 Answer::Failed { reason: "a device has no radio of its own".to_owned() }
             }

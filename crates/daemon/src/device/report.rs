@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use anabranch::control::{
-    CarrierKind, DirectReport, Fraction, NetworkReport, PathHealth, PathReport, Traffic,
+    CarrierKind, DirectReport, Fraction, NetworkReport, PacketCounts, PathHealth, PathReport, Traffic,
 };
 use bond::{Carrier, PathState};
 use policy::{PathStatus, Priority};
@@ -85,6 +85,11 @@ pub fn path(report: &bond::PathReport, traffic: Traffic, all: u64) -> PathReport
         mtu: Bytes(report.mtu.into()),
         share: (all > 0).then_some(Fraction(of_all)),
         traffic,
+        window: Some(report.window),
+        packets: Some(PacketCounts {
+            sent: report.counters.sent_packets,
+            lost: report.counters.lost_packets,
+        }),
     }
 }
 

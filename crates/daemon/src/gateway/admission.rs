@@ -1,17 +1,28 @@
 //! Who is let in, and with which addresses.
 
+use std::fs;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use arrayvec::ArrayVec;
 use bond::PublicKey;
-use identity::{Client, Registry, wall_time};
+use identity::{Client, Registry, Usage, wall_time};
+use linux::nat::PortForward;
 use policy::Treatment;
+use policy::limit::Allowance;
+use rustc_hash::FxHashMap;
 use tracing::warn;
+use units::Bytes;
 use wire::hello::{
     DefaultTreatment, Features, Hello, MAX_DNS_SERVERS, Name, Prefixed, Refusal, Reply, Welcome,
 };
 
+use super::backend::port_forwards;
+use super::live::LiveConfig;
+use crate::config::GatewayConfig;
+use crate::control::clients::today;
 use crate::dataplane::off_the_wire;
+use crate::device::name_servers;
 
 /// What a gateway knows of its clients: the seam between the loop and where they are kept.
 pub trait ClientRegistry: Send {
@@ -23,6 +34,25 @@ pub trait ClientRegistry: Send {
 
     /// A client was heard of.
     fn seen(&mut self, key: PublicKey);
+
+    /// Adds what clients have carried since the last time, and tells what each may carry now; who is not among them is no client
+    /// any more. `None` if that cannot be told at the moment: then what was carried counts the next time.
+    fn count(&mut self, carried: &[(PublicKey, Bytes)]) -> Option<Vec<Standing>>;
+
+    /// A client was revoked: it must not be let in from memory.
+    fn forget(&mut self, key: PublicKey);
+
+    /// The ports that lead to clients; `None` if that cannot be told at the moment.
+    fn forwards(&mut self) -> Option<Vec<PortForward>>;
+}
+
+/// What a client may carry.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Standing {
+    /// The client.
+    pub key: PublicKey,
+    /// What it may carry.
+    pub allowance: Allowance,
 }
 
 /// A client that was let in.
@@ -34,35 +64,46 @@ pub struct Admitted {
     pub addresses: Vec<IpAddr>,
     /// Whether it is here for the first time.
     pub first_time: bool,
+    /// What it may carry.
+    pub allowance: Allowance,
     /// How flows towards it are carried.
     pub treatment: Treatment,
     /// The answer to it.
     pub welcome: Welcome,
 }
 
-/// The registry in the state directory.
+/// The registry, with what was last read of it for the time that it is out of reach.
 pub struct StoredRegistry {
-    /// The clients.
-    pub registry: Registry,
-    /// What the gateway calls itself.
-    pub name: Name,
-    /// MTU of the clients' interfaces.
-    pub mtu: u16,
-    /// DNS servers for the clients.
-    pub dns: ArrayVec<IpAddr, MAX_DNS_SERVERS>,
+    registry: Registry,
+    live: Arc<LiveConfig>,
+    /// What the gateway is called if the configuration has no name.
+    host: Name,
+    known: FxHashMap<identity::PublicKey, Client>,
+    /// Carried and not yet counted.
+    waiting: FxHashMap<identity::PublicKey, Bytes>,
 }
 
 impl ClientRegistry for StoredRegistry {
     fn admit(&mut self, key: PublicKey, hello: &Hello) -> Result<Admitted, Refusal> {
         let key = identity::PublicKey(key.0);
-        let known = self.registry.client(key).map_err(|error| {
-            warn!("a device was turned away: {error}");
-            Refusal::Unavailable
-        })?;
+        let known = match self.registry.client(key) {
+            Ok(found) => found,
+            Err(error) => {
+                let known = self.known.get(&key).cloned();
+                match &known {
+                    Some(client) => warn!("{} is let in as it was last known: {error}", client.name),
+                    None => warn!("a device was turned away: {error}"),
+                }
+                Some(known.ok_or(Refusal::Unavailable)?)
+            }
+        };
         // A client that shows an invitation again has joined again; it stays who it is.
         let (client, first_time) = match (known, &hello.secret) {
             (Some(client), _) => (client, false),
-            (None, None) => return Err(Refusal::UnknownKey),
+            (None, None) => {
+                self.known.remove(&key);
+                return Err(Refusal::UnknownKey);
+            }
             (None, Some(secret)) => {
                 let redeemed = self.registry.redeem(secret, key, wall_time()).map_err(|error| {
                     warn!("a device with an invitation was turned away: {error}");
@@ -71,6 +112,7 @@ impl ClientRegistry for StoredRegistry {
                 (redeemed.client, redeemed.first_time)
             }
         };
+        self.known.insert(key, client.clone());
         Ok(self.admitted(client, first_time, hello.treatment))
     }
 
@@ -79,27 +121,81 @@ impl ClientRegistry for StoredRegistry {
             warn!("{error}");
         }
     }
+
+    fn count(&mut self, carried: &[(PublicKey, Bytes)]) -> Option<Vec<Standing>> {
+        for (key, bytes) in carried {
+            if *bytes > Bytes(0) {
+                self.waiting.entry(identity::PublicKey(key.0)).or_default().0 += bytes.0;
+            }
+        }
+        let limits = self.live.get().gateway.limits;
+        let month = limits.month(today(wall_time()));
+        let mut bytes: Vec<_> = self.waiting.iter().map(|(key, bytes)| (*key, *bytes)).collect();
+        // Always in one order: two gateways that change the same rows wait for each other, and never in a circle.
+        bytes.sort_by_key(|(key, _)| key.0);
+        let clients = match self.registry.count(&Usage { month, bytes }) {
+            Ok(clients) => clients,
+            Err(error) => {
+                warn!("what clients carry is counted later: {error}");
+                return None;
+            }
+        };
+        self.waiting.clear();
+        self.known = clients.into_iter().map(|client| (client.public_key, client)).collect();
+        let standing = |client: &Client| Standing {
+            key: PublicKey(client.public_key.0),
+            allowance: limits.allowance(client.limits, client.used.in_month(month)),
+        };
+        Some(self.known.values().map(standing).collect())
+    }
+
+    fn forget(&mut self, key: PublicKey) {
+        self.known.remove(&identity::PublicKey(key.0));
+    }
+
+    fn forwards(&mut self) -> Option<Vec<PortForward>> {
+        port_forwards(&mut self.registry).inspect_err(|error| warn!("{error}")).ok()
+    }
 }
 
 impl StoredRegistry {
+    /// Nothing is known yet but what the registry says.
+    pub fn new(registry: Registry, live: Arc<LiveConfig>, host: Name) -> Self {
+        Self { registry, live, host, known: FxHashMap::default(), waiting: FxHashMap::default() }
+    }
+
     fn admitted(&self, client: Client, first_time: bool, wanted: DefaultTreatment) -> Admitted {
+        let config = self.live.get();
+        let gateway = &config.gateway;
         let v4 = client.lease.v4;
         let v6 = Some(client.lease.v6);
+        let used = client.used.in_month(gateway.limits.month(today(wall_time())));
         Admitted {
             name: client.name,
             addresses: addresses(v4, v6),
             first_time,
+            allowance: gateway.limits.allowance(client.limits, used),
             treatment: off_the_wire(wanted),
             welcome: Welcome {
-                name: self.name.clone(),
+                name: config.daemon.name.clone().unwrap_or_else(|| self.host.clone()),
                 features: Features::default(),
                 v4,
                 v6,
-                dns: self.dns.clone(),
-                mtu: self.mtu,
+                dns: dns_servers(gateway),
+                mtu: gateway.mtu,
             },
         }
     }
+}
+
+/// The servers that clients are told: the configured ones, or those of this machine that clients can reach.
+fn dns_servers(config: &GatewayConfig) -> ArrayVec<IpAddr, MAX_DNS_SERVERS> {
+    let own = || -> Vec<IpAddr> {
+        let files = ["/run/systemd/resolve/resolv.conf", "/etc/resolv.conf"];
+        let text = files.iter().find_map(|file| fs::read_to_string(file).ok()).unwrap_or_default();
+        name_servers(&text).into_iter().filter(|server| !server.is_loopback()).collect()
+    };
+    config.dns.clone().unwrap_or_else(own).into_iter().take(MAX_DNS_SERVERS).collect()
 }
 
 fn addresses(

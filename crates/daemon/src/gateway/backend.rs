@@ -6,17 +6,20 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use anabranch::control::{
-    DownReport, EventKind, ForwardReport, ForwardRequest, GatewayClients, InviteRequest, Invited, Revoked,
-    Status,
+    AllowanceReport, ClientReport, DownReport, EventKind, ForwardReport, ForwardRequest, GatewayClients,
+    InviteRequest, Invited, LimitRequest, ReloadReport, RenewReport, Revoked, Status,
 };
-use identity::{Protocol, Registry, RegistryError, wall_time};
+use identity::{Protocol, PublicKey, Registry, RegistryError, wall_time};
 use linux::nat::{Nat, PortForward};
+use policy::limit::Allowance;
 
+use super::admission::Standing;
+use super::live::LiveConfig;
 use super::messages::{Command, ConnectedClient};
 use crate::control::clients::{self, Introduction};
 use crate::control::{Backend, BackendError, EventLog, take_down};
 use crate::mailbox::Mailbox;
-use crate::supervision::Root;
+use crate::supervision::{Request, Root};
 
 /// Answers from the registry and from the loop.
 pub struct GatewayBackend {
@@ -28,8 +31,10 @@ pub struct GatewayBackend {
     pub events: Arc<EventLog>,
     /// The clients.
     pub registry: Mutex<Registry>,
-    /// What join links say.
-    pub introduction: Introduction,
+    /// The configuration.
+    pub live: Arc<LiveConfig>,
+    /// The gateway's key.
+    pub public_key: PublicKey,
     /// The translation table without forwards.
     pub nat: Nat,
 }
@@ -45,17 +50,23 @@ impl GatewayBackend {
         self.registry.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn reload(&self, registry: &Registry) -> Result<(), BackendError> {
-        let nat = Nat { forwards: port_forwards(registry)?, ..self.nat.clone() };
-        nat.reload().map_err(|error| BackendError::Internal(error.to_string()))
+    fn reload_nat(&self, registry: &mut Registry) -> Result<(), BackendError> {
+        translation(&self.nat, &self.live, port_forwards(registry)?)
+            .reload()
+            .map_err(|error| BackendError::Internal(error.to_string()))
     }
+}
+
+/// The translation table with these ports, as the configuration has the rest.
+pub fn translation(nat: &Nat, live: &LiveConfig, forwards: Vec<PortForward>) -> Nat {
+    Nat { forwards, client_to_client: live.get().gateway.client_to_client, ..nat.clone() }
 }
 
 /// The forwarded ports, as the translation table wants them. A client without an IPv4 lease is reached by IPv6 only.
 ///
 /// # Errors
 /// If the registry fails.
-pub fn port_forwards(registry: &Registry) -> Result<Vec<PortForward>, RegistryError> {
+pub fn port_forwards(registry: &mut Registry) -> Result<Vec<PortForward>, RegistryError> {
     let clients = registry.clients()?;
     let mut forwards = Vec::new();
     for forward in registry.forwards()? {
@@ -87,7 +98,8 @@ impl Backend for GatewayBackend {
 
     fn clients(&self) -> Result<GatewayClients, BackendError> {
         let connected = self.ask(Command::Connected)?;
-        let mut list = clients::list(&mut self.registry(), wall_time())?;
+        let limits = self.live.get().gateway.limits;
+        let mut list = clients::list(&mut self.registry(), &limits, wall_time())?;
         for report in &mut list.clients {
             let of_client =
                 |one: &&ConnectedClient| identity::PublicKey(one.key.0).to_string() == report.public_key;
@@ -102,7 +114,13 @@ impl Backend for GatewayBackend {
     }
 
     fn invite(&self, request: &InviteRequest) -> Result<Invited, BackendError> {
-        clients::invite(&mut self.registry(), &self.introduction, request, wall_time())
+        let config = self.live.get();
+        let introduction = Introduction {
+            public_key: self.public_key,
+            addresses: config.gateway.public_addresses.clone(),
+            tcp_port: config.gateway.tcp,
+        };
+        clients::invite(&mut self.registry(), &introduction, request, wall_time())
     }
 
     fn revoke(&self, name: &str) -> Result<Revoked, BackendError> {
@@ -111,22 +129,46 @@ impl Backend for GatewayBackend {
         if let Some(key) = key {
             self.commands.post(Command::Revoke(bond::PublicKey(key.0)));
             self.events.push(EventKind::ClientRevoked, Some(name), format!("{name} was revoked"));
-            self.reload(&registry)?;
+            self.reload_nat(&mut registry)?;
         }
         Ok(revoked)
+    }
+
+    fn limit(&self, request: &LimitRequest) -> Result<ClientReport, BackendError> {
+        let limits = self.live.get().gateway.limits;
+        let (report, key) = clients::limit(&mut self.registry(), &limits, request, wall_time())?;
+        let AllowanceReport { rate, quota, slowed, .. } = report.allowance;
+        let standing = Standing { key: bond::PublicKey(key.0), allowance: Allowance { rate, quota, slowed } };
+        self.commands.post(Command::Allow(standing));
+        Ok(report)
+    }
+
+    fn reload(&self) -> Result<ReloadReport, BackendError> {
+        let report = self.live.reload().map_err(|error| BackendError::Conflict(error.to_string()))?;
+        self.reload_nat(&mut self.registry())?;
+        self.commands.post(Command::Count);
+        Ok(report)
+    }
+
+    fn renew(&self) -> Result<RenewReport, BackendError> {
+        self.root.ask(&Request::Renew).map_err(|error| BackendError::Conflict(error.to_string()))?;
+        if !self.commands.post(Command::Renew) {
+            return Err(BackendError::Unavailable("the gateway is too busy; try again".to_owned()));
+        }
+        Ok(RenewReport { was: env!("CARGO_PKG_VERSION").to_owned() })
     }
 
     fn forward(&self, request: &ForwardRequest) -> Result<ForwardReport, BackendError> {
         let mut registry = self.registry();
         let report = clients::forward(&mut registry, request)?;
-        self.reload(&registry)?;
+        self.reload_nat(&mut registry)?;
         Ok(report)
     }
 
     fn stop_forward(&self, request: &ForwardRequest) -> Result<ForwardReport, BackendError> {
         let mut registry = self.registry();
         let report = clients::stop_forward(&mut registry, request)?;
-        self.reload(&registry)?;
+        self.reload_nat(&mut registry)?;
         Ok(report)
     }
 }

@@ -4,10 +4,13 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use anabranch::control::UnixMillis;
 use bond::{PublicKey, SessionId};
+use linux::clock;
+use policy::limit::{Allowance, Policer};
 use rustc_hash::FxHashMap;
+use units::Bytes;
 use wire::inner::Headers;
 
-use super::admission::Admitted;
+use super::admission::{Admitted, Standing};
 use crate::dataplane::{Meter, Owner, Verdict};
 
 /// A client's session.
@@ -27,6 +30,40 @@ pub struct ClientSession {
     pub confirmed: bool,
     /// Its traffic's rates.
     pub meter: Meter,
+    /// Bytes in both directions that were not handed on yet to be counted.
+    pub uncounted: Bytes,
+    /// What it may carry.
+    pub allowance: Allowance,
+    /// Keeps it to that: to it, and from it.
+    policers: Option<[Policer; 2]>,
+}
+
+impl ClientSession {
+    /// Whether a packet to it, or from it, is within its limit; then it counts.
+    fn admits(&mut self, direction: Direction, length: usize) -> bool {
+        let length = Bytes(length as u64);
+        let policer = self.policers.as_mut().map(|policers| &mut policers[direction as usize]);
+        let admitted = policer.is_none_or(|policer| policer.admits(clock::now(), length));
+        if admitted {
+            self.uncounted.0 += length.0;
+        }
+        admitted
+    }
+
+    fn allow(&mut self, allowance: Allowance) {
+        self.allowance = allowance;
+        // A policer that stays is not told anew: it would begin with another burst.
+        if self.policers.map(|[to, _]| to.rate()) != allowance.rate {
+            self.policers = allowance.rate.map(|rate| [Policer::new(rate); 2]);
+        }
+    }
+}
+
+/// A packet's way, as the client sees it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Direction {
+    To,
+    From,
 }
 
 /// The sessions of all clients.
@@ -39,7 +76,7 @@ pub struct Clients {
 impl Clients {
     /// A session was accepted; packets are routed to it once it is confirmed.
     pub fn accept(&mut self, session: SessionId, key: PublicKey, admitted: Admitted) {
-        let client = ClientSession {
+        let mut client = ClientSession {
             name: admitted.name,
             key,
             addresses: admitted.addresses,
@@ -47,7 +84,11 @@ impl Clients {
             since: UnixMillis::now(),
             confirmed: false,
             meter: Meter::default(),
+            uncounted: Bytes(0),
+            allowance: Allowance::default(),
+            policers: None,
         };
+        client.allow(admitted.allowance);
         // An earlier session that was accepted for the key and never confirmed is forgotten by the endpoint too.
         self.sessions.retain(|_, other| other.key != key || other.confirmed);
         self.sessions.insert(session, client);
@@ -70,6 +111,19 @@ impl Clients {
         Some(client)
     }
 
+    /// Another allowance holds for a key from now on. Returns the client's name if it is connected and was not slowed down
+    /// before, and now is.
+    pub fn allow(&mut self, standing: Standing) -> Option<&str> {
+        let of_key = self.sessions.values_mut().filter(|client| client.key == standing.key);
+        let mut slowed = None;
+        for client in of_key {
+            let is_new = standing.allowance.slowed && !client.allowance.slowed && client.confirmed;
+            client.allow(standing.allowance);
+            slowed = is_new.then_some(client.name.as_str()).or(slowed);
+        }
+        slowed
+    }
+
     /// The sessions of a key.
     pub fn of_key(&self, key: PublicKey) -> Vec<SessionId> {
         self.sessions.iter().filter(|(_, client)| client.key == key).map(|(session, _)| *session).collect()
@@ -90,14 +144,19 @@ impl Clients {
 }
 
 impl Owner for Clients {
-    fn judge(&mut self, headers: &Headers) -> Verdict {
-        let session = self.by_address.get(&headers.key.destination);
-        session.map_or(Verdict::Unreachable, |session| Verdict::Send(*session))
+    fn judge(&mut self, headers: &Headers, packet: &[u8]) -> Verdict {
+        let Some(session) = self.by_address.get(&headers.key.destination).copied() else {
+            return Verdict::Unreachable;
+        };
+        let client = self.sessions.get_mut(&session);
+        let admitted = client.is_some_and(|client| client.admits(Direction::To, packet.len()));
+        if admitted { Verdict::Send(session) } else { Verdict::Drop }
     }
 
     fn allows(&mut self, session: SessionId, packet: &[u8]) -> bool {
-        let Some(client) = self.sessions.get(&session) else { return false };
-        source(packet).is_some_and(|source| client.addresses.contains(&source))
+        let Some(client) = self.sessions.get_mut(&session) else { return false };
+        let is_own = source(packet).is_some_and(|source| client.addresses.contains(&source));
+        is_own && client.admits(Direction::From, packet.len())
     }
 }
 
@@ -119,6 +178,7 @@ fn source(packet: &[u8]) -> Option<IpAddr> {
 #[cfg(test)]
 mod tests {
     use arrayvec::ArrayVec;
+    use units::BitRate;
     use wire::hello::{Features, Name, Welcome};
 
     use super::*;
@@ -128,6 +188,7 @@ mod tests {
             name: "van".to_owned(),
             addresses: vec![address.parse().unwrap()],
             first_time: false,
+            allowance: Allowance::default(),
             treatment: policy::Treatment::Bonded,
             welcome: Welcome {
                 name: Name::new("gateway").unwrap(),
@@ -149,7 +210,7 @@ mod tests {
     }
 
     fn destined(clients: &mut Clients, packet: &[u8]) -> Verdict {
-        clients.judge(&wire::inner::parse(packet).unwrap())
+        clients.judge(&wire::inner::parse(packet).unwrap(), packet)
     }
 
     #[test]
@@ -170,6 +231,31 @@ mod tests {
         assert!(clients.allows(one, &packet([10, 86, 0, 2], [8, 8, 8, 8])));
         assert!(!clients.allows(other, &packet([10, 86, 0, 2], [8, 8, 8, 8])), "another client's address");
         assert!(!clients.allows(one, &[]) && !clients.allows(one, &[0x60; 10]));
+    }
+
+    #[test]
+    fn a_client_is_kept_to_its_rate_in_each_direction_and_let_go_again() {
+        let mut clients = Clients::default();
+        let (session, key) = (SessionId(1), PublicKey([1; 32]));
+        clients.accept(session, key, admitted("10.86.0.2"));
+        clients.confirm(session);
+        let (to, from) = (packet([8, 8, 8, 8], [10, 86, 0, 2]), packet([10, 86, 0, 2], [8, 8, 8, 8]));
+        let standing = |rate, slowed| Standing { key, allowance: Allowance { rate, quota: None, slowed } };
+        // A packet takes longer than the test.
+        assert_eq!(clients.allow(standing(Some(BitRate(1)), false)), None);
+        assert_eq!(destined(&mut clients, &to), Verdict::Send(session));
+        assert!(clients.allows(session, &from), "the other direction has its own");
+        let uncounted = |clients: &mut Clients| clients.confirmed().next().unwrap().1.uncounted;
+        assert_eq!(uncounted(&mut clients), Bytes(56));
+        assert_eq!(destined(&mut clients, &to), Verdict::Drop);
+        assert!(!clients.allows(session, &from));
+        assert_eq!(uncounted(&mut clients), Bytes(56), "what was dropped does not count");
+        assert_eq!(clients.allow(standing(Some(BitRate(1)), true)), Some("van"));
+        assert_eq!(destined(&mut clients, &to), Verdict::Drop, "the same rate gives no new burst");
+        assert_eq!(clients.allow(standing(Some(BitRate(1)), true)), None, "it is told once");
+        clients.allow(standing(None, false));
+        assert_eq!(destined(&mut clients, &to), Verdict::Send(session));
+        assert!(clients.allows(session, &from));
     }
 
     #[test]

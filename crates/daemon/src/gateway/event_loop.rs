@@ -6,16 +6,17 @@ use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
 use anabranch::control::{EventKind, Role, SessionState, Status, UnixMillis};
-use bond::{EndpointEvent, IncomingId, PathState, PublicKey, SessionEvent, SessionId};
+use bond::{Endpoint, EndpointEvent, IncomingId, PathState, PublicKey, SessionEvent, SessionId};
 use linux::clock;
 use linux::poll::Waker;
-use tracing::{debug, info};
-use units::{Bytes, Timestamp};
-use wire::frame::{CLOSE_GOODBYE, CLOSE_REVOKED};
+use rustc_hash::FxHashSet;
+use tracing::debug;
+use units::{BitRate, Bytes, Timestamp};
+use wire::frame::{CLOSE_GOODBYE, CLOSE_RENEWED, CLOSE_REVOKED};
 use wire::inner::FlowKey;
-use wire::request::Request;
+use wire::request::{MOST_RATES, PathRates, Request};
 
-use super::admission::Admitted;
+use super::admission::{Admitted, Standing};
 use super::clients::Clients;
 use super::messages::{Command, ConnectedClient, Task};
 use crate::control::EventLog;
@@ -32,6 +33,7 @@ pub struct GatewayLoop {
     status: Status,
     total: Meter,
     next_sample: Timestamp,
+    next_count: Timestamp,
     stopping: Option<Timestamp>,
 }
 
@@ -46,6 +48,7 @@ impl GatewayLoop {
             status,
             total: Meter::default(),
             next_sample: Timestamp::ZERO,
+            next_count: Timestamp::ZERO,
             stopping: None,
         }
     }
@@ -111,6 +114,9 @@ impl GatewayLoop {
                 };
                 self.plane.endpoint.treat(session, back, off_the_wire(treatment));
             }
+            Ok(Some(Request::PathRates(_))) => {
+                debug!(session = session.0, "a device says what it expects to carry")
+            }
             Ok(None) => debug!(session = session.0, "a request of a later version"),
             Err(error) => debug!(session = session.0, "a request makes no sense: {error}"),
         }
@@ -123,16 +129,17 @@ impl GatewayLoop {
         if client.first_time {
             self.events.push(EventKind::ClientJoined, Some(&name), format!("{name} has joined"));
         }
-        info!("{name} is connected");
         self.events.push(EventKind::ClientConnected, Some(&name), format!("{name} is connected"));
     }
 
     fn on_closed(&mut self, session: SessionId, reason: u8) {
         let Some(client) = self.clients.remove(session) else { return };
+        if client.uncounted > Bytes(0) {
+            self.tasks.post(Task::Count(vec![(client.key, client.uncounted)]));
+        }
         self.tasks.post(Task::Seen(client.key));
         // A newer session of the same client has taken its place: it is not gone.
         if client.confirmed && self.clients.of_key(client.key).is_empty() {
-            info!("{} is gone", client.name);
             let text = match reason {
                 CLOSE_GOODBYE => format!("{} has disconnected", client.name),
                 _ => format!("the session of {} has ended", client.name),
@@ -147,13 +154,14 @@ impl GatewayLoop {
             // The asker may have gone; then nobody needs the answer.
             Command::Status(reply) => drop(reply.try_send(self.status())),
             Command::Connected(reply) => drop(reply.try_send(self.connected())),
-            Command::Revoke(key) => {
-                for session in self.clients.of_key(key) {
-                    self.clients.remove(session);
-                    self.plane.endpoint.close(session, CLOSE_REVOKED);
-                }
+            Command::Standings(standings) => self.on_standings(standings),
+            Command::Allow(standing) => self.allow(standing),
+            Command::Count => self.count(clock::now()),
+            Command::Revoke(key) => self.revoke(key),
+            Command::Stop => self.stop(CLOSE_GOODBYE, "the gateway stops"),
+            Command::Renew => {
+                self.stop(CLOSE_RENEWED, "the gateway becomes the program that is installed now")
             }
-            Command::Stop => self.stop(),
         }
     }
 
@@ -168,14 +176,59 @@ impl GatewayLoop {
         }
     }
 
-    fn stop(&mut self) {
+    fn revoke(&mut self, key: PublicKey) {
+        self.tasks.post(Task::Forget(key));
+        for session in self.clients.of_key(key) {
+            self.clients.remove(session);
+            self.plane.endpoint.close(session, CLOSE_REVOKED);
+        }
+    }
+
+    fn on_standings(&mut self, standings: Vec<Standing>) {
+        let known: FxHashSet<PublicKey> = standings.iter().map(|standing| standing.key).collect();
+        let gone: Vec<(PublicKey, String)> = self
+            .clients
+            .confirmed()
+            .filter(|(_, client)| !known.contains(&client.key))
+            .map(|(_, client)| (client.key, client.name.clone()))
+            .collect();
+        for (key, name) in gone {
+            self.events.push(EventKind::ClientRevoked, Some(&name), format!("{name} was revoked elsewhere"));
+            self.revoke(key);
+        }
+        for standing in standings {
+            self.allow(standing);
+        }
+    }
+
+    fn allow(&mut self, standing: Standing) {
+        if let Some(name) = self.clients.allow(standing) {
+            let text = format!("{name} has used its quota of this month and is slowed down");
+            self.events.push(EventKind::Warning, Some(name), text);
+        }
+    }
+
+    /// Hands on what clients have carried since the last time.
+    fn count(&mut self, now: Timestamp) {
+        self.next_count = now + COUNT_INTERVAL;
+        let carried: Vec<_> =
+            self.clients.confirmed().map(|(_, client)| (client.key, client.uncounted)).collect();
+        if !carried.is_empty() && self.tasks.post(Task::Count(carried)) {
+            for (_, client) in self.clients.confirmed() {
+                client.uncounted = Bytes(0);
+            }
+        }
+    }
+
+    fn stop(&mut self, reason: u8, text: &str) {
         if self.stopping.is_some() {
             return;
         }
-        self.events.push(EventKind::Stopping, None, "the gateway stops");
+        self.count(clock::now());
+        self.events.push(EventKind::Stopping, None, text);
         let sessions: Vec<SessionId> = self.clients.confirmed().map(|(session, _)| session).collect();
         for session in sessions {
-            self.plane.endpoint.close(session, CLOSE_GOODBYE);
+            self.plane.endpoint.close(session, reason);
         }
         self.stopping = Some(clock::now() + GOODBYE_TIME);
     }
@@ -184,12 +237,18 @@ impl GatewayLoop {
 
     fn sample(&mut self, now: Timestamp) {
         self.next_sample = now + SAMPLE_INTERVAL;
+        if now >= self.next_count {
+            self.count(now);
+        }
         let counters = self.plane.counters;
         self.total.sample(now, counters.from_interface, counters.to_interface);
         let Self { plane, clients, .. } = self;
         for (session, client) in clients.confirmed() {
             if let Some(counters) = plane.endpoint.session_counters(session) {
                 client.meter.sample(now, counters.bytes_in, counters.bytes_out);
+            }
+            if client.meter.rates()[0] >= WORTH_TELLING {
+                tell_rates(&mut plane.endpoint, session);
             }
         }
     }
@@ -220,6 +279,19 @@ impl GatewayLoop {
     }
 }
 
+/// Says what the paths towards a device are expected to carry: it cannot know, and wants to show what bonding is worth.
+fn tell_rates(endpoint: &mut Endpoint, session: SessionId) {
+    let paths = endpoint.path_reports(session);
+    let rates: PathRates =
+        paths.iter().filter_map(|path| Some((path.path, path.rate?))).take(MOST_RATES).collect();
+    if paths.len() < 2 || rates.is_empty() {
+        return;
+    }
+    if let Err(error) = endpoint.send_message(session, Request::PathRates(rates).encode()) {
+        debug!(session = session.0, "a device is not told what its paths carry: {error}");
+    }
+}
+
 /// The report of a gateway that nobody uses yet.
 pub fn empty_status(name: String, public_key: String, interface: String, mtu: u16) -> Status {
     Status {
@@ -237,9 +309,15 @@ pub fn empty_status(name: String, public_key: String, interface: String, mtu: u1
         far_end: None,
         connected_clients: Some(0),
         traffic: anabranch::control::Traffic::default(),
+        gain: None,
+        delivery: None,
         networks: Vec::new(),
     }
 }
 
+/// A device that is sent less than this a second is not told what its paths could carry.
+const WORTH_TELLING: BitRate = BitRate(100_000);
 const SAMPLE_INTERVAL: Duration = Duration::from_secs(1);
+/// Between two looks at what clients may carry. A crash forgets this much of what they have used.
+const COUNT_INTERVAL: Duration = Duration::from_secs(30);
 const GOODBYE_TIME: Duration = Duration::from_millis(30);

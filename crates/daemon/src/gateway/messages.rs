@@ -5,8 +5,9 @@ use std::sync::mpsc::SyncSender;
 
 use anabranch::control::{Status, Traffic, UnixMillis};
 use bond::{IncomingId, PublicKey};
+use units::Bytes;
 
-use super::admission::Admitted;
+use super::admission::{Admitted, Standing};
 
 /// To the loop.
 #[derive(Debug)]
@@ -26,10 +27,18 @@ pub enum Command {
     Status(SyncSender<Status>),
     /// Who is connected?
     Connected(SyncSender<Vec<ConnectedClient>>),
+    /// This is what all clients may carry; who is not among them was revoked.
+    Standings(Vec<Standing>),
+    /// This is what one client may carry.
+    Allow(Standing),
+    /// Have counted what was carried until now: other limits may hold.
+    Count,
     /// End the sessions of this key: it was revoked.
     Revoke(PublicKey),
     /// Say goodbye to all and end.
     Stop,
+    /// The same where another version of this program goes on at once.
+    Renew,
 }
 
 /// One connected client.
@@ -59,6 +68,10 @@ pub enum Task {
     },
     /// A client was heard of.
     Seen(PublicKey),
+    /// This is what clients have carried since the last time.
+    Count(Vec<(PublicKey, Bytes)>),
+    /// This key was revoked.
+    Forget(PublicKey),
     /// The loop has ended.
     LoopEnded(Result<(), String>),
 }

@@ -67,6 +67,8 @@ pub enum Request {
         /// Its name.
         interface: String,
     },
+    /// Become the program that is on the disk now, once the worker has ended.
+    Renew,
     /// Take everything back.
     Restore,
 }
@@ -172,6 +174,11 @@ impl Root {
 pub trait Machine: Send {
     /// Carries out one request.
     fn carry_out(&mut self, request: Request) -> Answer;
+
+    /// Goes on as another program if that was asked for. Returns only if it was not, or failed.
+    fn renew(&mut self) -> Option<io::Error> {
+        None
+    }
 }
 
 /// Answers requests until the worker is gone. After [`Request::Restore`] nothing is changed any more.
@@ -238,6 +245,7 @@ mod tests {
                 | Request::EndRun { .. }
                 | Request::AddStation { .. }
                 | Request::RemoveStation { .. }
+                | Request::Renew
                 | Request::Programs { .. } => Answer::Failed { reason: "no".to_owned() },
                 Request::Restore => {
                     Answer::Restored(DownReport { undone: vec!["rule".to_owned()], failed: Vec::new() })

@@ -6,7 +6,8 @@
 //!                                        +-- root: carries out, journals, waits; undoes all when the worker is gone
 //! ```
 //! The worker parses what strangers send, so it may only ask for the few things below; none of them can be turned
-//! into writing another file or running another program.
+//! into writing another file or running another program than the one that is installed in this one's place (which reads the
+//! configuration again, as any start does).
 
 mod channel;
 mod process;
@@ -15,4 +16,4 @@ mod start;
 pub use channel::{Answer, MAXIMUM_INODES, Machine, Request, Root, SocketProgram, serve};
 use process::take_lock;
 pub use process::{SuperviseError, prepare, supervise};
-pub use start::{StartError, begin, restore, undo};
+pub use start::{StartError, begin, go_on, restore, undo};

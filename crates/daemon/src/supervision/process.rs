@@ -37,8 +37,7 @@ pub enum SuperviseError {
 
 /// Finds the user that the worker becomes (`name`, else `anabranch`, else `nobody`) and gives it the state directory.
 ///
-/// To be called before anything is written to the undo journal, which must stay root's: the worker must not write what
-/// root will carry out.
+/// All but the undo journal, which must stay root's: the worker must not write what root will carry out.
 ///
 /// # Errors
 /// [`SuperviseError::Drop`] or [`SuperviseError::HandOver`].
@@ -48,7 +47,7 @@ pub fn prepare(state: &StateDirectory, name: &str) -> Result<User, SuperviseErro
         info!("{missing}; the daemon runs as {}", other.name);
         Ok::<User, DropError>(other)
     })?;
-    match state.hand_over(user.user, user.group) {
+    match state.hand_over(user.user, user.group, &[linux::journal::FILE_NAME]) {
         // A user namespace that does not know the user: the worker stays who it is.
         Err(WriteError::Io { source, .. }) if source.kind() == io::ErrorKind::InvalidInput => {}
         other => other?,
@@ -98,7 +97,15 @@ where
                 machine
             });
             let exit = child.supervise()?;
-            let report = match keeper.join().map(|mut machine| machine.carry_out(Request::Restore)) {
+            let ended = keeper.join().map(|mut machine| {
+                if exit == Exit::Code(0)
+                    && let Some(cause) = machine.renew()
+                {
+                    error!("cannot become the other program: {cause}");
+                }
+                machine.carry_out(Request::Restore)
+            });
+            let report = match ended {
                 Ok(Answer::Restored(report)) => report,
                 Ok(Answer::Failed { reason }) => DownReport { undone: Vec::new(), failed: vec![reason] },
                 Ok(_) | Err(_) => DownReport::default(),

@@ -33,18 +33,26 @@ pub enum StartError {
 /// # Errors
 /// Any [`StartError`].
 pub fn begin(state: &StateDirectory, purpose: Purpose) -> Result<(DaemonLock, Journal), StartError> {
+    let (lock, mut journal) = go_on(state, purpose)?;
+    if journal.pending().next().is_some() {
+        warn!("the last run was ended the hard way: taking its changes back");
+        journal.restore()?;
+    }
+    Ok((lock, journal))
+}
+
+/// The same for a daemon that continues what another version of it has begun: its changes stay.
+///
+/// # Errors
+/// Any [`StartError`].
+pub fn go_on(state: &StateDirectory, purpose: Purpose) -> Result<(DaemonLock, Journal), StartError> {
     let missing = requirements::missing(purpose);
     if !missing.is_empty() {
         let role = if purpose == Purpose::Gateway { "gateway" } else { "device" };
         return Err(StartError::Missing { role, missing });
     }
     let lock = take_lock(state)?;
-    let mut journal = Journal::open(state.path())?;
-    if journal.pending().next().is_some() {
-        warn!("the last run was ended the hard way: taking its changes back");
-        journal.restore()?;
-    }
-    Ok((lock, journal))
+    Ok((lock, Journal::open(state.path())?))
 }
 
 /// Undoes all that the journal holds.

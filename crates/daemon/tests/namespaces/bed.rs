@@ -193,6 +193,21 @@ impl Bed {
         self.client("device").status().unwrap()
     }
 
+    /// What a monitoring program on the device gets from the daemon's web address.
+    pub fn figures(&self) -> String {
+        let token = fs::read_to_string(self.directory("device").join("web-token")).unwrap();
+        let head = format!(
+            "GET /metrics HTTP/1.1\r\nhost: 127.0.0.1:4680\r\nauthorization: Bearer {}\r\nconnection: close\r\n\r\n",
+            token.trim()
+        );
+        let mut stream = self.device.run(|| TcpStream::connect("127.0.0.1:4680")).unwrap().unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        stream.write_all(head.as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    }
+
     pub fn wait_until_up(&self) {
         let up = anabranch::control::SessionState::Up;
         eventually("the session is up", || {

@@ -258,17 +258,20 @@ pub fn what_down_undoes_was_told_before() {
 }
 
 /// A gateway whose worker is killed leaves nothing behind either.
+/// Everything of the machine that a gateway may change.
+pub fn ruleset(bed: &Bed) -> (String, [String; 3]) {
+    let output = bed.gateway.command("nft").unwrap().args(["list", "ruleset"]).output().unwrap();
+    let forwarding = ["ipv4/ip_forward", "ipv6/conf/all/forwarding", "ipv6/conf/wan/accept_ra"];
+    let read = |key: &str| {
+        let path = format!("/proc/sys/net/{key}");
+        bed.gateway.run(|| fs::read_to_string(path)).unwrap().unwrap()
+    };
+    (String::from_utf8_lossy(&output.stdout).into_owned(), forwarding.map(read))
+}
+
 pub fn the_gateway_is_as_before() {
     let bed = Bed::new(false);
-    let ruleset = || {
-        let output = bed.gateway.command("nft").unwrap().args(["list", "ruleset"]).output().unwrap();
-        let forwarding = ["ipv4/ip_forward", "ipv6/conf/all/forwarding", "ipv6/conf/wan/accept_ra"];
-        let read = |key: &str| {
-            let path = format!("/proc/sys/net/{key}");
-            bed.gateway.run(|| fs::read_to_string(path)).unwrap().unwrap()
-        };
-        (String::from_utf8_lossy(&output.stdout).into_owned(), forwarding.map(read))
-    };
+    let ruleset = || ruleset(&bed);
     let before = ruleset();
     let gateway = bed.start("gateway");
     assert_ne!(ruleset(), before);

@@ -5,8 +5,11 @@
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a failed step is a failed test")]
 
 mod bed;
+mod bond_trace;
 mod clock;
 mod crowd;
+#[path = "../../../identity/tests/database/mod.rs"]
+mod database;
 mod direct;
 mod direct_hardship;
 mod direct_learning;
@@ -19,14 +22,18 @@ mod holding;
 mod hostile;
 mod lacking;
 mod leases;
+mod limits;
+mod message_bus;
 mod names;
 mod nat64;
 mod neighbours;
 mod network_manager;
 mod over_mptcp;
 mod recording;
+mod renewal;
 mod resolved;
 mod scenarios;
+mod shared_registry;
 mod treatments;
 
 use std::os::unix::process::CommandExt;
@@ -36,7 +43,7 @@ use std::process::{Command, ExitCode, Stdio};
 
 use daemon::config::Config;
 use daemon::device::{self, DeviceOptions};
-use daemon::gateway::{self, GatewayOptions};
+use daemon::gateway::{self, GatewayOptions, Renewal};
 use identity::StateDirectory;
 use linux::netns::Namespace;
 
@@ -45,10 +52,10 @@ const OWN_MOUNTS: &str = "ANABRANCH_TEST_OWN_MOUNTS";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    if let [marker, role, directory] = &arguments[..]
+    if let [marker, role, directory, check @ ..] = &arguments[..]
         && marker == "DAEMON"
     {
-        return run_daemon(role, Path::new(directory));
+        return run_daemon(role, Path::new(directory), !check.is_empty());
     }
     if let [marker, rest @ ..] = &arguments[..]
         && marker == "CALLER"
@@ -124,11 +131,26 @@ fn own_namespaces() -> Option<&'static [&'static str]> {
     [MOUNTS, EVERYTHING].iter().find(may).copied()
 }
 
-fn run_daemon(role: &str, directory: &Path) -> ExitCode {
+fn run_daemon(role: &str, directory: &Path, only_check: bool) -> ExitCode {
     let state = StateDirectory::open(directory, "the test").unwrap();
-    let config = Config::read(&directory.join("config.toml")).unwrap();
+    let config = match Config::read(&directory.join("config.toml")) {
+        Ok(config) => config,
+        Err(error) => {
+            eprintln!("{role}: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    if only_check {
+        return ExitCode::SUCCESS;
+    }
     let outcome = match role {
-        "gateway" => gateway::run(GatewayOptions { state, config }).map_err(|error| error.to_string()),
+        "gateway" => gateway::run(GatewayOptions {
+            state,
+            config,
+            named: None,
+            renewal: Renewal::of_this_process(&["check"]).ok(),
+        })
+        .map_err(|error| error.to_string()),
         _ => device::run(DeviceOptions { state, config }).map_err(|error| error.to_string()),
     };
     match outcome {

@@ -11,11 +11,12 @@ use anabranch::control::{
 };
 use linux::netlink::{Netlink, Route};
 use linux::netns::Namespace;
+use policy::gain::Direction;
 
 use crate::bed::{Bed, SERVER_V4, SERVER_V6, eventually};
 use crate::{
-    clock, direct, direct_hardship, direct_metrics, disk, hardship, hostile, names, nat64, resolved,
-    treatments,
+    bond_trace, clock, direct, direct_hardship, direct_metrics, disk, hardship, hostile, limits, message_bus,
+    names, nat64, renewal, resolved, shared_registry, treatments,
 };
 
 /// A name and what it does.
@@ -35,6 +36,24 @@ pub const ALL: &[Scenario] = &[
     ("without_networks_packets_wait_then_fail_then_flow", without_networks_packets_wait_then_fail_then_flow),
     ("a_port_of_the_gateway_leads_to_the_device", a_port_of_the_gateway_leads_to_the_device),
     ("a_thousand_idle_clients_are_small", crate::crowd::a_thousand_idle_clients_are_small),
+    ("a_client_is_kept_to_its_limit", limits::a_client_is_kept_to_its_limit),
+    ("who_has_used_its_quota_is_slowed_down", limits::who_has_used_its_quota_is_slowed_down),
+    (
+        "another_configuration_holds_and_nobody_is_dropped",
+        limits::another_configuration_holds_and_nobody_is_dropped,
+    ),
+    (
+        "a_database_that_goes_drops_nobody_and_keeps_nobody_out",
+        shared_registry::a_database_that_goes_drops_nobody_and_keeps_nobody_out,
+    ),
+    (
+        "an_updated_gateway_closes_no_port_and_no_connection",
+        renewal::an_updated_gateway_closes_no_port_and_no_connection,
+    ),
+    (
+        "a_gateway_stays_what_it_is_if_the_new_one_could_not_start",
+        renewal::a_gateway_stays_what_it_is_if_the_new_one_could_not_start,
+    ),
     ("an_idle_device_is_small_and_quiet", an_idle_device_is_small_and_quiet),
     ("fifty_networks_come_and_go", hardship::fifty_networks_come_and_go),
     ("a_new_address_loses_nothing", hardship::a_new_address_loses_nothing),
@@ -55,6 +74,8 @@ pub const ALL: &[Scenario] = &[
     ("a_gateway_that_moves_is_found_by_its_name", names::a_gateway_that_moves_is_found_by_its_name),
     ("resolv_conf_keeps_its_search_list", names::resolv_conf_keeps_its_search_list),
     ("systemd_resolved_asks_over_any0", resolved::systemd_resolved_asks_over_any0),
+    ("a_cut_link_is_recorded_and_drawn", bond_trace::a_cut_link_is_recorded_and_drawn),
+    ("polkit_decides_who_may_what_on_the_bus", message_bus::polkit_decides_who_may_what_on_the_bus),
     ("a_full_disk_loses_nothing_of_a_device", disk::a_full_disk_loses_nothing_of_a_device),
     ("a_read_only_disk_loses_nothing_of_a_device", disk::a_read_only_disk_loses_nothing_of_a_device),
     ("a_full_or_read_only_disk_loses_no_client", disk::a_full_or_read_only_disk_loses_no_client),
@@ -188,6 +209,7 @@ pub const NEED_ROOT: &[&str] = &[
     "a_gateway_that_moves_is_found_by_its_name",
     "resolv_conf_keeps_its_search_list",
     "systemd_resolved_asks_over_any0",
+    "polkit_decides_who_may_what_on_the_bus",
     "what_down_undoes_was_told_before",
     "dhcpcd_changes_an_address_in_a_transfer",
     "network_manager_changes_a_connection_in_a_transfer",
@@ -212,13 +234,24 @@ pub fn working_paths(bed: &Bed) -> usize {
 
 fn one_stream_crosses_both_networks() {
     let bed = Bed::new(false);
+    bed.write_config("device", "web = \"127.0.0.1:4680\"\n[device]\ndns = \"off\"\n");
     shape(&bed);
     let _daemons = bed.connected();
     eventually("both paths work", || working_paths(&bed) == 2);
     bed.download(SERVER_V4, 8_000_000, || {});
     bed.download(SERVER_V6, 8_000_000, || {});
+    eventually("what bonding is worth is told", || {
+        bed.status().gain.is_some_and(|gain| {
+            let plausible = (5.0..100.0).contains(&gain.best_alone.as_mbps());
+            plausible && gain.direction == Direction::Receiving && gain.network.starts_with("wan")
+        })
+    });
     for network in bed.status().networks {
         assert!(network.paths[0].traffic.received.0 > 1_000_000, "{network:#?}");
+    }
+    let figures = bed.figures();
+    for name in ["bonded_bytes_per_second ", "best_alone_bytes_per_second{network=\"wan", "session_up 1"] {
+        assert!(figures.contains(&format!("\nanabranch_{name}")), "{name} is missing from\n{figures}");
     }
     let clients = bed.client("gateway").gateway_clients().unwrap().clients;
     assert!(clients[0].connected && clients[0].name == "van", "{clients:?}");

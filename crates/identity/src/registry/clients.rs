@@ -2,12 +2,15 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use rusqlite::{Connection, OptionalExtension, params};
+use policy::calendar::Day;
+use policy::limit::{ClientLimits, Limit, NamedLimit};
+use units::{BitRate, Bytes};
 use wire::hello::Prefixed;
 use wire::join_link::UnixSeconds;
 
 use super::invitations::{bury_invitations, withdraw};
-use super::{RedeemError, Registry, RegistryError, RevokeError};
+use super::store::{self, Transaction, Value};
+use super::{LimitError, RedeemError, Registry, RegistryError, RevokeError};
 use crate::key::PublicKey;
 use crate::pool::{Ipv4Pool, Ipv6Pool};
 
@@ -33,6 +36,35 @@ pub struct Client {
     pub joined: UnixSeconds,
     /// When it was last heard of, if ever since it joined.
     pub last_seen: Option<UnixSeconds>,
+    /// Its own limits.
+    pub limits: ClientLimits,
+    /// What it has used of its quota.
+    pub used: Used,
+}
+
+/// Bytes that a client has sent and received in a month.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Used {
+    /// The month's first day.
+    pub month: Day,
+    /// How many.
+    pub bytes: Bytes,
+}
+
+impl Used {
+    /// How many of them are in the month that begins on `month`.
+    pub fn in_month(self, month: Day) -> Bytes {
+        if self.month == month { self.bytes } else { Bytes(0) }
+    }
+}
+
+/// What clients have carried since the last report, all of it in one month.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Usage {
+    /// The month's first day.
+    pub month: Day,
+    /// How much, for each that carried anything.
+    pub bytes: Vec<(PublicKey, Bytes)>,
 }
 
 /// What [`Registry::revoke`] took away.
@@ -50,6 +82,8 @@ pub(super) struct Row {
     host: u32,
     joined: u64,
     last_seen: Option<u64>,
+    limits: ClientLimits,
+    used: Used,
 }
 
 impl Row {
@@ -60,16 +94,23 @@ impl Row {
             lease: Lease { v4: v4.client(self.host), v6: v6.client(self.host) },
             joined: UnixSeconds(self.joined),
             last_seen: self.last_seen.map(UnixSeconds),
+            limits: self.limits,
+            used: self.used,
         }
     }
 
-    fn read(row: &rusqlite::Row<'_>) -> rusqlite::Result<Self> {
+    fn read(row: &store::Row) -> Result<Self, RegistryError> {
         Ok(Self {
-            name: row.get(0)?,
-            public_key: row.get(1)?,
-            host: row.get(2)?,
-            joined: row.get(3)?,
-            last_seen: row.get(4)?,
+            name: row.text(0)?,
+            public_key: row.key(1)?,
+            host: row.number(2)?,
+            joined: row.number(3)?,
+            last_seen: row.number_or_null(4)?,
+            limits: ClientLimits {
+                rate: read_limit(row.number_or_null(5)?, BitRate),
+                quota: read_limit(row.number_or_null(6)?, Bytes),
+            },
+            used: Used { bytes: Bytes(row.number(7)?), month: Day(row.number(8)?) },
         })
     }
 }
@@ -79,20 +120,20 @@ impl Registry {
     ///
     /// # Errors
     /// Any [`RegistryError`].
-    pub fn client(&self, key: PublicKey) -> Result<Option<Client>, RegistryError> {
-        Ok(by_key(&self.connection, key)?.map(|row| row.into_client(self.v4, self.v6)))
+    pub fn client(&mut self, key: PublicKey) -> Result<Option<Client>, RegistryError> {
+        let (v4, v6) = (self.v4, self.v6);
+        Ok(by_key(&mut self.read()?, key)?.map(|row| row.into_client(v4, v6)))
     }
 
     /// All clients, by name.
     ///
     /// # Errors
     /// Any [`RegistryError`].
-    pub fn clients(&self) -> Result<Vec<Client>, RegistryError> {
-        let mut statement = self
-            .connection
-            .prepare("SELECT name, public_key, host, joined, last_seen FROM clients ORDER BY name")?;
-        let rows = statement.query_map([], Row::read)?;
-        Ok(rows.map(|row| row.map(|row| row.into_client(self.v4, self.v6))).collect::<Result<_, _>>()?)
+    pub fn clients(&mut self) -> Result<Vec<Client>, RegistryError> {
+        let (v4, v6) = (self.v4, self.v6);
+        let statement = format!("SELECT {COLUMNS} FROM clients ORDER BY name");
+        let rows = self.read()?.rows(&statement, &[])?;
+        rows.iter().map(|row| Row::read(row).map(|row| row.into_client(v4, v6))).collect()
     }
 
     /// Notes that the client was heard of. A time before the last one (a clock set back) is noted all the same.
@@ -100,9 +141,54 @@ impl Registry {
     /// # Errors
     /// Any [`RegistryError`]; a session need not end for it.
     pub fn seen(&mut self, key: PublicKey, now: UnixSeconds) -> Result<(), RegistryError> {
-        self.connection
-            .execute("UPDATE clients SET last_seen = ?2 WHERE public_key = ?1", params![key.0, now.0])?;
-        Ok(())
+        let mut transaction = self.begin()?;
+        let statement = "UPDATE clients SET last_seen = $2 WHERE public_key = $1";
+        transaction.execute(statement, &[key.0.into(), now.0.into()])?;
+        transaction.commit()
+    }
+
+    /// Gives a client limits of its own; what is `None` stays.
+    ///
+    /// # Errors
+    /// [`LimitError::Unknown`] if nobody has the name.
+    pub fn limit(
+        &mut self,
+        name: &str,
+        rate: Option<Limit<BitRate>>,
+        quota: Option<Limit<Bytes>>,
+    ) -> Result<Client, LimitError> {
+        let (v4, v6) = (self.v4, self.v6);
+        let mut transaction = self.begin()?;
+        if let Some(rate) = rate {
+            let value = written_limit(rate, |rate| rate.0);
+            transaction.execute("UPDATE clients SET rate = $2 WHERE name = $1", &[name.into(), value])?;
+        }
+        if let Some(quota) = quota {
+            let value = written_limit(quota, |quota| quota.0);
+            transaction.execute("UPDATE clients SET quota = $2 WHERE name = $1", &[name.into(), value])?;
+        }
+        let row = by_name(&mut transaction, name)?.ok_or_else(|| LimitError::Unknown(name.to_owned()))?;
+        transaction.commit()?;
+        Ok(row.into_client(v4, v6))
+    }
+
+    /// Adds what clients have carried to what they have used, and tells how all clients stand then.
+    ///
+    /// # Errors
+    /// Any [`RegistryError`]; then nothing of it was added.
+    pub fn count(&mut self, usage: &Usage) -> Result<Vec<Client>, RegistryError> {
+        if !usage.bytes.is_empty() {
+            let mut transaction = self.begin()?;
+            for (key, bytes) in &usage.bytes {
+                transaction.execute(
+                    "UPDATE clients SET used = CASE WHEN month = $2 THEN used + $3 ELSE $3 END, month = $2
+                     WHERE public_key = $1",
+                    &[key.0.into(), Value::Number(usage.month.0.into()), bytes.0.into()],
+                )?;
+            }
+            transaction.commit()?;
+        }
+        self.clients()
     }
 
     /// Removes a client with its lease and its forwarded ports, and withdraws an open invitation of that name.
@@ -111,55 +197,85 @@ impl Registry {
     /// [`RevokeError::Unknown`] if there is neither.
     pub fn revoke(&mut self, name: &str) -> Result<Revoked, RevokeError> {
         let (v4, v6) = (self.v4, self.v6);
-        let transaction = self.begin()?;
-        let client = by_name(&transaction, name)?.map(|row| row.into_client(v4, v6));
-        transaction.execute("DELETE FROM clients WHERE name = ?1", [name]).map_err(RegistryError::from)?;
-        let invitation = withdraw(&transaction, name)?;
+        let mut transaction = self.begin()?;
+        let client = by_name(&mut transaction, name)?.map(|row| row.into_client(v4, v6));
+        transaction.execute("DELETE FROM clients WHERE name = $1", &[name.into()])?;
+        let invitation = withdraw(&mut transaction, name)?;
         if let Some(client) = &client {
-            bury_invitations(&transaction, client.public_key)?;
+            bury_invitations(&mut transaction, client.public_key)?;
         }
         if client.is_none() && !invitation {
             return Err(RevokeError::Unknown(name.to_owned()));
         }
-        transaction.commit().map_err(RegistryError::from)?;
+        transaction.commit()?;
         Ok(Revoked { client, invitation })
     }
 }
 
-pub(super) fn by_name(connection: &Connection, name: &str) -> Result<Option<Row>, RegistryError> {
-    let query = "SELECT name, public_key, host, joined, last_seen FROM clients WHERE name = ?1";
-    Ok(connection.query_row(query, [name], Row::read).optional()?)
+pub(super) fn by_name(transaction: &mut Transaction<'_>, name: &str) -> Result<Option<Row>, RegistryError> {
+    let statement = format!("SELECT {COLUMNS} FROM clients WHERE name = $1");
+    transaction.row(&statement, &[name.into()])?.as_ref().map(Row::read).transpose()
 }
 
-pub(super) fn by_key(connection: &Connection, key: PublicKey) -> Result<Option<Row>, RegistryError> {
-    let query = "SELECT name, public_key, host, joined, last_seen FROM clients WHERE public_key = ?1";
-    Ok(connection.query_row(query, [key.0], Row::read).optional()?)
+pub(super) fn by_key(
+    transaction: &mut Transaction<'_>,
+    key: PublicKey,
+) -> Result<Option<Row>, RegistryError> {
+    let statement = format!("SELECT {COLUMNS} FROM clients WHERE public_key = $1");
+    transaction.row(&statement, &[key.0.into()])?.as_ref().map(Row::read).transpose()
 }
 
 /// Adds a client with the lowest free host number.
 pub(super) fn insert(
-    connection: &Connection,
+    transaction: &mut Transaction<'_>,
     name: &str,
     key: PublicKey,
     pool: Ipv4Pool,
     now: UnixSeconds,
 ) -> Result<Row, RedeemError> {
-    let host = free_host(connection, pool)?.ok_or(RedeemError::NoAddressLeft)?;
-    connection
-        .execute(
-            "INSERT INTO clients (name, public_key, host, joined) VALUES (?1, ?2, ?3, ?4)",
-            params![name, key.0, host, now.0],
-        )
-        .map_err(RegistryError::from)?;
-    Ok(Row { name: name.to_owned(), public_key: key.0, host, joined: now.0, last_seen: None })
+    let host = free_host(transaction, pool)?.ok_or(RedeemError::NoAddressLeft)?;
+    transaction.execute(
+        "INSERT INTO clients (name, public_key, host, joined) VALUES ($1, $2, $3, $4)",
+        &[name.into(), key.0.into(), host.into(), now.0.into()],
+    )?;
+    Ok(Row {
+        name: name.to_owned(),
+        public_key: key.0,
+        host,
+        joined: now.0,
+        last_seen: None,
+        limits: ClientLimits::default(),
+        used: Used::default(),
+    })
 }
 
-fn free_host(connection: &Connection, pool: Ipv4Pool) -> Result<Option<u32>, RegistryError> {
-    let mut statement = connection.prepare("SELECT host FROM clients ORDER BY host")?;
-    let taken = statement.query_map([], |row| row.get::<_, u32>(0))?.collect::<Result<Vec<_>, _>>()?;
+/// 0 is no limit.
+fn read_limit<T>(column: Option<u64>, limit: impl FnOnce(u64) -> T) -> Limit<T> {
+    match column {
+        None => Limit::default(),
+        Some(0) => Limit::Named(NamedLimit::None),
+        Some(number) => Limit::At(limit(number)),
+    }
+}
+
+fn written_limit<T>(limit: Limit<T>, number: impl FnOnce(T) -> u64) -> Value {
+    match limit {
+        Limit::Named(NamedLimit::Default) => Value::Null,
+        Limit::Named(NamedLimit::None) => Value::Number(0),
+        // 0 would be no limit at all.
+        Limit::At(limit) => number(limit).max(1).into(),
+    }
+}
+
+fn free_host(transaction: &mut Transaction<'_>, pool: Ipv4Pool) -> Result<Option<u32>, RegistryError> {
+    let rows = transaction.rows("SELECT host FROM clients ORDER BY host", &[])?;
+    let taken = rows.iter().map(|row| row.number(0)).collect::<Result<Vec<u32>, _>>()?;
     let mut taken = taken.into_iter().peekable();
     Ok(pool.client_hosts().find(|host| {
         while taken.next_if(|used| used < host).is_some() {}
         taken.peek() != Some(host)
     }))
 }
+
+/// As [`Row::read`] wants them.
+const COLUMNS: &str = "name, public_key, host, joined, last_seen, rate, quota, used, month";

@@ -3,8 +3,7 @@
 use std::fmt;
 use std::num::NonZeroU16;
 
-use rusqlite::{Connection, OptionalExtension, params};
-
+use super::store::{Row, Transaction};
 use super::{ForwardError, Registry, RegistryError, clients};
 
 /// TCP or UDP.
@@ -16,12 +15,18 @@ pub enum Protocol {
     Udp,
 }
 
-impl fmt::Display for Protocol {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(match self {
+impl Protocol {
+    fn as_str(self) -> &'static str {
+        match self {
             Self::Tcp => "tcp",
             Self::Udp => "udp",
-        })
+        }
+    }
+}
+
+impl fmt::Display for Protocol {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.as_str())
     }
 }
 
@@ -50,25 +55,25 @@ impl Registry {
         port: NonZeroU16,
         device_port: NonZeroU16,
     ) -> Result<Forward, ForwardError> {
-        let transaction = self.begin()?;
+        let mut transaction = self.begin()?;
         let client = match client {
-            Some(name) if clients::by_name(&transaction, name)?.is_some() => name.to_owned(),
+            Some(name) if clients::by_name(&mut transaction, name)?.is_some() => name.to_owned(),
             Some(name) => return Err(ForwardError::UnknownClient(name.to_owned())),
-            None => only_client(&transaction)?,
+            None => only_client(&mut transaction)?,
         };
-        if let Some(found) = by_port(&transaction, protocol, port)?
+        if let Some(found) = by_port(&mut transaction, protocol, port)?
             && found.client != client
         {
             return Err(ForwardError::PortTaken { protocol, port, client: found.client });
         }
-        transaction
-            .execute(
-                "INSERT INTO forwards (protocol, port, client, device_port) VALUES (?1, ?2, ?3, ?4)
-                 ON CONFLICT DO UPDATE SET device_port = excluded.device_port",
-                params![protocol.to_string(), port.get(), client, device_port.get()],
-            )
-            .map_err(RegistryError::from)?;
-        transaction.commit().map_err(RegistryError::from)?;
+        let values =
+            [protocol.as_str().into(), port.get().into(), client.as_str().into(), device_port.get().into()];
+        transaction.execute(
+            "INSERT INTO forwards (protocol, port, client, device_port) VALUES ($1, $2, $3, $4)
+             ON CONFLICT (protocol, port) DO UPDATE SET device_port = excluded.device_port",
+            &values,
+        )?;
+        transaction.commit()?;
         Ok(Forward { client, protocol, port, device_port })
     }
 
@@ -77,16 +82,12 @@ impl Registry {
     /// # Errors
     /// [`ForwardError::NotForwarded`] or a failure of the registry.
     pub fn stop_forward(&mut self, protocol: Protocol, port: NonZeroU16) -> Result<Forward, ForwardError> {
-        let transaction = self.begin()?;
-        let found =
-            by_port(&transaction, protocol, port)?.ok_or(ForwardError::NotForwarded { protocol, port })?;
-        transaction
-            .execute(
-                "DELETE FROM forwards WHERE protocol = ?1 AND port = ?2",
-                params![protocol.to_string(), port.get()],
-            )
-            .map_err(RegistryError::from)?;
-        transaction.commit().map_err(RegistryError::from)?;
+        let mut transaction = self.begin()?;
+        let found = by_port(&mut transaction, protocol, port)?
+            .ok_or(ForwardError::NotForwarded { protocol, port })?;
+        let statement = "DELETE FROM forwards WHERE protocol = $1 AND port = $2";
+        transaction.execute(statement, &[protocol.as_str().into(), port.get().into()])?;
+        transaction.commit()?;
         Ok(found)
     }
 
@@ -94,48 +95,39 @@ impl Registry {
     ///
     /// # Errors
     /// Any [`RegistryError`].
-    pub fn forwards(&self) -> Result<Vec<Forward>, RegistryError> {
-        let mut statement = self
-            .connection
-            .prepare("SELECT client, protocol, port, device_port FROM forwards ORDER BY protocol, port")?;
-        let rows = statement.query_map([], read)?;
-        Ok(rows.collect::<Result<_, _>>()?)
+    pub fn forwards(&mut self) -> Result<Vec<Forward>, RegistryError> {
+        let statement = format!("SELECT {COLUMNS} FROM forwards ORDER BY protocol, port");
+        self.read()?.rows(&statement, &[])?.iter().map(read).collect()
     }
 }
 
-fn only_client(connection: &Connection) -> Result<String, ForwardError> {
-    let mut statement =
-        connection.prepare("SELECT name FROM clients ORDER BY name").map_err(RegistryError::from)?;
-    let names = statement
-        .query_map([], |row| row.get(0))
-        .and_then(Iterator::collect::<Result<Vec<String>, _>>)
-        .map_err(RegistryError::from)?;
-    let count = names.len();
-    match <[String; 1]>::try_from(names) {
-        Ok([name]) => Ok(name),
-        Err(_) => Err(ForwardError::WhichClient(count)),
+fn only_client(transaction: &mut Transaction<'_>) -> Result<String, ForwardError> {
+    let rows = transaction.rows("SELECT name FROM clients ORDER BY name", &[])?;
+    match rows.as_slice() {
+        [row] => Ok(row.text(0)?),
+        rows => Err(ForwardError::WhichClient(rows.len())),
     }
 }
 
 fn by_port(
-    connection: &Connection,
+    transaction: &mut Transaction<'_>,
     protocol: Protocol,
     port: NonZeroU16,
 ) -> Result<Option<Forward>, RegistryError> {
-    let query = "SELECT client, protocol, port, device_port FROM forwards WHERE protocol = ?1 AND port = ?2";
-    Ok(connection.query_row(query, params![protocol.to_string(), port.get()], read).optional()?)
+    let statement = format!("SELECT {COLUMNS} FROM forwards WHERE protocol = $1 AND port = $2");
+    let row = transaction.row(&statement, &[protocol.as_str().into(), port.get().into()])?;
+    row.as_ref().map(read).transpose()
 }
 
-fn read(row: &rusqlite::Row<'_>) -> rusqlite::Result<Forward> {
-    let port = |column| {
-        let number: u16 = row.get(column)?;
-        NonZeroU16::new(number).ok_or(rusqlite::Error::IntegralValueOutOfRange(column, number.into()))
-    };
-    let protocol: String = row.get(1)?;
+fn read(row: &Row) -> Result<Forward, RegistryError> {
+    let port = |column| NonZeroU16::new(row.number(column)?).ok_or(RegistryError::Damaged);
     Ok(Forward {
-        client: row.get(0)?,
-        protocol: if protocol == "udp" { Protocol::Udp } else { Protocol::Tcp },
+        client: row.text(0)?,
+        protocol: if row.text(1)? == Protocol::Udp.as_str() { Protocol::Udp } else { Protocol::Tcp },
         port: port(2)?,
         device_port: port(3)?,
     })
 }
+
+/// As [`read`] wants them.
+const COLUMNS: &str = "client, protocol, port, device_port";

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use rand::TryRngCore;
 use rand::rngs::OsRng;
-use ring::digest::{SHA256, digest};
-use rusqlite::{Connection, OptionalExtension, params};
+use ring::digest::{Digest, SHA256, digest};
 use wire::join_link::{InvitationKind, InvitationSecret, UnixSeconds};
 
 use super::clients::{self, Client};
+use super::store::{self, Transaction};
 use super::{InviteError, RedeemError, Registry, RegistryError};
 use crate::key::PublicKey;
 
@@ -60,7 +60,20 @@ struct Row {
     created: u64,
     expires: u64,
     state: String,
-    redeemed_by: Option<Vec<u8>>,
+    redeemed_by: Option<[u8; 32]>,
+}
+
+impl Row {
+    fn read(row: &store::Row) -> Result<Self, RegistryError> {
+        Ok(Self {
+            name: row.text(0)?,
+            kind: row.text(1)?,
+            created: row.number(2)?,
+            expires: row.number(3)?,
+            state: row.text(4)?,
+            redeemed_by: row.key_or_null(5)?,
+        })
+    }
 }
 
 impl Registry {
@@ -80,25 +93,22 @@ impl Registry {
         let mut secret = InvitationSecret([0; 16]);
         OsRng.try_fill_bytes(&mut secret.0).map_err(InviteError::Randomness)?;
         let expires = UnixSeconds(now.0.saturating_add(lifetime.as_secs()).min(i64::MAX as u64));
-        let transaction = self.begin()?;
-        tidy(&transaction, now)?;
-        if clients::by_name(&transaction, name)?.is_some() {
+        let mut transaction = self.begin()?;
+        tidy(&mut transaction, now)?;
+        if clients::by_name(&mut transaction, name)?.is_some() {
             return Err(InviteError::NameTaken(name.to_owned()));
         }
-        let replaced = withdraw(&transaction, name)?;
-        let open: usize = transaction
-            .query_row("SELECT count(*) FROM invitations WHERE state = 'open'", [], |row| row.get(0))
-            .map_err(RegistryError::from)?;
+        let replaced = withdraw(&mut transaction, name)?;
+        let open = transaction.row("SELECT count(*) FROM invitations WHERE state = 'open'", &[])?;
+        let open: usize = open.map_or(Ok(0), |row| row.number(0))?;
         if open >= MAX_OPEN {
             return Err(InviteError::TooMany(open));
         }
-        transaction
-            .execute(
-                "INSERT INTO invitations (hash, name, kind, created, expires, state) VALUES (?1, ?2, ?3, ?4, ?5, 'open')",
-                params![hash(&secret), name, kind.as_str(), now.0, expires.0],
-            )
-            .map_err(RegistryError::from)?;
-        transaction.commit().map_err(RegistryError::from)?;
+        transaction.execute(
+            "INSERT INTO invitations (hash, name, kind, created, expires, state) VALUES ($1, $2, $3, $4, $5, 'open')",
+            &[hash(&secret).as_ref().into(), name.into(), kind.as_str().into(), now.0.into(), expires.0.into()],
+        )?;
+        transaction.commit()?;
         Ok(Invited { secret, expires, replaced })
     }
 
@@ -115,13 +125,13 @@ impl Registry {
         now: UnixSeconds,
     ) -> Result<Redeemed, RedeemError> {
         let (v4, v6) = (self.v4, self.v6);
-        let transaction = self.begin()?;
-        tidy(&transaction, now)?;
-        let outcome = admit(&transaction, secret, key, now, InvitationKind::Gateway).and_then(|name| {
-            if let Some(row) = clients::by_key(&transaction, key)? {
+        let mut transaction = self.begin()?;
+        tidy(&mut transaction, now)?;
+        let outcome = admit(&mut transaction, secret, key, now, InvitationKind::Gateway).and_then(|name| {
+            if let Some(row) = clients::by_key(&mut transaction, key)? {
                 return Ok(Redeemed { client: row.into_client(v4, v6), first_time: false });
             }
-            let row = clients::insert(&transaction, &name, key, v4, now)?;
+            let row = clients::insert(&mut transaction, &name, key, v4, now)?;
             Ok(Redeemed { client: row.into_client(v4, v6), first_time: true })
         });
         finish(transaction, outcome)
@@ -138,9 +148,9 @@ impl Registry {
         key: PublicKey,
         now: UnixSeconds,
     ) -> Result<String, RedeemError> {
-        let transaction = self.begin()?;
-        tidy(&transaction, now)?;
-        let outcome = admit(&transaction, secret, key, now, kind);
+        let mut transaction = self.begin()?;
+        tidy(&mut transaction, now)?;
+        let outcome = admit(&mut transaction, secret, key, now, kind);
         finish(transaction, outcome)
     }
 
@@ -149,109 +159,98 @@ impl Registry {
     /// # Errors
     /// Any [`RegistryError`].
     pub fn invitations(&mut self, now: UnixSeconds) -> Result<Vec<Invitation>, RegistryError> {
-        let mut statement = self.connection.prepare(
-            "SELECT name, kind, created, expires, state = 'expired' OR expires <= ?1 FROM invitations
+        let rows = self.read()?.rows(
+            "SELECT name, kind, created, expires, state FROM invitations
              WHERE state <> 'redeemed' ORDER BY name, created",
+            &[],
         )?;
-        let rows = statement.query_map([now.0], |row| {
+        let read = |row: &store::Row| {
+            let expires = UnixSeconds(row.number(3)?);
             Ok(Invitation {
-                name: row.get(0)?,
-                kind: row.get(1)?,
-                created: UnixSeconds(row.get(2)?),
-                expires: UnixSeconds(row.get(3)?),
-                expired: row.get(4)?,
+                name: row.text(0)?,
+                kind: row.text(1)?,
+                created: UnixSeconds(row.number(2)?),
+                expires,
+                expired: row.text(4)? == "expired" || expires <= now,
             })
-        })?;
-        Ok(rows.collect::<Result<_, _>>()?)
+        };
+        rows.iter().map(read).collect()
     }
 }
 
 /// Marks the invitation as redeemed by `key`, and returns the name in it.
 fn admit(
-    connection: &Connection,
+    transaction: &mut Transaction<'_>,
     secret: &InvitationSecret,
     key: PublicKey,
     now: UnixSeconds,
     kind: InvitationKind,
 ) -> Result<String, RedeemError> {
     let hash = hash(secret);
-    let row = connection
-        .query_row(
-            "SELECT name, kind, created, expires, state, redeemed_by FROM invitations WHERE hash = ?1",
-            [&hash],
-            |row| {
-                Ok(Row {
-                    name: row.get(0)?,
-                    kind: row.get(1)?,
-                    created: row.get(2)?,
-                    expires: row.get(3)?,
-                    state: row.get(4)?,
-                    redeemed_by: row.get(5)?,
-                })
-            },
-        )
-        .optional()
-        .map_err(RegistryError::from)?
-        .ok_or(RedeemError::Unknown)?;
+    let found = transaction.row(
+        "SELECT name, kind, created, expires, state, redeemed_by FROM invitations WHERE hash = $1",
+        &[hash.as_ref().into()],
+    )?;
+    let row = found.as_ref().map(Row::read).transpose()?.ok_or(RedeemError::Unknown)?;
     if row.kind != kind.as_str() {
         return Err(RedeemError::OtherKind(row.kind));
     }
     match row.state.as_str() {
-        "redeemed" if row.redeemed_by.as_deref() == Some(&key.0) => return Ok(row.name),
+        "redeemed" if row.redeemed_by == Some(key.0) => return Ok(row.name),
         "redeemed" => return Err(RedeemError::Used { name: row.name }),
         "expired" => return Err(RedeemError::Expired { name: row.name }),
         _ if now.0 >= row.expires => return Err(RedeemError::Expired { name: row.name }),
         _ if now.0.saturating_add(CLOCK_SLACK) < row.created => return Err(RedeemError::ClockBehind),
         _ => {}
     }
-    connection
-        .execute(
-            "UPDATE invitations SET state = 'redeemed', redeemed_by = ?2 WHERE hash = ?1",
-            params![hash, key.0],
-        )
-        .map_err(RegistryError::from)?;
+    transaction.execute(
+        "UPDATE invitations SET state = 'redeemed', redeemed_by = $2 WHERE hash = $1",
+        &[hash.as_ref().into(), key.0.into()],
+    )?;
     Ok(row.name)
 }
 
 /// Commits what was done; after a refusal, only what [`tidy`] found is kept: `admit` changes nothing when it refuses,
 /// and a failure behind it rolls everything back.
-fn finish<T>(
-    transaction: rusqlite::Transaction<'_>,
-    outcome: Result<T, RedeemError>,
-) -> Result<T, RedeemError> {
+fn finish<T>(transaction: Transaction<'_>, outcome: Result<T, RedeemError>) -> Result<T, RedeemError> {
     match outcome {
         Err(error @ (RedeemError::Registry(_) | RedeemError::NoAddressLeft)) => Err(error),
         outcome => {
-            transaction.commit().map_err(RegistryError::from)?;
+            transaction.commit()?;
             outcome
         }
     }
 }
 
 /// Marks what has expired, once and for all: a clock that is set back must not open it again. Forgets what is long over.
-fn tidy(connection: &Connection, now: UnixSeconds) -> Result<(), RegistryError> {
-    connection.execute(
-        "UPDATE invitations SET state = 'expired' WHERE state = 'open' AND expires <= ?1",
-        [now.0],
+fn tidy(transaction: &mut Transaction<'_>, now: UnixSeconds) -> Result<(), RegistryError> {
+    transaction.execute(
+        "UPDATE invitations SET state = 'expired' WHERE state = 'open' AND expires <= $1",
+        &[now.0.into()],
     )?;
-    connection.execute(
-        "DELETE FROM invitations WHERE state <> 'open' AND expires < ?1",
-        [now.0.saturating_sub(REMEMBERED)],
+    transaction.execute(
+        "DELETE FROM invitations WHERE state <> 'open' AND expires < $1",
+        &[now.0.saturating_sub(REMEMBERED).into()],
     )?;
     Ok(())
 }
 
 /// Removes the open invitation of that name; whether there was one.
-pub(super) fn withdraw(connection: &Connection, name: &str) -> Result<bool, RegistryError> {
-    Ok(connection.execute("DELETE FROM invitations WHERE state = 'open' AND name = ?1", [name])? > 0)
+pub(super) fn withdraw(transaction: &mut Transaction<'_>, name: &str) -> Result<bool, RegistryError> {
+    let statement = "DELETE FROM invitations WHERE state = 'open' AND name = $1";
+    Ok(transaction.execute(statement, &[name.into()])? > 0)
 }
 
 /// Makes the invitations that a key has redeemed useless to it too: else a revoked device could come back with them.
-pub(super) fn bury_invitations(connection: &Connection, key: PublicKey) -> Result<(), RegistryError> {
-    connection.execute("UPDATE invitations SET redeemed_by = NULL WHERE redeemed_by = ?1", [key.0])?;
+pub(super) fn bury_invitations(
+    transaction: &mut Transaction<'_>,
+    key: PublicKey,
+) -> Result<(), RegistryError> {
+    let statement = "UPDATE invitations SET redeemed_by = NULL WHERE redeemed_by = $1";
+    transaction.execute(statement, &[key.0.into()])?;
     Ok(())
 }
 
-fn hash(secret: &InvitationSecret) -> Vec<u8> {
-    digest(&SHA256, &secret.0).as_ref().to_vec()
+fn hash(secret: &InvitationSecret) -> Digest {
+    digest(&SHA256, &secret.0)
 }

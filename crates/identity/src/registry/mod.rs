@@ -1,4 +1,5 @@
-//! What a gateway remembers: clients, leases, invitations and forwarded ports, in SQLite.
+//! What a gateway remembers: clients, leases, invitations and forwarded ports, in SQLite or, shared by several gateways,
+//! in PostgreSQL.
 //!
 //! Several processes may have the registry open (the daemon and a command beside it): each change is one immediate
 //! transaction, and a process waits up to [`BUSY_TIMEOUT`] for another's. Nothing is answered before it is on disk.
@@ -13,33 +14,33 @@ mod clients;
 mod forwards;
 mod invitations;
 mod schema;
+mod store;
 #[cfg(test)]
 mod tests;
 
-use std::fs::OpenOptions;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use rand::TryRngCore;
 use rand::rngs::OsRng;
-use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, TransactionBehavior};
 use thiserror::Error;
 
-pub use clients::{Client, Lease, Revoked};
+pub use clients::{Client, Lease, Revoked, Usage, Used};
 pub use forwards::{Forward, Protocol};
 pub use invitations::{Invitation, Invited, Redeemed};
+pub use store::{RegistryPlace, SharedRegistry};
 
-use crate::atomic_file::{WriteError, open_private};
+use crate::atomic_file::WriteError;
 use crate::pool::{Ipv4Pool, Ipv6Pool};
 use crate::state::StateDirectory;
+use store::{Store, Transaction};
 
 const FILE_NAME: &str = "gateway.sqlite";
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The registry of one gateway.
-#[derive(Debug)]
+/// The registry of one gateway, or of a fleet.
 pub struct Registry {
-    connection: Connection,
+    store: Store,
     v4: Ipv4Pool,
     v6: Ipv6Pool,
 }
@@ -59,21 +60,12 @@ pub enum RegistryError {
     /// Not a database, or damaged.
     #[error("{FILE_NAME} is damaged: put back a copy, or move it away and invite the clients again")]
     Damaged,
+    /// The shared database cannot be reached, or will not work now.
+    #[error("the shared registry is out of reach: {0}")]
+    Gone(String),
     /// Anything else.
-    #[error("{FILE_NAME}: {0}")]
-    Other(rusqlite::Error),
-}
-
-impl From<rusqlite::Error> for RegistryError {
-    fn from(error: rusqlite::Error) -> Self {
-        match error.sqlite_error_code() {
-            Some(ErrorCode::DiskFull) => Self::DiskFull,
-            Some(ErrorCode::ReadOnly | ErrorCode::CannotOpen | ErrorCode::PermissionDenied) => Self::ReadOnly,
-            Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Self::Busy,
-            Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => Self::Damaged,
-            _ => Self::Other(error),
-        }
-    }
+    #[error("{0}")]
+    Other(String),
 }
 
 /// Why a registry could not be made.
@@ -93,9 +85,12 @@ pub enum OpenError {
     /// There is none.
     #[error("{} is not a gateway's state directory: run `anabranch gateway init` first", .0.display())]
     Missing(PathBuf),
+    /// The shared registry is not named as it must be.
+    #[error("the shared registry: {0}")]
+    Place(String),
     /// A newer program made it.
     #[error(
-        "{FILE_NAME} has version {found}, this program knows versions up to {known}; update this program"
+        "the gateway's registry has version {found}, this program knows versions up to {known}; update this program"
     )]
     Newer {
         /// Version of the file.
@@ -109,12 +104,6 @@ pub enum OpenError {
     /// It cannot be read or written.
     #[error(transparent)]
     Registry(#[from] RegistryError),
-}
-
-impl From<rusqlite::Error> for OpenError {
-    fn from(error: rusqlite::Error) -> Self {
-        Self::Registry(error.into())
-    }
 }
 
 /// Why an invitation was not made.
@@ -183,6 +172,17 @@ impl RedeemError {
     }
 }
 
+/// Why a client was given no limit.
+#[derive(Debug, Error)]
+pub enum LimitError {
+    /// Nobody has the name.
+    #[error("there is no client named {0}; `anabranch gateway clients` lists them")]
+    Unknown(String),
+    /// The registry failed.
+    #[error(transparent)]
+    Registry(#[from] RegistryError),
+}
+
 /// Why nothing was revoked.
 #[derive(Debug, Error)]
 pub enum RevokeError {
@@ -232,43 +232,30 @@ impl Registry {
         state.file(FILE_NAME).exists()
     }
 
-    /// Makes the registry of a state directory, with a new unique local IPv6 network; an existing one is kept as it is.
+    /// Makes a registry, with a new unique local IPv6 network; an existing one is kept as it is.
     ///
     /// # Errors
     /// Any [`CreateError`].
-    pub fn create(state: &StateDirectory, v4: Ipv4Pool) -> Result<Self, CreateError> {
+    pub fn create(place: impl Into<RegistryPlace>, v4: Ipv4Pool) -> Result<Self, CreateError> {
         let mut random = [0; 5];
         OsRng.try_fill_bytes(&mut random).map_err(CreateError::Randomness)?;
-        // SQLite would let everybody read it.
-        open_private(&state.file(FILE_NAME), OpenOptions::new().append(true)).map_err(OpenError::Write)?;
-        let connection = connect(state)?;
-        Ok(Self::prepare(connection, v4, None, Some(Ipv6Pool::unique_local(random)))?)
+        let mut store = Store::open(&place.into(), true)?;
+        let v6 = stored_v6(&mut store, Some(Ipv6Pool::unique_local(random))).map_err(OpenError::from)?;
+        Ok(Self { store, v4, v6 })
     }
 
-    /// Opens the registry of a state directory. `v6` overrides the network that was drawn when it was made.
+    /// Opens a registry that was made. `v6` overrides the network that was drawn then.
     ///
     /// # Errors
     /// Any [`OpenError`].
-    pub fn open(state: &StateDirectory, v4: Ipv4Pool, v6: Option<Ipv6Pool>) -> Result<Self, OpenError> {
-        if !Self::exists(state) {
-            return Err(OpenError::Missing(state.path().to_owned()));
-        }
-        Self::prepare(connect(state)?, v4, v6, None)
-    }
-
-    fn prepare(
-        mut connection: Connection,
+    pub fn open(
+        place: impl Into<RegistryPlace>,
         v4: Ipv4Pool,
         v6: Option<Ipv6Pool>,
-        new_v6: Option<Ipv6Pool>,
     ) -> Result<Self, OpenError> {
-        connection.busy_timeout(BUSY_TIMEOUT)?;
-        // A rollback journal and full syncs: few writes, and all of them matter.
-        connection.pragma_update(None, "synchronous", "FULL")?;
-        connection.pragma_update(None, "foreign_keys", true)?;
-        schema::migrate(&mut connection)?;
-        let stored = stored_v6(&mut connection, new_v6)?;
-        Ok(Self { connection, v4, v6: v6.unwrap_or(stored) })
+        let mut store = Store::open(&place.into(), false)?;
+        let stored = stored_v6(&mut store, None)?;
+        Ok(Self { store, v4, v6: v6.unwrap_or(stored) })
     }
 
     /// The IPv4 network that is leased from.
@@ -281,30 +268,26 @@ impl Registry {
         self.v6
     }
 
-    fn begin(&mut self) -> Result<rusqlite::Transaction<'_>, RegistryError> {
-        Ok(self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?)
+    fn begin(&mut self) -> Result<Transaction<'_>, RegistryError> {
+        self.store.begin()
     }
-}
 
-/// Opens the file, and no other that a link of its name may lead to.
-fn connect(state: &StateDirectory) -> Result<Connection, OpenError> {
-    let failed = |error| OpenError::Write(WriteError::new(state.path(), error));
-    let directory = std::fs::canonicalize(state.path()).map_err(failed)?;
-    let flags =
-        OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_NOFOLLOW;
-    Ok(Connection::open_with_flags(directory.join(FILE_NAME), flags)?)
+    fn read(&mut self) -> Result<Transaction<'_>, RegistryError> {
+        self.store.read()
+    }
 }
 
 /// The network drawn when the registry was made; draws it now if it was not.
-fn stored_v6(connection: &mut Connection, new: Option<Ipv6Pool>) -> Result<Ipv6Pool, RegistryError> {
+fn stored_v6(store: &mut Store, new: Option<Ipv6Pool>) -> Result<Ipv6Pool, RegistryError> {
+    let mut transaction = if new.is_some() { store.begin()? } else { store.read()? };
     if let Some(new) = new {
-        connection.execute(
-            "INSERT INTO settings VALUES ('ipv6_pool', ?1) ON CONFLICT DO NOTHING",
-            [new.to_string()],
+        transaction.execute(
+            "INSERT INTO settings (name, value) VALUES ('ipv6_pool', $1) ON CONFLICT DO NOTHING",
+            &[new.to_string().as_str().into()],
         )?;
     }
-    let stored: Option<String> = connection
-        .query_row("SELECT value FROM settings WHERE name = 'ipv6_pool'", [], |row| row.get(0))
-        .optional()?;
-    stored.and_then(|text| text.parse().ok()).ok_or(RegistryError::Damaged)
+    let stored = transaction.row("SELECT value FROM settings WHERE name = 'ipv6_pool'", &[])?;
+    let stored = stored.and_then(|row| row.text(0).ok()?.parse().ok()).ok_or(RegistryError::Damaged)?;
+    transaction.commit()?;
+    Ok(stored)
 }

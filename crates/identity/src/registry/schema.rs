@@ -1,11 +1,19 @@
 //! The tables, and how older ones become newer ones.
 
-use rusqlite::{Connection, TransactionBehavior};
-
 use super::OpenError;
 
+/// What leads from one version to the next, for either kind of store.
+pub(super) struct Step {
+    /// For SQLite.
+    pub(super) file: &'static str,
+    /// For PostgreSQL.
+    pub(super) shared: &'static str,
+}
+
 /// Step `n` leads from version `n` to `n + 1`. Steps are only ever appended.
-const STEPS: &[&str] = &["
+const STEPS: &[Step] = &[
+    Step {
+        file: "
     CREATE TABLE settings (
         name  TEXT PRIMARY KEY,
         value TEXT NOT NULL
@@ -34,26 +42,59 @@ const STEPS: &[&str] = &["
         device_port INTEGER NOT NULL,
         PRIMARY KEY (protocol, port)
     ) STRICT;
-"];
+",
+        shared: "
+    CREATE TABLE settings (
+        name  TEXT PRIMARY KEY,
+        value TEXT NOT NULL
+    );
+    CREATE TABLE clients (
+        name       TEXT PRIMARY KEY,
+        public_key BYTEA NOT NULL UNIQUE,
+        host       BIGINT NOT NULL UNIQUE,
+        joined     BIGINT NOT NULL,
+        last_seen  BIGINT
+    );
+    CREATE TABLE invitations (
+        hash        BYTEA PRIMARY KEY,
+        name        TEXT NOT NULL,
+        kind        TEXT NOT NULL,
+        created     BIGINT NOT NULL,
+        expires     BIGINT NOT NULL,
+        state       TEXT NOT NULL CHECK (state IN ('open', 'redeemed', 'expired')),
+        redeemed_by BYTEA
+    );
+    CREATE UNIQUE INDEX one_open_invitation_a_name ON invitations (name) WHERE state = 'open';
+    CREATE TABLE forwards (
+        protocol    TEXT NOT NULL,
+        port        BIGINT NOT NULL,
+        client      TEXT NOT NULL REFERENCES clients (name) ON DELETE CASCADE,
+        device_port BIGINT NOT NULL,
+        PRIMARY KEY (protocol, port)
+    );
+",
+    },
+    // NULL is the limit of all clients, 0 none; months begin on a day counted from 1970-01-01.
+    Step {
+        file: "
+    ALTER TABLE clients ADD COLUMN rate  INTEGER;             -- bits a second
+    ALTER TABLE clients ADD COLUMN quota INTEGER;             -- bytes a month
+    ALTER TABLE clients ADD COLUMN used  INTEGER NOT NULL DEFAULT 0;  -- bytes in the month
+    ALTER TABLE clients ADD COLUMN month INTEGER NOT NULL DEFAULT 0;  -- its first day
+",
+        shared: "
+    ALTER TABLE clients ADD COLUMN rate  BIGINT;
+    ALTER TABLE clients ADD COLUMN quota BIGINT;
+    ALTER TABLE clients ADD COLUMN used  BIGINT NOT NULL DEFAULT 0;
+    ALTER TABLE clients ADD COLUMN month BIGINT NOT NULL DEFAULT 0;
+",
+    },
+];
 
-/// Brings the tables to the newest version, in one transaction.
-pub(super) fn migrate(connection: &mut Connection) -> Result<(), OpenError> {
-    if version(connection)? == STEPS.len() {
-        return Ok(());
-    }
-    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    // Another process may have done it while this one waited.
-    let found = version(&transaction)?;
-    let missing =
-        STEPS.get(found..).ok_or(OpenError::Newer { found: found as u32, known: STEPS.len() as u32 })?;
-    for step in missing {
-        transaction.execute_batch(step)?;
-    }
-    transaction.pragma_update(None, "user_version", STEPS.len())?;
-    Ok(transaction.commit()?)
-}
+/// The version that this program makes.
+pub(super) const NEWEST: u32 = STEPS.len() as u32;
 
-fn version(connection: &Connection) -> rusqlite::Result<usize> {
-    let version: u32 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
-    Ok(version as usize)
+/// The steps that a registry of version `found` lacks.
+pub(super) fn missing(found: u32) -> Result<&'static [Step], OpenError> {
+    STEPS.get(found as usize..).ok_or(OpenError::Newer { found, known: NEWEST })
 }

@@ -1,6 +1,9 @@
 use std::net::Ipv4Addr;
 use std::num::NonZeroU16;
 
+use policy::calendar::Day;
+use policy::limit::{ClientLimits, Limit, NamedLimit};
+use units::{BitRate, Bytes};
 use wire::hello::Refusal;
 
 use super::*;
@@ -170,7 +173,7 @@ fn a_full_pool_refuses_and_keeps_the_invitation() {
 #[test]
 fn open_invitations_are_bounded() {
     let (_directory, mut registry) = registry("10.86.0.0/16");
-    registry.connection.execute_batch("PRAGMA synchronous = OFF").unwrap();
+    registry.store.sqlite().execute_batch("PRAGMA synchronous = OFF").unwrap();
     for number in 0..1_000 {
         invite(&mut registry, &format!("c{number}"));
     }
@@ -192,7 +195,7 @@ fn old_invitations_are_forgotten() {
     invite(&mut registry, "later");
     registry.invite(InvitationKind::Gateway, "new", DAY, later(40 * 86_400)).unwrap();
     let count: u32 =
-        registry.connection.query_row("SELECT count(*) FROM invitations", [], |row| row.get(0)).unwrap();
+        registry.store.sqlite().query_row("SELECT count(*) FROM invitations", [], |row| row.get(0)).unwrap();
     assert_eq!(count, 1);
     assert_eq!(registry.clients().unwrap().len(), 1);
 }
@@ -232,18 +235,42 @@ fn ports_lead_to_one_client() {
 }
 
 #[test]
+fn limits_and_what_was_used_are_kept() {
+    let (_directory, mut registry) = registry("10.86.0.0/16");
+    join(&mut registry, "van", 1);
+    join(&mut registry, "boat", 2);
+    let van = registry.limit("van", Some(Limit::At(BitRate(5))), None).unwrap();
+    assert_eq!(van.limits, ClientLimits { rate: Limit::At(BitRate(5)), quota: Limit::default() });
+    let none = Limit::Named(NamedLimit::None);
+    let van = registry.limit("van", Some(Limit::default()), Some(none)).unwrap();
+    assert_eq!(van.limits, ClientLimits { rate: Limit::default(), quota: none });
+    assert!(matches!(registry.limit("farm", None, None), Err(LimitError::Unknown(_))));
+
+    let mut count = |month, bytes: &[(u8, u64)]| {
+        let bytes = bytes.iter().map(|(number, bytes)| (key(*number), Bytes(*bytes))).collect();
+        let clients = registry.count(&Usage { month: Day(month), bytes }).unwrap();
+        clients.iter().map(|client| client.used.in_month(Day(month)).0).collect::<Vec<_>>()
+    };
+    assert_eq!(count(31, &[(1, 100), (2, 7), (9, 1)]), [7, 100], "boat, van; nobody is number 9");
+    assert_eq!(count(31, &[(1, 50)]), [7, 150]);
+    assert_eq!(count(62, &[(1, 1)]), [0, 1], "a month begins with nothing");
+    assert_eq!(count(62, &[]), [0, 1]);
+}
+
+#[test]
 fn a_full_disk_is_named_and_changes_nothing() {
     let (_directory, mut registry) = registry("10.86.0.0/16");
     let van = join(&mut registry, "van", 1);
     let secret = invite(&mut registry, "boat");
-    let pages: u32 = registry.connection.pragma_query_value(None, "page_count", |row| row.get(0)).unwrap();
-    registry.connection.pragma_update(None, "max_page_count", pages).unwrap();
+    let pages: u32 =
+        registry.store.sqlite().pragma_query_value(None, "page_count", |row| row.get(0)).unwrap();
+    registry.store.sqlite().pragma_update(None, "max_page_count", pages).unwrap();
     let full =
         (0..).map(|number| registry.invite(InvitationKind::Gateway, &format!("{number:0>60}"), DAY, NOW));
     let error = full.into_iter().find_map(Result::err).unwrap();
     assert!(matches!(error, InviteError::Registry(RegistryError::DiskFull)), "{error}");
     assert_eq!(registry.clients().unwrap(), [van]);
-    registry.connection.pragma_update(None, "max_page_count", 10 * pages).unwrap();
+    registry.store.sqlite().pragma_update(None, "max_page_count", 10 * pages).unwrap();
     assert!(registry.redeem(&secret, key(2), NOW).is_ok());
 }
 
@@ -254,11 +281,12 @@ fn it_survives_closing_and_a_change_of_pools() {
     let v6 = registry.v6_pool();
     drop(registry);
     let state = StateDirectory::create(directory.path().join("state")).unwrap();
-    let again = Registry::create(&state, Ipv4Pool::default()).unwrap();
+    let mut again = Registry::create(&state, Ipv4Pool::default()).unwrap();
     assert_eq!((again.v6_pool(), again.clients().unwrap()), (v6, vec![van]));
     drop(again);
-    let moved = Registry::open(&state, "192.168.4.0/24".parse().unwrap(), Some("fd00::/64".parse().unwrap()))
-        .unwrap();
+    let mut moved =
+        Registry::open(&state, "192.168.4.0/24".parse().unwrap(), Some("fd00::/64".parse().unwrap()))
+            .unwrap();
     let lease = moved.clients().unwrap()[0].lease;
     assert_eq!(
         (lease.v4.unwrap().to_string(), lease.v6.to_string()),
@@ -273,9 +301,9 @@ fn missing_newer_and_damaged_files_are_named() {
     let open = || Registry::open(&state, Ipv4Pool::default(), None);
     assert!(matches!(open(), Err(OpenError::Missing(_))));
     let registry = Registry::create(&state, Ipv4Pool::default()).unwrap();
-    registry.connection.pragma_update(None, "user_version", 99).unwrap();
+    registry.store.sqlite().pragma_update(None, "user_version", 99).unwrap();
     drop(registry);
-    assert!(matches!(open(), Err(OpenError::Newer { found: 99, known: 1 })));
+    assert!(matches!(open(), Err(OpenError::Newer { found: 99, known: schema::NEWEST })));
     std::fs::write(state.file(FILE_NAME), "no database at all, whatever its name says".repeat(100)).unwrap();
     assert!(matches!(open(), Err(OpenError::Registry(RegistryError::Damaged))));
 }

@@ -1,7 +1,7 @@
 //! Grouped bars.
 
-use super::canvas::{Area, COLOURS, Canvas, draw_axis, short_number};
 use crate::experiment::{BarGroup, Metrics, Record, spread};
+use trace::canvas::{Area, COLOURS, Canvas, draw_axis, short_number};
 
 /// Of the lines from the least to the greatest value over the seeds.
 pub(super) const SPREAD_COLOUR: &str = "#444444";

@@ -1,7 +1,7 @@
 //! Lines over time, or over something else.
 
 use super::Series;
-use super::canvas::{Area, COLOURS, Canvas, axis, draw_axis, short_number};
+use trace::canvas::{Area, COLOURS, Canvas, axis, draw_axis, short_number};
 
 /// Draws `series`, values in `unit`, over seconds or over what `over` says.
 pub(super) fn draw_lines(canvas: &mut Canvas, area: Area, series: &Series, over: Option<&str>, unit: &str) {

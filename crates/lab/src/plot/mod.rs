@@ -1,13 +1,12 @@
 //! Plots as SVG files, drawn by this crate: bars of metrics, and lines over time or over something else.
 
 mod bars;
-mod canvas;
 mod lines;
 
 use crate::experiment::{Experiment, Record};
 use bars::draw_bars;
-use canvas::{Area, Canvas};
 use lines::draw_lines;
+use trace::canvas::{Area, Canvas};
 
 const WIDTH: f64 = 860.0;
 const BARS_HEIGHT: f64 = 300.0;

@@ -7,35 +7,62 @@
 use super::value::{Value, decode, encode, signature_of};
 
 /// Bytes before the fields, with their length.
-pub(crate) const HEAD: usize = 16;
+pub const HEAD: usize = 16;
 /// More than this behind the head is not kept.
 pub(super) const LONGEST: usize = 512 << 10;
 /// The specification's bound for a whole message.
 const MOST: usize = 128 << 20;
 
+const NO_REPLY: u8 = 1;
+const INTERACTIVE: u8 = 4;
+
 /// What a message is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Kind {
+pub enum Kind {
+    /// Of a method.
     Call,
+    /// The answer to it.
     Return,
+    /// The answer that it failed.
     Error,
+    /// News.
     Signal,
 }
 
 /// A message; texts that it does not have are empty.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Message {
-    pub(crate) kind: Kind,
-    pub(crate) serial: u32,
+pub struct Message {
+    /// What it is.
+    pub kind: Kind,
+    /// Of a call: whether its sender wants no answer, and whether a person may be asked for leave.
+    pub flags: Flags,
+    /// Its sender's number for it.
+    pub serial: u32,
     /// Which call it answers.
-    pub(crate) answers: u32,
-    pub(crate) path: String,
-    pub(crate) interface: String,
-    pub(crate) member: String,
-    pub(crate) error: String,
-    pub(crate) destination: String,
-    pub(crate) sender: String,
-    pub(crate) body: Vec<Value>,
+    pub answers: u32,
+    /// The object that it is about.
+    pub path: String,
+    /// Of that object.
+    pub interface: String,
+    /// Name of the method or signal.
+    pub member: String,
+    /// Name of the error.
+    pub error: String,
+    /// For whom it is; a signal without is for all.
+    pub destination: String,
+    /// From whom it is, by the bus's own word.
+    pub sender: String,
+    /// What it says.
+    pub body: Vec<Value>,
+}
+
+/// How a call wants to be treated.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Flags {
+    /// `NO_REPLY_EXPECTED`.
+    pub no_reply: bool,
+    /// `ALLOW_INTERACTIVE_AUTHORIZATION`.
+    pub interactive: bool,
 }
 
 impl Message {
@@ -43,6 +70,7 @@ impl Message {
         let none = String::new;
         Self {
             kind,
+            flags: Flags::default(),
             serial: 0,
             answers: 0,
             path: none(),
@@ -56,7 +84,7 @@ impl Message {
     }
 
     /// A call of a method, as in `org.bluez`, `/org/bluez/hci0`, `org.bluez.Adapter1`, `StartDiscovery`.
-    pub(crate) fn call([destination, path, interface, member]: [&str; 4], body: Vec<Value>) -> Self {
+    pub fn call([destination, path, interface, member]: [&str; 4], body: Vec<Value>) -> Self {
         Self {
             path: path.to_owned(),
             interface: interface.to_owned(),
@@ -68,34 +96,38 @@ impl Message {
     }
 
     /// To whom it may concern.
-    pub(crate) fn signal([path, interface, member]: [&str; 3], body: Vec<Value>) -> Self {
+    pub fn signal([path, interface, member]: [&str; 3], body: Vec<Value>) -> Self {
         Self { kind: Kind::Signal, ..Self::call(["", path, interface, member], body) }
     }
 
     /// The answer to a call.
-    pub(crate) fn answer(&self, body: Vec<Value>) -> Self {
+    pub fn answer(&self, body: Vec<Value>) -> Self {
         Self { answers: self.serial, destination: self.sender.clone(), body, ..Self::empty(Kind::Return) }
     }
 
     /// The answer that there is no such method.
-    pub(crate) fn unknown(&self) -> Self {
-        let error = "org.freedesktop.DBus.Error.UnknownMethod".to_owned();
-        Self { kind: Kind::Error, error, ..self.answer(vec![Value::text("there is no such method")]) }
+    pub fn unknown(&self) -> Self {
+        self.failed("org.freedesktop.DBus.Error.UnknownMethod", "there is no such method")
+    }
+
+    /// The answer that a call failed: the error's name, and a text for people.
+    pub fn failed(&self, error: &str, text: &str) -> Self {
+        Self { kind: Kind::Error, error: error.to_owned(), ..self.answer(vec![Value::text(text)]) }
     }
 
     /// Whether it is this signal.
-    pub(crate) fn is_signal(&self, interface: &str, member: &str) -> bool {
+    pub fn is_signal(&self, interface: &str, member: &str) -> bool {
         self.kind == Kind::Signal && self.interface == interface && self.member == member
     }
 
     /// The text for people, of an error.
-    pub(crate) fn reason(&self) -> String {
+    pub fn reason(&self) -> String {
         let text = self.body.first().and_then(Value::as_text).unwrap_or(&self.error);
         text.chars().take(300).collect()
     }
 
     /// The whole message; calls are numbered.
-    pub(crate) fn encode(&self, serial: u32) -> Vec<u8> {
+    pub fn encode(&self, serial: u32) -> Vec<u8> {
         let kind = match self.kind {
             Kind::Call => 1,
             Kind::Return => 2,
@@ -124,7 +156,8 @@ impl Message {
         if !self.body.is_empty() {
             fields.push(field(8, Value::Signature(signature_of(&self.body))));
         }
-        let mut bytes = [b'l', kind, 0, 1].to_vec();
+        let flags = u8::from(self.flags.no_reply) * NO_REPLY + u8::from(self.flags.interactive) * INTERACTIVE;
+        let mut bytes = [b'l', kind, flags, 1].to_vec();
         let rest = [
             Value::uint32(body.len() as u32),
             Value::uint32(serial),
@@ -138,7 +171,19 @@ impl Message {
     }
 
     /// Reads a message from its head and what follows; `None` if it is malformed.
-    pub(crate) fn parse(head: &[u8; HEAD], rest: &[u8]) -> Option<Self> {
+    pub fn parse(head: &[u8; HEAD], rest: &[u8]) -> Option<Self> {
+        let (mut message, signature) = Self::parse_fields(head, rest)?;
+        message.body = decode(&signature, rest.get(fields_of(head)..)?)?;
+        Some(message)
+    }
+
+    /// The same without its body, which may be missing or make no sense: enough to say so to its sender.
+    pub fn parse_without_body(head: &[u8; HEAD], rest: &[u8]) -> Option<Self> {
+        Self::parse_fields(head, rest).map(|(message, _)| message)
+    }
+
+    /// All but the body, and the body's signature.
+    fn parse_fields(head: &[u8; HEAD], rest: &[u8]) -> Option<(Self, String)> {
         let kind = match head[1] {
             1 => Kind::Call,
             2 => Kind::Return,
@@ -146,12 +191,13 @@ impl Message {
             4 => Kind::Signal,
             _ => return None,
         };
-        let mut message = Self { serial: number(head, 8)?, ..Self::empty(kind) };
+        let flags = Flags { no_reply: head[2] & NO_REPLY != 0, interactive: head[2] & INTERACTIVE != 0 };
+        let mut message = Self { flags, serial: number(head, 8)?, ..Self::empty(kind) };
         let length = usize::try_from(number(head, 12)?).ok()?;
         // From the length on, at a multiple of 8 as in the message: the length is at 12, so four bytes go before.
         let array = [&[0; 4], &head[12..], rest.get(..length)?].concat();
         let fields = decode("ua(yv)", &array)?;
-        let mut signature = "";
+        let mut signature = String::new();
         let Some(Value::Array(_, fields)) = fields.get(1) else { return None };
         for field in fields {
             let Value::Struct(parts) = field else { return None };
@@ -165,17 +211,21 @@ impl Message {
                 (5, Value::Number(b'u', serial)) => message.answers = u32::try_from(*serial).ok()?,
                 (6, _) => message.destination = text()?,
                 (7, _) => message.sender = text()?,
-                (8, _) => signature = value.as_text()?,
+                (8, _) => signature = text()?,
                 _ => {}
             }
         }
-        message.body = decode(signature, rest.get(length.next_multiple_of(8)..)?)?;
-        Some(message)
+        Some((message, signature))
     }
 }
 
+/// How many of the bytes that follow a head of [`rest_of`]'s liking are not the body's.
+pub fn fields_of(head: &[u8; HEAD]) -> usize {
+    number(head, 12).map_or(0, |fields| (fields as usize).next_multiple_of(8))
+}
+
 /// How many bytes follow the first [`HEAD`] ones; `None` if they are no message or if it is too long.
-pub(crate) fn rest_of(head: &[u8; HEAD]) -> Option<usize> {
+pub fn rest_of(head: &[u8; HEAD]) -> Option<usize> {
     if head[0] != b'l' || head[3] != 1 {
         return None;
     }

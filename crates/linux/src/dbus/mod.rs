@@ -1,4 +1,6 @@
 //! A small client of D-Bus: calls with their answers, signals, and calls that others make of us. For systemd, and for BlueZ.
+//!
+//! Messages and their bytes are for others too: the daemon, which is a service on the bus, waits in its own way.
 
 mod message;
 mod value;
@@ -12,21 +14,28 @@ use thiserror::Error;
 
 use crate::poll::{Interest, Poller, Token};
 use crate::system_call::effective_user;
-use message::HEAD;
-pub(crate) use message::{Kind, Message};
-pub(crate) use value::Value;
+pub use message::{Flags, HEAD, Kind, Message, fields_of, rest_of};
+pub use value::Value;
 
 /// Where the machine's own bus listens.
-pub(crate) const SYSTEM_BUS: &str = "/run/dbus/system_bus_socket";
+pub const SYSTEM_BUS: &str = "/run/dbus/system_bus_socket";
 /// How long anybody may take to answer.
 const PATIENCE: Duration = Duration::from_secs(3);
 const LONGEST_LINE: u64 = 512;
 /// Messages that are kept while an answer is waited for; more are lost.
 const MOST_WAITING: usize = 64;
 
+/// What a client says first: who it is, as the specification's "EXTERNAL" has it. The bus answers with a line that begins with `OK `,
+/// and the client goes on with `BEGIN` and messages.
+pub fn introduction() -> String {
+    let user = effective_user().to_string();
+    let digits: String = user.bytes().map(|digit| format!("{digit:02x}")).collect();
+    format!("\0AUTH EXTERNAL {digits}\r\n")
+}
+
 /// Why a call got no answer.
 #[derive(Debug, Error)]
-pub(crate) enum BusError {
+pub enum BusError {
     /// There is no bus, or it is gone.
     #[error(transparent)]
     Channel(#[from] io::Error),
@@ -51,7 +60,7 @@ enum Read {
 
 /// A connection.
 #[derive(Debug)]
-pub(crate) struct Bus {
+pub struct Bus {
     stream: BufReader<UnixStream>,
     serial: u32,
     waiting: VecDeque<Message>,
@@ -59,22 +68,34 @@ pub(crate) struct Bus {
 
 impl Bus {
     /// Connects to the machine's bus.
-    pub(crate) fn system() -> Result<Self, BusError> {
-        let mut bus = Self::open(SYSTEM_BUS)?;
+    ///
+    /// # Errors
+    /// [`BusError`].
+    pub fn system() -> Result<Self, BusError> {
+        Self::at(SYSTEM_BUS)
+    }
+
+    /// Connects to a bus that listens on a socket.
+    ///
+    /// # Errors
+    /// [`BusError`].
+    pub fn at(path: &str) -> Result<Self, BusError> {
+        let mut bus = Self::open(path)?;
         let name = "org.freedesktop.DBus";
         bus.ask(&Message::call([name, "/org/freedesktop/DBus", name, "Hello"], Vec::new()))?;
         Ok(bus)
     }
 
     /// Connects to a socket and says who we are, as the specification's "EXTERNAL" has it.
-    pub(crate) fn open(path: &str) -> Result<Self, BusError> {
+    ///
+    /// # Errors
+    /// [`BusError`].
+    pub fn open(path: &str) -> Result<Self, BusError> {
         let stream = UnixStream::connect(path)?;
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.set_write_timeout(Some(PATIENCE))?;
         let mut stream = BufReader::new(stream);
-        let user = effective_user().to_string();
-        let digits: String = user.bytes().map(|digit| format!("{digit:02x}")).collect();
-        stream.get_mut().write_all(format!("\0AUTH EXTERNAL {digits}\r\n").as_bytes())?;
+        stream.get_mut().write_all(introduction().as_bytes())?;
         let mut line = Vec::new();
         (&mut stream).take(LONGEST_LINE).read_until(b'\n', &mut line)?;
         if !line.starts_with(b"OK ") {
@@ -86,26 +107,38 @@ impl Bus {
     }
 
     /// Has the bus pass on the signals that a rule names (D-Bus specification, "Match Rules").
-    pub(crate) fn subscribe(&mut self, rule: &str) -> Result<(), BusError> {
+    ///
+    /// # Errors
+    /// [`BusError`].
+    pub fn subscribe(&mut self, rule: &str) -> Result<(), BusError> {
         let name = "org.freedesktop.DBus";
         let call = Message::call([name, "/org/freedesktop/DBus", name, "AddMatch"], vec![Value::text(rule)]);
         self.ask(&call).map(drop)
     }
 
     /// Sends a message; its number.
-    pub(crate) fn send(&mut self, message: &Message) -> Result<u32, BusError> {
+    ///
+    /// # Errors
+    /// [`BusError`].
+    pub fn send(&mut self, message: &Message) -> Result<u32, BusError> {
         self.serial += 1;
         self.stream.get_mut().write_all(&message.encode(self.serial))?;
         Ok(self.serial)
     }
 
     /// Calls, and waits for the answer; what comes in between is kept for [`Bus::next`].
-    pub(crate) fn ask(&mut self, call: &Message) -> Result<Vec<Value>, BusError> {
+    ///
+    /// # Errors
+    /// [`BusError`].
+    pub fn ask(&mut self, call: &Message) -> Result<Vec<Value>, BusError> {
         self.ask_serving(call, &mut |_| None)
     }
 
     /// The same; calls that others make meanwhile are answered by `serve`.
-    pub(crate) fn ask_serving(
+    ///
+    /// # Errors
+    /// [`BusError`].
+    pub fn ask_serving(
         &mut self,
         call: &Message,
         serve: &mut dyn FnMut(&Message) -> Option<Message>,
@@ -129,7 +162,10 @@ impl Bus {
     }
 
     /// The next call or signal; `None` if there is none in that time.
-    pub(crate) fn next(&mut self, patience: Duration) -> Result<Option<Message>, BusError> {
+    ///
+    /// # Errors
+    /// [`BusError`].
+    pub fn next(&mut self, patience: Duration) -> Result<Option<Message>, BusError> {
         if let Some(message) = self.waiting.pop_front() {
             return Ok(Some(message));
         }

@@ -2,11 +2,14 @@
 
 /// A value.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Value {
+pub enum Value {
     /// A number or a truth value, by the letter of its type; its bytes, little-endian.
     Number(u8, u64),
+    /// `s`.
     Text(String),
+    /// `o`.
     Path(String),
+    /// `g`.
     Signature(String),
     /// `ay`.
     Bytes(Vec<u8>),
@@ -14,6 +17,7 @@ pub(crate) enum Value {
     Array(String, Vec<Value>),
     /// Also an entry of a dictionary, which has two.
     Struct(Vec<Value>),
+    /// A value of any type.
     Variant(Box<Value>),
 }
 
@@ -21,35 +25,54 @@ pub(crate) enum Value {
 const DEEPEST: usize = 16;
 
 impl Value {
-    pub(crate) fn boolean(value: bool) -> Self {
+    /// `b`.
+    pub fn boolean(value: bool) -> Self {
         Self::Number(b'b', value.into())
     }
 
-    pub(crate) fn uint32(value: u32) -> Self {
+    /// `u`.
+    pub fn uint32(value: u32) -> Self {
         Self::Number(b'u', value.into())
     }
 
-    pub(crate) fn text(text: &str) -> Self {
+    /// `t`.
+    pub fn uint64(value: u64) -> Self {
+        Self::Number(b't', value)
+    }
+
+    /// `d`.
+    pub fn double(value: f64) -> Self {
+        Self::Number(b'd', value.to_bits())
+    }
+
+    /// `s`.
+    pub fn text(text: &str) -> Self {
         Self::Text(text.to_owned())
     }
 
-    pub(crate) fn path(path: &str) -> Self {
+    /// `as`.
+    pub fn texts<'a>(texts: impl IntoIterator<Item = &'a str>) -> Self {
+        Self::Array("s".to_owned(), texts.into_iter().map(Self::text).collect())
+    }
+
+    /// `o`; the caller knows that it is one.
+    pub fn path(path: &str) -> Self {
         Self::Path(path.to_owned())
     }
 
     /// A dictionary of texts to values of any type, `a{sv}`.
-    pub(crate) fn properties<const COUNT: usize>(entries: [(&str, Self); COUNT]) -> Self {
+    pub fn properties<'a>(entries: impl IntoIterator<Item = (&'a str, Self)>) -> Self {
         let entry = |(name, value)| Self::Struct(vec![Self::text(name), Self::Variant(Box::new(value))]);
         Self::Array("{sv}".to_owned(), entries.into_iter().map(entry).collect())
     }
 
     /// The value of a dictionary's entry, out of its variant.
-    pub(crate) fn get(&self, name: &str) -> Option<&Self> {
+    pub fn get(&self, name: &str) -> Option<&Self> {
         self.entries().find_map(|(key, value)| (key.as_text()? == name).then_some(value))
     }
 
     /// Entries of a dictionary, values out of their variants; none if it is no dictionary.
-    pub(crate) fn entries(&self) -> impl Iterator<Item = (&Self, &Self)> {
+    pub fn entries(&self) -> impl Iterator<Item = (&Self, &Self)> {
         let all = match self {
             Self::Array(_, all) => all.as_slice(),
             _ => &[],
@@ -64,7 +87,8 @@ impl Value {
         })
     }
 
-    pub(crate) fn as_text(&self) -> Option<&str> {
+    /// The letters of a text, path or signature.
+    pub fn as_text(&self) -> Option<&str> {
         match self {
             Self::Text(text) | Self::Path(text) | Self::Signature(text) => Some(text),
             _ => None,
@@ -72,7 +96,7 @@ impl Value {
     }
 
     /// Its type, as signatures have it.
-    fn signature(&self) -> String {
+    pub fn signature(&self) -> String {
         match self {
             Self::Number(kind, _) => char::from(*kind).to_string(),
             Self::Text(_) => "s".to_owned(),
@@ -87,19 +111,19 @@ impl Value {
 }
 
 /// The signature of several values.
-pub(crate) fn signature_of(values: &[Value]) -> String {
+pub fn signature_of(values: &[Value]) -> String {
     values.iter().map(Value::signature).collect()
 }
 
 /// The bytes of values one after the other, the first at a multiple of 8.
-pub(crate) fn encode(values: &[Value]) -> Vec<u8> {
+pub fn encode(values: &[Value]) -> Vec<u8> {
     let mut bytes = Vec::new();
     values.iter().for_each(|value| write(&mut bytes, value));
     bytes
 }
 
 /// Values of a signature from bytes that begin at a multiple of 8; `None` if they do not fit it, or are nested too deep.
-pub(crate) fn decode(signature: &str, bytes: &[u8]) -> Option<Vec<Value>> {
+pub fn decode(signature: &str, bytes: &[u8]) -> Option<Vec<Value>> {
     let mut reader = Reader { bytes, at: 0 };
     reader.values(signature.as_bytes(), DEEPEST)
 }
@@ -113,7 +137,8 @@ fn write(bytes: &mut Vec<u8>, value: &Value) {
         }
         Value::Text(text) | Value::Path(text) => {
             length(bytes, text.len());
-            bytes.extend(text.bytes().chain([0]));
+            // A zero ends a text. One within would be no text, and the bus hangs up on whoever sends that.
+            bytes.extend(text.bytes().map(|byte| if byte == 0 { b' ' } else { byte }).chain([0]));
         }
         Value::Signature(text) => signature(bytes, text),
         Value::Bytes(of) => {
@@ -327,6 +352,12 @@ mod tests {
                 .concat();
         // The variant begins at 15: its signature takes 3 bytes, its value is at a multiple of 4.
         assert_eq!(encode(&values), expected);
+    }
+
+    #[test]
+    fn a_zero_within_a_text_does_not_end_it() {
+        let bytes = encode(&[Value::text("a\0b"), Value::uint32(7)]);
+        assert_eq!(decode("su", &bytes), Some(vec![Value::text("a b"), Value::uint32(7)]));
     }
 
     #[test]

@@ -93,7 +93,7 @@ pub struct Journal {
 impl Journal {
     /// Opens the journal in the state directory; it may hold what an earlier run left.
     pub fn open(state_directory: &Path) -> Result<Self, JournalError> {
-        let path = state_directory.join(FILE);
+        let path = state_directory.join(FILE_NAME);
         let entries = match read_own(&path)? {
             Some(bytes) => serde_json::from_slice(&bytes)
                 .map_err(|error| JournalError::Content { path: path.clone(), error })?,
@@ -235,7 +235,8 @@ fn set_link_up(interface: &str, up: bool) -> Result<(), ChangeError> {
     }
 }
 
-const FILE: &str = "undo.json";
+/// Its name in the state directory.
+pub const FILE_NAME: &str = "undo.json";
 
 #[cfg(test)]
 mod tests {
@@ -251,7 +252,7 @@ mod tests {
         }
         let directory = std::env::temp_dir().join(format!("ab-journal-{}", std::process::id()));
         fs::create_dir_all(&directory).unwrap();
-        let file = directory.join(FILE);
+        let file = directory.join(FILE_NAME);
         let left = file.with_extension("new");
         fs::write(&left, "half").unwrap();
         lchown(&left, Some(65_534), Some(65_534)).unwrap();

@@ -157,7 +157,7 @@ fn request(kind: u16, flags: u16, route: &Route) -> Request {
                 IpAddr::V4(address) => via.extend(address.octets()),
                 IpAddr::V6(address) => via.extend(address.octets()),
             }
-            request.attribute(libc::RTA_VIA, &via);
+            request.attribute(RTA_VIA, &via);
         }
         None => {}
     }
@@ -221,7 +221,7 @@ fn parse(message: Message<'_>) -> Option<Vec<Route>> {
         match kind {
             libc::RTA_DST => route.destination = IpPrefix::new(message::address(value)?, length).ok()?,
             libc::RTA_GATEWAY => route.gateway = message::address(value),
-            libc::RTA_VIA => route.gateway = value.get(2..).and_then(message::address),
+            RTA_VIA => route.gateway = value.get(2..).and_then(message::address),
             libc::RTA_METRICS => {
                 let metric = |wanted| {
                     let (_, value) = message::attributes(value).find(|(kind, _)| *kind == wanted)?;
@@ -247,7 +247,8 @@ fn parse(message: Message<'_>) -> Option<Vec<Route>> {
 
 /// `RTNH_F_ONLINK`.
 const ON_LINK: u32 = 4;
-/// `linux/rtnetlink.h`; libc has these not.
+/// `linux/rtnetlink.h`; libc has these not, or not with musl.
+const RTA_VIA: u16 = 18;
 const RTAX_MTU: u16 = 2;
 const RTAX_FEATURES: u16 = 12;
 const RTAX_FEATURE_ECN: u32 = 1;

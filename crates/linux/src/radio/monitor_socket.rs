@@ -62,7 +62,7 @@ impl MonitorSocket {
                 self.socket.as_raw_fd(),
                 headers.as_mut_ptr(),
                 BATCH as libc::c_uint,
-                libc::MSG_DONTWAIT,
+                libc::MSG_DONTWAIT as _,
                 std::ptr::null_mut(),
             )
         })? as usize;
@@ -82,7 +82,7 @@ impl MonitorSocket {
         // SAFETY: all-zero bytes are a valid msghdr.
         let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
         message.msg_iov = slices.as_ptr().cast_mut();
-        message.msg_iovlen = slices.len();
+        message.msg_iovlen = slices.len() as _;
         // SAFETY: the message points to two live iovecs, those to bytes that sendmsg only reads.
         check_size(unsafe { libc::sendmsg(self.socket.as_raw_fd(), &raw const message, libc::MSG_DONTWAIT) })
             .map(drop)

@@ -7,7 +7,7 @@ mod framing;
 
 use std::io::{self, Read, Write};
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 use socket2::{Socket, Type};
 
@@ -184,6 +184,11 @@ impl TcpCarrierListener {
         let socket = to.open(Type::STREAM)?;
         socket.listen(BACKLOG).map_err(|error| to.failed("TCP", "listen", error))?;
         Ok(Self { socket })
+    }
+
+    /// Goes on with a socket that [`TcpCarrierListener::bind`] has opened in this process's earlier life.
+    pub fn adopt(socket: OwnedFd) -> Self {
+        Self { socket: socket.into() }
     }
 
     /// The next connection; [`io::ErrorKind::WouldBlock`] when none waits.

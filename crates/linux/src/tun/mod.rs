@@ -15,7 +15,7 @@ mod virtio;
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, IoSlice, Read, Write};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 
 use thiserror::Error;
@@ -108,6 +108,19 @@ impl Tun {
         }
         let joiner = Joiner::new(udp);
         Ok(Self { file, name, index, buffer: Box::new([0; BUFFER]), joiner })
+    }
+
+    /// Goes on with the descriptor of an interface that this process has made in its earlier life; what waits in it stays.
+    ///
+    /// # Errors
+    /// If it is no such descriptor, or the interface is not as it was made.
+    pub fn adopt(descriptor: OwnedFd, mtu: u32, addresses: &[IpPrefix]) -> Result<Self, TunError> {
+        let file = File::from(descriptor);
+        let name = interface_of(&file).map_err(TunError::Device)?;
+        let udp = set_offloads(&file).map_err(|error| TunError::Interface { name: name.clone(), error })?;
+        let index = Netlink::open().map_err(NetlinkError::from)?.link(&name)?.map_or(0, |link| link.index);
+        configure(index, mtu, addresses)?;
+        Ok(Self { file, name, index, buffer: Box::new([0; BUFFER]), joiner: Joiner::new(udp) })
     }
 
     /// The interface's name.
@@ -232,8 +245,20 @@ fn attach(file: &File, name: &str, flags: libc::c_int) -> io::Result<String> {
     request.ifr_ifru.ifru_flags = flags as libc::c_short;
     // SAFETY: the pointer is to a live ifreq, which is what TUNSETIFF takes.
     check(unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF, &raw mut request) })?;
-    let name = request.ifr_name.iter().take_while(|byte| **byte != 0).map(|byte| *byte as u8 as char);
-    Ok(name.collect())
+    Ok(name_in(&request))
+}
+
+/// The name of the interface that a descriptor is.
+fn interface_of(file: &File) -> io::Result<String> {
+    // SAFETY: all-zero bytes are a valid ifreq.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    // SAFETY: the pointer is to a live ifreq, which is what TUNGETIFF fills.
+    check(unsafe { libc::ioctl(file.as_raw_fd(), TUNGETIFF, &raw mut request) })?;
+    Ok(name_in(&request))
+}
+
+fn name_in(request: &libc::ifreq) -> String {
+    request.ifr_name.iter().take_while(|byte| **byte != 0).map(|byte| *byte as u8 as char).collect()
 }
 
 /// Switches on all offloads that the kernel has; returns whether UDP segments (Linux 6.2) are among them.
@@ -253,5 +278,7 @@ fn set_offloads(file: &File) -> io::Result<bool> {
 const BUFFER: usize = 65_536 + virtio::LENGTH;
 /// Segments that wait for us in the kernel; a burst of all flows while the thread is busy elsewhere.
 const TRANSMIT_QUEUE: u32 = 1_000;
+/// `_IOR('T', 210, unsigned int)`, which libc lacks.
+const TUNGETIFF: libc::Ioctl = 0x8004_54d2_u32 as libc::Ioctl;
 const TUN_F_USO4: libc::c_uint = 0x20;
 const TUN_F_USO6: libc::c_uint = 0x40;

@@ -336,7 +336,6 @@ impl DirectControl {
             .chain(self.ungrouped())
             .collect();
         for text in warnings.difference(&self.warned) {
-            warn!("{text}");
             self.events.push(EventKind::Warning, None, text.clone());
         }
         self.warned = warnings;
@@ -461,7 +460,6 @@ impl DirectControl {
             Ok(answer) => {
                 self.failing = None;
                 if let RootAnswer::DoneWithout { what } = answer {
-                    warn!("{what}");
                     self.events.push(EventKind::Warning, None, what);
                 }
                 debug!("new flows have a new table after {} ms", clock::now().since(now).as_millis());
@@ -474,7 +472,6 @@ impl DirectControl {
             Err(error) => {
                 let text = format!("flows cannot be led out directly: {error}");
                 if self.failing.as_ref() != Some(&text) {
-                    warn!("{text}");
                     self.events.push(EventKind::Warning, None, text.clone());
                     self.failing = Some(text);
                 }
@@ -486,7 +483,6 @@ impl DirectControl {
     /// Tried once for each set of networks; routes of a network come before what leads to them.
     fn apply_paths(&mut self, paths: Paths) {
         if let Err(error) = self.root.ask(&Request::Mptcp(paths.clone())) {
-            warn!("{error}");
             self.events.push(EventKind::Warning, None, error.to_string());
         }
         self.paths = Some(paths);

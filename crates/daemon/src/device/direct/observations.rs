@@ -15,7 +15,7 @@ use policy::Table;
 use policy::energy::Card;
 use policy::network::{NetworkInput, PowerSupply, Reach};
 use rand::TryRngCore;
-use tracing::{debug, warn};
+use tracing::debug;
 use units::{NetworkId, Timestamp};
 
 use super::caps::Caps;
@@ -128,7 +128,6 @@ impl Observations {
             Err(error) if !self.complained => {
                 self.complained = true;
                 let text = format!("networks are not measured: {error}");
-                warn!("{text}");
                 self.events.push(EventKind::Warning, None, text);
             }
             _ => {}

@@ -1,5 +1,6 @@
 //! The device's loop: follows its networks, keeps the session with the gateway, moves packets.
 
+mod gain;
 mod openings;
 mod paths;
 mod session;
@@ -35,6 +36,7 @@ use crate::config::SteeringChoice;
 use crate::control::EventLog;
 use crate::dataplane::{Meter, Owner, Plane, Verdict};
 use crate::mailbox::Mailbox;
+use gain::Worth;
 use openings::Openings;
 use treatments::Treatments;
 use wire::translation::Prefix;
@@ -117,6 +119,7 @@ struct State {
     next_resolve: Timestamp,
     total: Meter,
     meters: BTreeMap<NetworkId, Meter>,
+    worth: Worth,
     /// What the radio says of its access points.
     advice: Vec<PointAdvice>,
     next_sample: Timestamp,
@@ -135,7 +138,7 @@ struct Packets<'a> {
 }
 
 impl Owner for Packets<'_> {
-    fn judge(&mut self, headers: &Headers) -> Verdict {
+    fn judge(&mut self, headers: &Headers, _packet: &[u8]) -> Verdict {
         match self.session {
             Some(session) if !self.hopeless => {
                 if self.openings.concerns(headers) {
@@ -210,6 +213,7 @@ impl DeviceLoop {
             next_resolve: Timestamp::ZERO,
             total: Meter::default(),
             meters: BTreeMap::new(),
+            worth: Worth::default(),
             advice: Vec::new(),
             next_sample: Timestamp::ZERO,
             asleep: clock::asleep(),

@@ -7,7 +7,7 @@ use bond::{EndpointEvent, PublicKey, SessionEvent, SessionId};
 use linux::clock;
 use tracing::info;
 use units::{NetworkId, Timestamp};
-use wire::frame::{CLOSE_GOODBYE, CLOSE_REPLACED, CLOSE_REVOKED};
+use wire::frame::{CLOSE_GOODBYE, CLOSE_RENEWED, CLOSE_REPLACED, CLOSE_REVOKED};
 use wire::hello::{Features, Hello, Refusal, Reply, Welcome};
 
 use super::{DeviceLoop, Task};
@@ -128,6 +128,7 @@ impl DeviceLoop {
                 REPLACED_PAUSE,
             ),
             CLOSE_GOODBYE => ("the gateway is going down", RECONNECT_PAUSE),
+            CLOSE_RENEWED => ("the gateway is being updated", RENEWED_PAUSE),
             _ => ("the gateway ended the session", RECONNECT_PAUSE),
         };
         self.state.next_connect = clock::now() + pause;
@@ -191,9 +192,9 @@ impl DeviceLoop {
                     "packets have waited too long for a network and were dropped",
                 );
             }
+            SessionEvent::Message(bytes) => self.on_message(now, &bytes),
             SessionEvent::PathMoved(_)
             | SessionEvent::Rekeyed
-            | SessionEvent::Message(_)
             | SessionEvent::Stream(_)
             | SessionEvent::ClosedByPeer(_) => {}
         }
@@ -227,6 +228,8 @@ impl DeviceLoop {
 
 /// Time between a lost session and the next knock.
 const RECONNECT_PAUSE: Duration = Duration::from_millis(500);
+/// What is sent to an updated gateway waits in its sockets until it listens.
+const RENEWED_PAUSE: Duration = Duration::from_millis(50);
 const REFUSED_PAUSE: Duration = Duration::from_secs(5);
 const LONGEST_PAUSE_FACTOR: u32 = 12;
 /// Two devices with one key would throw each other out for ever: let the other one have it for a while.

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use anabranch::control::EventKind;
 use linux::clock;
-use tracing::info;
 use units::{NetworkId, Timestamp};
 
 use super::DeviceLoop;
@@ -19,7 +18,6 @@ impl DeviceLoop {
             return;
         }
         let text = format!("the machine has slept for {} s: trying all networks anew", slept.as_secs());
-        info!("{text}");
         self.events.push(EventKind::NetworkChanged, None, text);
         let connected = self.networks.iter().filter(|network| network.connected);
         for network in connected.map(|network| network.id).collect::<Vec<NetworkId>>() {

@@ -2,7 +2,7 @@
 
 use std::sync::PoisonError;
 
-use anabranch::control::{FarEnd, NetworkReport, Role, Status};
+use anabranch::control::{DeliveryReport, FarEnd, NetworkReport, Role, Status};
 use units::{Bytes, Timestamp};
 
 use super::{DeviceLoop, SAMPLE_INTERVAL};
@@ -15,10 +15,12 @@ impl DeviceLoop {
         let counters = self.plane.counters;
         self.state.total.sample(now, counters.from_interface, counters.to_interface);
         let Some(session) = self.state.session else { return };
-        for path in self.plane.endpoint.path_reports(session) {
+        let paths = self.plane.endpoint.path_reports(session);
+        for path in &paths {
             let meter = self.state.meters.entry(path.network).or_default();
             meter.sample(now, path.counters.sent_bytes, path.counters.received_bytes);
         }
+        self.weigh(now, &paths);
     }
 
     pub(super) fn network_reports(&self) -> Vec<NetworkReport> {
@@ -36,6 +38,18 @@ impl DeviceLoop {
             report::network(network, self.status_of(network.id), of_network, direct.get(&network.id).cloned())
         };
         self.networks.iter().map(report).collect()
+    }
+
+    fn delivery(&self) -> Option<DeliveryReport> {
+        let counters = self.plane.endpoint.session_counters(self.state.session?)?;
+        Some(DeliveryReport {
+            repeats: counters.repeats,
+            duplicates: counters.duplicates,
+            repaired: counters.repaired,
+            skipped: counters.skipped,
+            late: counters.late,
+            dropped: counters.queue_drops,
+        })
     }
 
     pub(super) fn status(&self) -> Status {
@@ -60,6 +74,8 @@ impl DeviceLoop {
             }),
             connected_clients: None,
             traffic: state.total.traffic(counters.from_interface, counters.to_interface),
+            gain: self.gain(),
+            delivery: self.delivery(),
             networks: self.network_reports(),
         }
     }

@@ -334,7 +334,6 @@ impl Neighbourhood {
             "{other} has the address {own} on any0 too and keeps it; set \"neighbour_address\" under [device] to another one, until then \
              neighbours reach this device by IPv6 only"
         );
-        warn!("{text}");
         self.around.events.push(anabranch::control::EventKind::Warning, None, text);
         let index = self.around.interface_index;
         if let Err(error) = self.routes.netlink().delete_address(index, IpPrefix::host(own.into())) {

@@ -11,7 +11,7 @@ use linux::radio::{RadioCard, TransferError, TuneError};
 use radio::pcap::{self, Record, Sent};
 use radio::radiotap::Captured;
 use radio::{Outcome, Transmission};
-use tracing::{info, warn};
+use tracing::warn;
 use units::{Frequency, Timestamp};
 
 use super::{BUDGET, CARD, CardLoss, LOOK_FOR_CARD, RadioLoop};
@@ -31,7 +31,6 @@ impl RadioLoop {
         };
         let now = clock::now();
         if let Err(error) = &outcome {
-            warn!("{error}");
             self.events.push(EventKind::Warning, None, error.to_string());
             self.trouble = Some(error.to_string());
         }
@@ -67,7 +66,6 @@ impl RadioLoop {
             self.poller.add(&self.card, CARD, Interest::Readable)?;
         }
         (self.lost, self.trouble) = (None, None);
-        info!("the card is there again");
         self.events.push(EventKind::NetworkChanged, None, "the card is there again");
         self.station.handle_card_back(clock::now());
         Ok(())

@@ -21,7 +21,7 @@ use radio::handoff::Beyond;
 use radio::{NetworkStatus, PermittedChannel, Station, StationSettings, Transmission};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
-use tracing::{info, warn};
+use tracing::info;
 use units::{Frequency, MacAddress, NetworkId, Timestamp};
 
 use super::access_points;
@@ -175,7 +175,6 @@ impl Keeper for RadioLoop {
     fn join(&mut self, now: Timestamp, known: KnownNetwork) -> Result<(), LoopError> {
         if known.login.is_some() {
             let text = "needs a login (802.1X), which this card, whose time this program shares out, cannot give: see \"anabranch radio probe\"";
-            warn!("{}: {text}", known.ssid);
             self.events.push(EventKind::Warning, Some(&known.ssid), text);
             return Ok(());
         }

@@ -7,7 +7,7 @@ use anabranch::control::EventKind;
 use linux::dns::NetworkServers;
 use linux::tap::Tap;
 use radio::{Event, NetworkStatus};
-use tracing::{debug, info, warn};
+use tracing::{debug, warn};
 use units::{NetworkId, Timestamp};
 
 use super::{ANSWER_TIME, Attached, BUDGET, FIRST_INTERFACE, NAMES_EVERY, RadioLoop};
@@ -61,11 +61,6 @@ impl RadioLoop {
                 (None, EventKind::Warning, reason.to_string())
             }
         };
-        if kind == EventKind::NetworkUp {
-            info!("{ssid}: {text}")
-        } else {
-            warn!("{ssid}: {text}")
-        }
         self.events.push(kind, Some(&ssid), text);
         if let Some(carrier) = carrier {
             if let Err(error) = attached.tap.set_carrier(carrier) {
@@ -121,7 +116,6 @@ impl RadioLoop {
         let Some(change) = handoff.drive(now, &mut self.station, &leased) else { return };
         if let Some(attached) = self.attached.get(&change.to) {
             let (ssid, text) = (&attached.known.ssid, format!("carries the traffic now: {}", change.why));
-            info!("{ssid}: {text}");
             self.events.push(EventKind::NetworkChanged, Some(ssid), text);
         }
         // The new one's route first: it takes the place of the old one's at once.

@@ -19,7 +19,7 @@ use linux::lease_socket::LeaseSocket;
 use linux::poll::{Interest, Poller, Token};
 use linux::prefix::IpPrefix;
 use linux::supplicant::{Control, Said, Status, Supplicant};
-use tracing::{debug, info, warn};
+use tracing::{debug, warn};
 use units::{Frequency, MacAddress, NetworkId, Timestamp};
 
 use super::super::address::NetworkAddress;
@@ -216,7 +216,6 @@ impl KernelStation {
                     let on = status.frequency.map_or_else(String::new, |on| format!(" on {} MHz", on.0));
                     self.trouble = None;
                     let text = format!("up, by {by}{on}, as {}", self.interface.name);
-                    info!("{}: {text}", self.told.ssid);
                     self.told.events.push(EventKind::NetworkUp, Some(&self.told.ssid), text);
                 }
                 self.set_up(status.completed);
@@ -251,7 +250,6 @@ impl KernelStation {
     }
 
     fn tell(&mut self, kind: EventKind, text: String) {
-        warn!("{}: {text}", self.told.ssid);
         self.told.events.push(kind, Some(&self.told.ssid), text.clone());
         self.trouble = Some(text);
     }

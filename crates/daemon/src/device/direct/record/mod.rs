@@ -223,7 +223,6 @@ impl Session {
             Ok(()) if self.complaint.as_ref().is_some_and(|text| text.starts_with("what happens")) => {
                 self.complaint = None;
                 let text = "networks and flows are recorded again";
-                info!("{text}");
                 self.events.push(EventKind::Warning, None, text);
             }
             Ok(()) => {}
@@ -233,7 +232,6 @@ impl Session {
     /// Once, until something else is wrong.
     fn complain(&mut self, text: String) {
         if self.complaint.as_ref() != Some(&text) {
-            warn!("{text}");
             self.events.push(EventKind::Warning, None, text.clone());
             self.complaint = Some(text);
         }

@@ -1,37 +1,44 @@
-//! The few SVG elements that the plots need.
+//! The few SVG elements that plots need.
 
 use std::fmt::Write as _;
 
 /// Colours that stay apart for most eyes (after Okabe and Ito).
-pub(super) const COLOURS: [&str; 7] =
-    ["#a6cee3", "#c9b8e8", "#56b4e9", "#8e6fc1", "#d55e00", "#009e73", "#cc79a7"];
+pub const COLOURS: [&str; 7] = ["#a6cee3", "#c9b8e8", "#56b4e9", "#8e6fc1", "#d55e00", "#009e73", "#cc79a7"];
 
 /// A rectangle of the picture.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(super) struct Area {
-    pub(super) left: f64,
-    pub(super) top: f64,
-    pub(super) width: f64,
-    pub(super) height: f64,
+pub struct Area {
+    /// Its left edge.
+    pub left: f64,
+    /// Its upper edge; downwards is more.
+    pub top: f64,
+    /// From left to right.
+    pub width: f64,
+    /// From top to bottom.
+    pub height: f64,
 }
 
 impl Area {
-    pub(super) fn bottom(&self) -> f64 {
+    /// Its lower edge.
+    pub fn bottom(&self) -> f64 {
         self.top + self.height
     }
 
-    pub(super) fn right(&self) -> f64 {
+    /// Its right edge.
+    pub fn right(&self) -> f64 {
         self.left + self.width
     }
 }
 
 /// An SVG picture under way.
-pub(super) struct Canvas {
+#[derive(Debug)]
+pub struct Canvas {
     body: String,
 }
 
 impl Canvas {
-    pub(super) fn new(width: f64, height: f64) -> Self {
+    /// An empty white picture.
+    pub fn new(width: f64, height: f64) -> Self {
         let body = format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" width=\"{width}\" \
              height=\"{height}\" font-family=\"sans-serif\">\n<rect width=\"{width}\" height=\"{height}\" fill=\"#ffffff\"/>\n"
@@ -39,28 +46,34 @@ impl Canvas {
         Self { body }
     }
 
-    pub(super) fn finish(mut self) -> String {
+    /// The SVG file.
+    pub fn finish(mut self) -> String {
         self.body.push_str("</svg>\n");
         self.body
     }
 
-    pub(super) fn text(&mut self, x: f64, y: f64, size: f64, text: &str) {
+    /// Text that begins at `x`.
+    pub fn text(&mut self, x: f64, y: f64, size: f64, text: &str) {
         self.any_text(x, y, size, "start", "#222222", text);
     }
 
-    pub(super) fn faint_text(&mut self, x: f64, y: f64, size: f64, text: &str) {
+    /// The same in grey.
+    pub fn faint_text(&mut self, x: f64, y: f64, size: f64, text: &str) {
         self.any_text(x, y, size, "start", "#666666", text);
     }
 
-    pub(super) fn centred_text(&mut self, x: f64, y: f64, size: f64, text: &str) {
+    /// Text with its middle at `x`.
+    pub fn centred_text(&mut self, x: f64, y: f64, size: f64, text: &str) {
         self.any_text(x, y, size, "middle", "#222222", text);
     }
 
-    pub(super) fn right_text(&mut self, x: f64, y: f64, size: f64, text: &str) {
+    /// Grey text that ends at `x`.
+    pub fn right_text(&mut self, x: f64, y: f64, size: f64, text: &str) {
         self.any_text(x, y, size, "end", "#666666", text);
     }
 
-    pub(super) fn rectangle(&mut self, area: Area, colour: &str) {
+    /// A filled rectangle.
+    pub fn rectangle(&mut self, area: Area, colour: &str) {
         let Area { left, top, width, height } = area;
         let _ = writeln!(
             self.body,
@@ -68,7 +81,8 @@ impl Canvas {
         );
     }
 
-    pub(super) fn line(&mut self, from: (f64, f64), to: (f64, f64), colour: &str) {
+    /// A thin line.
+    pub fn line(&mut self, from: (f64, f64), to: (f64, f64), colour: &str) {
         let _ = writeln!(
             self.body,
             "<line x1=\"{:.1}\" y1=\"{:.1}\" x2=\"{:.1}\" y2=\"{:.1}\" stroke=\"{colour}\"/>",
@@ -76,7 +90,8 @@ impl Canvas {
         );
     }
 
-    pub(super) fn polyline(&mut self, points: &[(f64, f64)], colour: &str, width: f64) {
+    /// A line through points.
+    pub fn polyline(&mut self, points: &[(f64, f64)], colour: &str, width: f64) {
         let mut list = String::new();
         for (x, y) in points {
             let _ = write!(list, "{x:.1},{y:.1} ");
@@ -86,6 +101,15 @@ impl Canvas {
             "<polyline points=\"{}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"{width}\"/>",
             list.trim_end()
         );
+    }
+
+    /// A filled shape with these corners.
+    pub fn polygon(&mut self, points: &[(f64, f64)], colour: &str) {
+        let mut list = String::new();
+        for (x, y) in points {
+            let _ = write!(list, "{x:.1},{y:.1} ");
+        }
+        let _ = writeln!(self.body, "<polygon points=\"{}\" fill=\"{colour}\"/>", list.trim_end());
     }
 
     fn any_text(&mut self, x: f64, y: f64, size: f64, anchor: &str, colour: &str, text: &str) {
@@ -98,7 +122,7 @@ impl Canvas {
 }
 
 /// A value axis from zero: its top and the distance of its marks (1, 2 or 5 times a power of ten).
-pub(super) fn axis(largest: f64) -> (f64, f64) {
+pub fn axis(largest: f64) -> (f64, f64) {
     let largest = if largest.is_finite() && largest > 0.0 { largest } else { 1.0 };
     let rough = largest / 5.0;
     let power = 10_f64.powf(rough.log10().floor());
@@ -108,7 +132,7 @@ pub(super) fn axis(largest: f64) -> (f64, f64) {
 }
 
 /// Draws marks and lines of a value axis over `area`; `x` is where its labels end.
-pub(super) fn draw_axis(canvas: &mut Canvas, area: Area, largest: f64) -> f64 {
+pub fn draw_axis(canvas: &mut Canvas, area: Area, largest: f64) -> f64 {
     let (top, step) = axis(largest);
     let marks = (top / step).round() as u32;
     for mark in 0..=marks {
@@ -121,12 +145,14 @@ pub(super) fn draw_axis(canvas: &mut Canvas, area: Area, largest: f64) -> f64 {
 }
 
 /// A number with no more digits than it needs.
-pub(super) fn short_number(value: f64) -> String {
+pub fn short_number(value: f64) -> String {
     let text = format!("{value:.2}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
 fn escaped(text: &str) -> String {
+    // XML knows no control characters.
+    let text: String = text.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect();
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 

@@ -215,6 +215,33 @@ fn no_more_goes_over_a_path_than_the_device_allows() {
     assert!(rate > 0.85 * 40.0, "{rate}\n{}", bench.report());
 }
 
+/// Only where no path works is the queue given up: the owner then tells programs that there is no way.
+#[test]
+fn what_waits_for_long_behind_a_slow_path_is_not_told_as_hopeless() {
+    let expired = |bench: &Bench| {
+        bench
+            .device_events
+            .iter()
+            .any(|event| matches!(event, EndpointEvent::Session { event: SessionEvent::QueueExpired, .. }))
+    };
+    let wait_long = |bench: &mut Bench| {
+        for index in 0..60 {
+            bench.send_up(index, 1_200);
+        }
+        bench.run(Duration::from_secs(15));
+    };
+    let mut bench = Bench::new(&[LinkSpec::new(20.0, 10)]);
+    bench.connect();
+    bench.run(Duration::from_millis(500));
+    bench.device.set_path_limit(bench.device_session, NetworkId(1), Some(BitRate(8_000)));
+    wait_long(&mut bench);
+    assert!((1..40).contains(&bench.received_up.len()), "{} have arrived", bench.received_up.len());
+    assert!(!expired(&bench));
+    bench.set_alive(0, false);
+    wait_long(&mut bench);
+    assert!(expired(&bench));
+}
+
 #[test]
 fn packets_that_a_path_cannot_carry_whole_are_split() {
     let mut bench = Bench::new(&[LinkSpec::new(20.0, 10).mtu(1_300)]);

@@ -69,7 +69,7 @@ impl Session {
     /// What has waited too long for a path is dropped, and the peer told not to wait for it.
     pub(super) fn expire_queue(&mut self, now: Timestamp) {
         let dropped = self.flows.drop_older(now - QUEUE_PATIENCE);
-        if !dropped.is_empty() {
+        if !dropped.is_empty() && self.stalled_since.is_some() {
             self.events.push_back(SessionEvent::QueueExpired);
         }
         for (flow, first, count) in dropped {

@@ -208,6 +208,8 @@ pub struct Direct {
     pub interface: String,
     /// Its addresses, which applications have.
     pub addresses: Vec<IpAddr>,
+    /// Mark of the bond's own packets, which are not to lose it: they have their networks by their sockets.
+    pub own_mark: u32,
     /// Table number of a network is this plus its own number.
     pub table: u32,
     /// Destinations that have routes of their own and are never led out.

@@ -14,7 +14,7 @@ impl Direct {
     /// The hooks of type `nat` see the first packet of each flow only, so what is to be noted once is noted there; in those that see all
     /// packets, what settles most of them comes first.
     pub(super) fn script(&self) -> String {
-        let (name, any0) = (self.table_name(), &self.interface);
+        let (name, any0, own_mark) = (self.table_name(), &self.interface, self.own_mark);
         let mut text = format!("table inet {name} {{\n");
         for exit in &self.exits {
             text += &verdicts_of(exit.number);
@@ -54,6 +54,7 @@ impl Direct {
         text += &format!(
             r#"  chain output {{
     type route hook output priority mangle; policy accept;
+    meta mark {own_mark:#x} accept
     meta mark & {NETWORK_MASK:#x} != 0 accept
     oifname "{any0}" ct mark & {NETWORK_MASK:#x} vmap {{ {via} }}
     oifname "lo" accept

@@ -77,6 +77,7 @@ pub fn direct(
     Direct {
         interface,
         addresses,
+        own_mark: config.mark,
         table,
         near,
         neighbourly,

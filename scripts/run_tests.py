@@ -71,13 +71,18 @@ class Outcome:
             self.others = True
 
 
-def run(command: list[str], heed: Callable[[str], None]) -> int:
+def first_time(line: str) -> str:
+    """A line of the first run as it is shown: a failure there is no verdict yet."""
+    return line.replace(" ... FAILED", " ... failed the first time") if line.startswith("test ") else line
+
+
+def run(command: list[str], heed: Callable[[str], None], shown: Callable[[str], str] = str) -> int:
     """Runs a command, shows its output and hands on each line; how it ended."""
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as tests:
 
         def read() -> None:
             for line in tests.stdout or []:
-                print(line, end="", flush=True)
+                print(shown(line), end="", flush=True)
                 heed(line)
 
         reader = threading.Thread(target=read, daemon=True)
@@ -94,9 +99,11 @@ def run(command: list[str], heed: Callable[[str], None]) -> int:
 def main() -> int:
     outcome = Outcome()
     command = [*TESTS, "--no-fail-fast"]
-    if run(command, lambda line: outcome.take(line.rstrip("\n"))) == 0:
+    if run(command, lambda line: outcome.take(line.rstrip("\n")), first_time) == 0:
         return 0
     if outcome.others or not 0 < len(outcome.failed) <= MOST_AGAIN:
+        for test in outcome.failed:
+            print(f"test {test.name} ... FAILED", flush=True)
         return 1
     for test in outcome.failed:
         print(f"=== once more, alone: {test.name}", flush=True)

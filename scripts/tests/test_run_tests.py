@@ -61,6 +61,10 @@ class Reading(unittest.TestCase):
         outcome = self.read("   Doc-tests units\ntest units ... FAILED\n")
         self.assertTrue(outcome.others)
 
+    def test_a_first_failure_is_no_verdict(self) -> None:
+        self.assertEqual(run_tests.first_time("test two ... FAILED\n"), "test two ... failed the first time\n")
+        self.assertEqual(run_tests.first_time("it FAILED\n"), "it FAILED\n")
+
     def test_what_ran_nothing_has_not_passed(self) -> None:
         self.assertIsNone(run_tests.PASSED.search("test result: ok. 0 passed; 0 failed"))
         self.assertIsNotNone(run_tests.PASSED.search("x\ntest result: ok. 1 passed; 0 failed"))

@@ -35,6 +35,7 @@ mod resolved;
 mod scenarios;
 mod shared_registry;
 mod treatments;
+mod web_page;
 
 use std::os::unix::process::CommandExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};

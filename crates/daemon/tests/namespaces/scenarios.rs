@@ -16,7 +16,7 @@ use policy::gain::Direction;
 use crate::bed::{Bed, SERVER_V4, SERVER_V6, eventually};
 use crate::{
     bond_trace, clock, direct, direct_hardship, direct_metrics, disk, hardship, hostile, limits, message_bus,
-    names, nat64, renewal, resolved, shared_registry, treatments,
+    names, nat64, renewal, resolved, shared_registry, treatments, web_page,
 };
 
 /// A name and what it does.
@@ -76,6 +76,7 @@ pub const ALL: &[Scenario] = &[
     ("systemd_resolved_asks_over_any0", resolved::systemd_resolved_asks_over_any0),
     ("a_cut_link_is_recorded_and_drawn", bond_trace::a_cut_link_is_recorded_and_drawn),
     ("polkit_decides_who_may_what_on_the_bus", message_bus::polkit_decides_who_may_what_on_the_bus),
+    ("the_page_shows_what_real_daemons_say", web_page::the_page_shows_what_real_daemons_say),
     ("a_full_disk_loses_nothing_of_a_device", disk::a_full_disk_loses_nothing_of_a_device),
     ("a_read_only_disk_loses_nothing_of_a_device", disk::a_read_only_disk_loses_nothing_of_a_device),
     ("a_full_or_read_only_disk_loses_no_client", disk::a_full_or_read_only_disk_loses_no_client),

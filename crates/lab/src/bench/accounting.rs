@@ -1,7 +1,7 @@
 //! What processes cost: processor time and memory of a process and everything that it started, from /proc
 //! (proc_pid_stat(5), proc_pid_status(5)).
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, bail, ensure};
 use std::fs;
 use std::time::Duration;
 
@@ -31,26 +31,57 @@ pub fn process_tree(first: u32) -> anyhow::Result<Vec<u32>> {
     Ok(tree.into_iter().filter_map(|process| u32::try_from(process).ok()).collect())
 }
 
-/// Processor time that all threads of `processes` used so far.
-///
-/// The first number of `schedstat` is nanoseconds on a processor, where `stat` has ticks of 10 ms. Threads
-/// that ended are not in it; those of the daemons and of wireguard-go live as long as they do.
-///
-/// # Errors
-/// If a process is gone, or the kernel keeps no such statistics.
-pub fn processor_time(processes: &[u32]) -> anyhow::Result<Duration> {
-    let mut nanoseconds = 0;
-    for process in processes {
-        let threads = fs::read_dir(format!("/proc/{process}/task"))
-            .with_context(|| format!("look at process {process}"))?;
-        for thread in threads.flatten() {
-            // A thread may end while it is looked at.
-            let Ok(text) = fs::read_to_string(thread.path().join("schedstat")) else { continue };
-            let first = text.split_whitespace().next().and_then(|word| word.parse::<u64>().ok());
-            nanoseconds += first.context("this kernel keeps no scheduler statistics (CONFIG_SCHED_INFO)")?;
+/// What threads did with their time, as far as they wanted to run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Usage {
+    /// On a processor.
+    pub running: Duration,
+    /// Ready to run, while others had the processors.
+    pub waiting: Duration,
+}
+
+impl Usage {
+    /// Of all threads of `processes` so far, added up.
+    ///
+    /// The first two numbers of `schedstat` are nanoseconds, where `stat` has ticks of 10 ms. Threads
+    /// that ended are not in it; those of the daemons and of wireguard-go live as long as they do.
+    ///
+    /// # Errors
+    /// If a process is gone, or the kernel keeps no such statistics.
+    pub fn of(processes: &[u32]) -> anyhow::Result<Self> {
+        let mut sum = Self::default();
+        for process in processes {
+            let threads = fs::read_dir(format!("/proc/{process}/task"))
+                .with_context(|| format!("look at process {process}"))?;
+            for thread in threads.flatten() {
+                // A thread may end while it is looked at.
+                let Ok(text) = fs::read_to_string(thread.path().join("schedstat")) else { continue };
+                let mut times = text.split_whitespace().map_while(|word| word.parse().ok());
+                let (Some(running), Some(waiting)) = (times.next(), times.next()) else {
+                    bail!("this kernel keeps no scheduler statistics (CONFIG_SCHED_INFO)");
+                };
+                sum.running += Duration::from_nanos(running);
+                sum.waiting += Duration::from_nanos(waiting);
+            }
+        }
+        Ok(sum)
+    }
+
+    /// What was used after `before`.
+    pub fn since(self, before: Self) -> Self {
+        Self {
+            running: self.running.saturating_sub(before.running),
+            waiting: self.waiting.saturating_sub(before.waiting),
         }
     }
-    Ok(Duration::from_nanos(nanoseconds))
+}
+
+/// Processor time that all threads of `processes` used so far.
+///
+/// # Errors
+/// As [`Usage::of`].
+pub fn processor_time(processes: &[u32]) -> anyhow::Result<Duration> {
+    Usage::of(processes).map(|usage| usage.running)
 }
 
 /// Processor time that `process` used so far with all threads that it ever had, and that of its children that have ended; to

@@ -65,7 +65,7 @@ fn gateway_kb_per_client(clients: usize) -> anyhow::Result<f64> {
     let gateway = process_tree(bonded.gateway_process())?;
     let control = BlockingClient::of_state(bonded.gateway_state()).context("reach the gateway")?;
     let before = resident_kb(&gateway)?;
-    let mut crowd = Crowd::default();
+    let mut crowd = Crowd::new()?;
     crowd.join(&bed, &control, clients)?;
     crowd.idle(SETTLING)?;
     // The device of the bed is a client, too.

@@ -85,7 +85,7 @@ fn nothing_to_prepare() -> anyhow::Result<()> {
     Ok(())
 }
 
-fn benchmarks() -> [Benchmark; 9] {
+fn benchmarks() -> [Benchmark; 10] {
     [
         Benchmark {
             name: "throughput",
@@ -110,6 +110,14 @@ fn benchmarks() -> [Benchmark; 9] {
             goals: sockets::goals,
             prepare: nothing_to_prepare,
             run: sockets::run,
+        },
+        Benchmark {
+            name: "crowd",
+            title: "a thousand busy clients of one gateway, beside one client with as much to carry",
+            bed: Bed::Netns,
+            goals: crowd::goals,
+            prepare: nothing_to_prepare,
+            run: crowd::run,
         },
         Benchmark {
             name: "memory",

@@ -10,7 +10,7 @@ mod packet;
 mod ping;
 mod quic;
 mod ranges;
-mod segment;
+pub(crate) mod segment;
 mod stream_flow;
 mod tcp;
 #[cfg(test)]

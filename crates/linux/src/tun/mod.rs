@@ -28,6 +28,8 @@ use crate::system_call::{check, errno};
 use join::{Joiner, MAXIMUM_PACKETS, Scratch};
 use virtio::VirtioHeader;
 
+pub use split::write_checksum;
+
 /// Why the interface could not be made.
 #[derive(Debug, Error)]
 pub enum TunError {

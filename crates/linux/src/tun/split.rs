@@ -92,13 +92,27 @@ fn write_headers(packet: &mut [u8], layout: &Layout, index: usize, count: usize,
             packet[transport + 13] &= !(FIN | PSH);
         }
     }
+    put_checksum(packet, layout);
+}
+
+/// Writes the transport checksum of a packet that lies so.
+fn put_checksum(packet: &mut [u8], layout: &Layout) {
+    let transport = layout.ip_header;
     put_u16(packet, layout.checksum_at(), 0);
-    let pseudo_header = checksum::pseudo_header(packet, layout, transport_length);
+    let pseudo_header = checksum::pseudo_header(packet, layout, packet.len() - transport);
     let checksum = match checksum::finish(checksum::sum(&packet[transport..], pseudo_header)) {
         0 => 0xffff,
         checksum => checksum,
     };
     put_u16(packet, layout.checksum_at(), checksum);
+}
+
+/// Writes the transport checksum of a TCP or UDP packet, as the kernel writes those of its own; false if it is neither, or not
+/// whole: then it stays as it is.
+pub fn write_checksum(packet: &mut [u8]) -> bool {
+    let Some(layout) = Layout::read(packet) else { return false };
+    put_checksum(packet, &layout);
+    true
 }
 
 const FIN: u8 = 0x01;

@@ -28,6 +28,8 @@ const DRAIN: Duration = Duration::from_millis(400);
 /// Between two greetings, which may be lost, and for all of them.
 const GREETING_INTERVAL: Duration = Duration::from_millis(500);
 const GREETING_PATIENCE: Duration = Duration::from_secs(60);
+/// Packets after which whatever has arrived is looked at.
+const MADE_AT_ONCE: usize = 128;
 /// Datagrams of one send to one client, and reads of the server's socket in a row.
 const SEGMENTS: usize = 44;
 const READS: usize = 8;
@@ -225,14 +227,16 @@ impl Load {
                 return Ok(());
             }
             self.make(now, source)?;
-            self.round(end.min(now + GRAIN), ledger)?;
+            self.round(source.next_due(now).min(end), ledger)?;
         }
     }
 
-    /// Makes what is due. What follows each other for the same client leaves together.
+    /// Makes what is due, but not so much that clients and server wait for long. What follows each other for the same client leaves
+    /// together.
     fn make(&mut self, now: Timestamp, source: &mut Source) -> anyhow::Result<()> {
         let mut last = None;
-        while let Some(client) = source.next_turn(now) {
+        for _ in (0..MADE_AT_ONCE).step_by(source.offer.burst) {
+            let Some(client) = source.next_turn(now) else { break };
             if let Some(before) = last.filter(|before| *before != client) {
                 self.flush(source.offer.direction, before)?;
             }
@@ -388,6 +392,12 @@ impl Source {
         let turn = self.turn;
         self.turn = (turn + 1) % self.numbers.len().max(1);
         Some(turn)
+    }
+
+    /// When to look again: at once if more is due already.
+    fn next_due(&self, now: Timestamp) -> Timestamp {
+        let due = self.offer.rate.bytes_in(now.since(self.started)).0 / PACKET as u64;
+        if due < self.passed + self.offer.burst as u64 { now + GRAIN } else { now }
     }
 
     fn next_number(&mut self, client: usize) -> u64 {

@@ -166,12 +166,28 @@ impl Crowd {
         arrived: &mut impl FnMut(usize, &[u8]),
     ) -> anyhow::Result<bool> {
         let next = self.timers.peek().map_or(deadline, |Reverse((at, _))| deadline.min(*at));
+        let mut patience = next.since(linux::clock::now());
         let mut ready = std::mem::take(&mut self.ready);
-        self.poller
-            .wait(Some(next.since(linux::clock::now())), &mut ready)
-            .context("wait for the clients")?;
         let mut beside = false;
-        for entry in &ready {
+        let mut served = 0;
+        // The poller names few at a time. All get their turn before anything else is done, or those named last would starve.
+        while served <= self.clients.len() {
+            self.poller.wait(Some(patience), &mut ready).context("wait for the clients")?;
+            if ready.is_empty() {
+                break;
+            }
+            patience = Duration::ZERO;
+            served += ready.len();
+            beside |= self.serve(&ready, arrived)?;
+        }
+        self.ready = ready;
+        self.pass_time()?;
+        Ok(beside)
+    }
+
+    fn serve(&mut self, ready: &[Ready], arrived: &mut impl FnMut(usize, &[u8])) -> anyhow::Result<bool> {
+        let mut beside = false;
+        for entry in ready {
             if entry.token == BESIDE {
                 beside = true;
                 continue;
@@ -181,8 +197,6 @@ impl Crowd {
             client.receive(&mut self.buffer, &mut |packet| arrived(number, packet))?;
             self.settle(number)?;
         }
-        self.ready = ready;
-        self.pass_time()?;
         Ok(beside)
     }
 

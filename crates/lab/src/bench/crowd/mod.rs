@@ -125,7 +125,8 @@ pub(super) fn run(effort: Effort) -> anyhow::Result<Metrics> {
             let base = one.carry(offer(rate))?;
             let all = crowd.carry(offer(rate))?;
             let [few, many] = [&base, &all].map(|carried| carried.rate().as_mbps());
-            eprintln!("  {case} round {round}: {many:.0} Mbit/s in all, one client {few:.0}");
+            let of = rate.as_mbps();
+            eprintln!("  {case} round {round}: {many:.0} of {of:.0} Mbit/s, one client {few:.0}");
             rounds.push((base, all));
         }
         record(&mut metrics, case, rate, &rounds)?;

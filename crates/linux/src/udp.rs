@@ -3,6 +3,10 @@
 //! Packets are never fragmented and the kernel's idea of the path MTU is ignored: the bond finds the MTU
 //! itself. What arrives is cut back into datagrams here.
 
+mod batch;
+
+pub use batch::SendBatch;
+
 use std::io::{self, IoSliceMut};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
@@ -298,6 +302,52 @@ mod tests {
                 assert_eq!((*from, *to, *ecn), (here.parse().unwrap(), Some(remote.ip()), 2));
                 assert_eq!(datagram, sent);
             }
+        }
+    }
+
+    #[test]
+    fn a_batch_goes_to_all_its_addresses_but_those_that_fail() {
+        if !may_test() {
+            return;
+        }
+        let (left, right) = joined_pair();
+        for (any, local, other) in [("0.0.0.0:7", "10.77.0.1", "10.77.0.2"), ("[::]:7", "fd77::1", "fd77::2")]
+        {
+            let sender = bind(&left, any, None).unwrap();
+            let (local, other): (IpAddr, IpAddr) = (local.parse().unwrap(), other.parse().unwrap());
+            let remotes = [9, 10].map(|port| SocketAddr::new(other, port));
+            let receivers = remotes.map(|remote| bind(&right, &remote.to_string(), None).unwrap());
+            let mut batch = SendBatch::default();
+            let long: Vec<u8> = (0..2_500u32).map(|at| (at / 10) as u8).collect();
+            for number in 0..10 {
+                let remote = remotes[number % 2];
+                assert!(batch.push(remote, Some(local), 2, &[number as u8; 100], Some(100)));
+            }
+            assert!(
+                batch.push(remotes[0], Some(local), 2, &[0; 1_473], None),
+                "longer than the cable's packets"
+            );
+            assert!(batch.push(remotes[1], None, 1, &long, Some(1_000)));
+            assert!(!batch.push(remotes[1], None, 1, &[0; SendBatch::LARGEST + 1], None));
+            let mut failures = Vec::new();
+            sender.send_batch(&mut batch, &mut |place, error| failures.push((place, error)));
+            assert!(batch.is_empty());
+            assert!(matches!(failures[..], [(10, SendError::TooLarge)]), "{failures:?}");
+            for (at, (receiver, wanted)) in receivers.iter().zip([5, 8]).enumerate() {
+                let received = receive(receiver, wanted);
+                assert_eq!(received.len(), wanted);
+                for (number, (from, _, ecn, bytes)) in received.iter().take(5).enumerate() {
+                    assert_eq!((from.ip(), *ecn), (local, 2));
+                    assert_eq!(bytes[..], [(2 * number + at) as u8; 100]);
+                }
+                for ((_, _, ecn, bytes), sent) in received.iter().skip(5).zip(long.chunks(1_000)) {
+                    assert_eq!((*ecn, &bytes[..]), (1, sent));
+                }
+            }
+            for _ in 0..SendBatch::MOST {
+                assert!(batch.push(remotes[0], None, 0, &[1], None));
+            }
+            assert!(!batch.push(remotes[0], None, 0, &[1], None), "it is full");
         }
     }
 

@@ -10,7 +10,7 @@ use std::net::{IpAddr, SocketAddr};
 use bond::{Address, Carrier, Transmit};
 use linux::poll::{Interest, Poller, Token};
 use linux::tcp_carrier::{Queued, TcpCarrier, TcpCarrierListener};
-use linux::udp::{ReceiveBuffer, SendError, UdpPath};
+use linux::udp::{ReceiveBuffer, SendBatch, SendError, UdpPath};
 use linux::{BindError, BindTo};
 use rustc_hash::FxHashMap;
 use thiserror::Error;
@@ -29,11 +29,9 @@ pub enum CarrierError {
     Watch(#[from] io::Error),
 }
 
-/// What became of datagrams.
+/// Why datagrams did not leave.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum SendOutcome {
-    /// The kernel has them.
-    Sent,
+pub enum SendFailure {
     /// They are lost, as on a full link or one without a way.
     Dropped,
     /// They are larger than the interface takes.
@@ -65,6 +63,15 @@ struct Route {
     source: Option<IpAddr>,
 }
 
+/// Datagrams that leave together: many sessions with little to send each would cost a system call for every datagram.
+#[derive(Default)]
+struct Waiting {
+    /// The socket that all of them leave by.
+    token: Option<Token>,
+    batch: SendBatch,
+    transmits: Vec<Transmit>,
+}
+
 /// The sockets, and one buffer that all of them read into.
 pub struct Carriers {
     sockets: FxHashMap<Token, Socket>,
@@ -73,6 +80,8 @@ pub struct Carriers {
     tcp: FxHashMap<(NetworkId, SocketAddr), Token>,
     locals: Vec<(Token, IpAddr)>,
     ended: Vec<NetworkId>,
+    waiting: Waiting,
+    failed: Vec<(Transmit, SendFailure)>,
     buffer: ReceiveBuffer,
     stream_buffer: Box<[u8]>,
     mark: Option<u32>,
@@ -88,6 +97,8 @@ impl Carriers {
             tcp: FxHashMap::default(),
             locals: Vec::new(),
             ended: Vec::new(),
+            waiting: Waiting::default(),
+            failed: Vec::new(),
             buffer: ReceiveBuffer::new(),
             stream_buffer: vec![0; STREAM_BUFFER].into_boxed_slice(),
             mark,
@@ -179,53 +190,90 @@ impl Carriers {
 
     // ---- both ----
 
-    /// Sends what the endpoint wants sent; `bytes` are the first `transmit.size` of its buffer.
-    pub fn send(&mut self, poller: &Poller, transmit: &Transmit, bytes: &[u8]) -> SendOutcome {
-        let address = transmit.address;
-        match address.carrier {
+    /// Sends what the endpoint wants sent, at the latest with the next [`Carriers::flush`]; `bytes` are the first `transmit.size` of
+    /// its buffer.
+    pub fn send(&mut self, poller: &Poller, transmit: &Transmit, bytes: &[u8]) {
+        let sent = match transmit.address.carrier {
             Carrier::Udp => self.send_udp(transmit, bytes),
             // Virtual sockets have it, tunnels do not.
-            Carrier::Bluetooth => SendOutcome::Dropped,
-            Carrier::Tcp => {
-                let Some(token) = self.tcp.get(&(address.network, address.remote)).copied() else {
-                    return SendOutcome::Dropped;
-                };
-                let Some(Socket::Connection { carrier, .. }) = self.sockets.get_mut(&token) else {
-                    return SendOutcome::Dropped;
-                };
-                match carrier.send(bytes, Some(transmit.segment_size)) {
-                    Ok(queued) => {
-                        self.watch_writing(poller, token);
-                        if queued == Queued::Sent { SendOutcome::Sent } else { SendOutcome::Dropped }
-                    }
-                    Err(error) => {
-                        debug!(%error, remote = %address.remote, "a TCP carrier ended");
-                        self.close(token);
-                        SendOutcome::Ended
-                    }
-                }
+            Carrier::Bluetooth => Err(SendFailure::Dropped),
+            Carrier::Tcp => self.send_tcp(poller, transmit, bytes),
+        };
+        self.failed.extend(sent.err().map(|failure| (*transmit, failure)));
+    }
+
+    fn send_tcp(&mut self, poller: &Poller, transmit: &Transmit, bytes: &[u8]) -> Result<(), SendFailure> {
+        let address = transmit.address;
+        let token = self.tcp.get(&(address.network, address.remote)).copied().ok_or(SendFailure::Dropped)?;
+        let Some(Socket::Connection { carrier, .. }) = self.sockets.get_mut(&token) else {
+            return Err(SendFailure::Dropped);
+        };
+        match carrier.send(bytes, Some(transmit.segment_size)) {
+            Ok(queued) => {
+                self.watch_writing(poller, token);
+                if queued == Queued::Sent { Ok(()) } else { Err(SendFailure::Dropped) }
+            }
+            Err(error) => {
+                debug!(%error, remote = %address.remote, "a TCP carrier ended");
+                self.close(token);
+                Err(SendFailure::Ended)
             }
         }
     }
 
-    fn send_udp(&mut self, transmit: &Transmit, bytes: &[u8]) -> SendOutcome {
-        let address = transmit.address;
-        let Some(route) = self.udp.get(&(address.network, address.remote.is_ipv6())) else {
-            return SendOutcome::Dropped;
-        };
-        let path = match self.sockets.get(&route.token) {
-            Some(Socket::Own { path, .. } | Socket::Listening(path)) => path,
-            _ => return SendOutcome::Dropped,
-        };
-        let ecn = transmit.ecn.bits();
-        match path.send(address.remote, route.source, ecn, bytes, Some(transmit.segment_size)) {
-            Ok(()) => SendOutcome::Sent,
-            Err(SendError::TooLarge) => SendOutcome::TooLarge,
-            Err(error) => {
-                debug!(%error, network = address.network.0, remote = %address.remote, "datagrams were dropped");
-                SendOutcome::Dropped
+    fn send_udp(&mut self, transmit: &Transmit, bytes: &[u8]) -> Result<(), SendFailure> {
+        let (remote, ecn) = (transmit.address.remote, transmit.ecn.bits());
+        let known = self.udp.get(&(transmit.address.network, remote.is_ipv6()));
+        let Route { token, source } = *known.ok_or(SendFailure::Dropped)?;
+        let segment_size = Some(transmit.segment_size);
+        if self.waiting.token != Some(token) {
+            self.flush();
+        }
+        for _ in 0..2 {
+            if self.waiting.batch.push(remote, source, ecn, bytes, segment_size) {
+                self.waiting.token = Some(token);
+                self.waiting.transmits.push(*transmit);
+                return Ok(());
+            }
+            // What waits goes first. Then there is room, or these are too many bytes for a batch.
+            self.flush();
+        }
+        let path = self.udp_path(token).ok_or(SendFailure::Dropped)?;
+        path.send(remote, source, ecn, bytes, segment_size).map_err(|error| failure(transmit, &error))
+    }
+
+    fn udp_path(&self, token: Token) -> Option<&UdpPath> {
+        match self.sockets.get(&token) {
+            Some(Socket::Own { path, .. } | Socket::Listening(path)) => Some(path),
+            _ => None,
+        }
+    }
+
+    /// Sends what still waits.
+    pub fn flush(&mut self) {
+        if self.waiting.batch.is_empty() {
+            return;
+        }
+        let mut waiting = std::mem::take(&mut self.waiting);
+        let mut failed = std::mem::take(&mut self.failed);
+        match waiting.token.take().and_then(|token| self.udp_path(token)) {
+            Some(path) => path.send_batch(&mut waiting.batch, &mut |place, error| {
+                let transmit = waiting.transmits.get(place);
+                failed.extend(transmit.map(|transmit| (*transmit, failure(transmit, &error))));
+            }),
+            // The socket was closed meanwhile.
+            None => {
+                waiting.batch.clear();
+                failed.extend(waiting.transmits.iter().map(|transmit| (*transmit, SendFailure::Dropped)));
             }
         }
+        waiting.transmits.clear();
+        (self.waiting, self.failed) = (waiting, failed);
+    }
+
+    /// Datagrams that did not leave, and why.
+    pub fn take_failed(&mut self) -> Option<(Transmit, SendFailure)> {
+        self.failed.pop()
     }
 
     /// Reads once from the socket with `token` and gives each datagram to `sink`; returns their number.
@@ -363,6 +411,15 @@ impl Carriers {
     pub fn take_ended(&mut self) -> Option<NetworkId> {
         self.ended.pop()
     }
+}
+
+fn failure(transmit: &Transmit, error: &SendError) -> SendFailure {
+    if matches!(error, SendError::TooLarge) {
+        return SendFailure::TooLarge;
+    }
+    let address = transmit.address;
+    debug!(%error, network = address.network.0, remote = %address.remote, "datagrams were dropped");
+    SendFailure::Dropped
 }
 
 /// The number of the host's address `local` behind the listening socket `token`; `None` if there are too many.

@@ -13,7 +13,7 @@ use units::Timestamp;
 use wire::inner::{Ecn, FlowKey, Headers};
 use wire::request::Request;
 
-use super::{Carriers, SendOutcome, on_the_wire, unreachable};
+use super::{Carriers, SendFailure, on_the_wire, unreachable};
 
 /// What one round of the loop may do before it looks at everything else again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -169,6 +169,7 @@ impl Plane {
     }
 
     fn read_tun(&mut self, owner: &mut impl Owner) -> io::Result<()> {
+        let mut unsent = 0;
         for _ in 0..self.budget.tun_reads {
             let now = clock::now();
             let Self { tun, endpoint, counters, answers, .. } = self;
@@ -200,11 +201,19 @@ impl Plane {
                 self.answers.clear();
             }
             match result {
-                Ok(_) => self.send(now),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Ok(packets) => unsent += packets,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
             }
+            // Small reads, as of many flows with a packet each, leave together.
+            if unsent >= SENT_AT_ONCE {
+                self.send(now);
+                unsent = 0;
+            }
+        }
+        if unsent > 0 {
+            self.send(clock::now());
         }
         Ok(())
     }
@@ -250,23 +259,23 @@ impl Plane {
     }
 
     fn send(&mut self, now: Timestamp) {
+        self.has_more = true;
         for _ in 0..self.budget.sends {
             let Some(transmit) = self.endpoint.poll_transmit(now, &mut self.transmit, SEGMENTS) else {
                 self.has_more = false;
-                return;
+                break;
             };
             let bytes = self.transmit.get(..transmit.size).unwrap_or_default();
-            match self.carriers.send(&self.poller, &transmit, bytes) {
-                SendOutcome::Sent => {}
-                SendOutcome::Dropped | SendOutcome::Ended => self.counters.unsent += 1,
-                SendOutcome::TooLarge => {
-                    let size = u16::try_from(transmit.segment_size).unwrap_or(u16::MAX);
-                    self.endpoint.datagram_too_large(transmit.address.network, size);
-                    self.counters.unsent += 1;
-                }
+            self.carriers.send(&self.poller, &transmit, bytes);
+        }
+        self.carriers.flush();
+        while let Some((transmit, failure)) = self.carriers.take_failed() {
+            self.counters.unsent += 1;
+            if failure == SendFailure::TooLarge {
+                let size = u16::try_from(transmit.segment_size).unwrap_or(u16::MAX);
+                self.endpoint.datagram_too_large(transmit.address.network, size);
             }
         }
-        self.has_more = true;
     }
 
     fn deliver(&mut self, owner: &mut impl Owner) -> io::Result<()> {
@@ -296,5 +305,7 @@ const TUN: Token = Token(1);
 /// Datagrams in one send: the kernel's limit before Linux 6.9, and 64 KiB at 1,024 bytes each.
 const SEGMENTS: usize = 44;
 const DELIVERED_AT_ONCE: usize = 256;
+/// Packets from any0 after which what they made is sent, if no more wait.
+const SENT_AT_ONCE: usize = 16;
 /// Errors sent to applications after one read: more would only tell the same socket the same thing.
 const MAXIMUM_ANSWERS: usize = 4;

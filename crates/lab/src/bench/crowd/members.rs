@@ -54,6 +54,8 @@ struct Client {
     /// Its address in the tunnel, once it was let in.
     address: Option<Ipv4Addr>,
     timer: Option<Timestamp>,
+    /// Sessions after the first: it heard nothing from the gateway for too long.
+    began_anew: u64,
 }
 
 impl Crowd {
@@ -123,6 +125,11 @@ impl Crowd {
     /// The address of a client in the tunnel.
     pub(super) fn address(&self, client: usize) -> Option<Ipv4Addr> {
         self.clients.get(client)?.address
+    }
+
+    /// Sessions of all clients after their first.
+    pub(super) fn began_anew(&self) -> u64 {
+        self.clients.iter().map(|client| client.began_anew).sum()
     }
 
     /// Watches a socket beside those of the clients; only one.
@@ -263,7 +270,7 @@ impl Client {
             mark: None,
         };
         let socket = bed.device.run(|| UdpPath::bind(&to))?.context("open a client's socket")?;
-        Ok(Self { endpoint, session, socket, address: None, timer: None })
+        Ok(Self { endpoint, session, socket, address: None, timer: None, began_anew: 0 })
     }
 
     fn receive(&mut self, buffer: &mut ReceiveBuffer, arrived: &mut impl FnMut(&[u8])) -> anyhow::Result<()> {
@@ -299,14 +306,12 @@ impl Client {
                 EndpointEvent::Connected { session, payload, .. } => match Reply::parse(&payload) {
                     Ok(Reply::Welcome(welcome)) => {
                         self.session = session;
+                        self.began_anew += u64::from(self.address.is_some());
                         let address = welcome.v4.context("the gateway gives a client no IPv4 address")?;
                         self.address = Some(address.address);
                     }
                     other => bail!("the gateway does not welcome a client: {other:?}"),
                 },
-                EndpointEvent::Closed { reason, .. } => {
-                    bail!("the gateway has ended a client's session (reason {reason})")
-                }
                 _ => {}
             }
         }

@@ -58,6 +58,7 @@ pub(super) fn goals() -> Vec<Goal> {
             [
                 Goal::at_least(format!("{case}.rate_over_one"), 0.8),
                 Goal::at_most(format!("{case}.processor_time_over_one"), 1.25),
+                Goal::at_most(format!("{case}.unserved"), 0.0),
                 Goal::at_least(format!("{case}.least_over_most"), 0.5),
             ]
         })
@@ -183,6 +184,10 @@ fn record(
     put("processor_time_over_one".to_owned(), ratios(|carried| cost(carried.gateway, carried)))?;
     let of_crowd = |figure: fn(&Carried) -> f64| crowds.iter().copied().map(figure).collect();
     put("overtaken".to_owned(), of_crowd(|carried| carried.overtaken as f64))?;
+    put("began_anew".to_owned(), of_crowd(|carried| carried.began_anew as f64))?;
+    // The worst round.
+    let unserved = crowds.iter().map(|carried| carried.unserved()).max().unwrap_or(0);
+    put("unserved".to_owned(), vec![unserved as f64])?;
     put("least_kb".to_owned(), of_crowd(|carried| carried.extremes()[0] as f64 / 1e3))?;
     put("most_kb".to_owned(), of_crowd(|carried| carried.extremes()[1] as f64 / 1e3))?;
     put(

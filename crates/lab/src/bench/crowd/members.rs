@@ -302,17 +302,15 @@ impl Client {
             }
         }
         while let Some(event) = self.endpoint.poll_event() {
-            match event {
-                EndpointEvent::Connected { session, payload, .. } => match Reply::parse(&payload) {
-                    Ok(Reply::Welcome(welcome)) => {
-                        self.session = session;
-                        self.began_anew += u64::from(self.address.is_some());
-                        let address = welcome.v4.context("the gateway gives a client no IPv4 address")?;
-                        self.address = Some(address.address);
-                    }
-                    other => bail!("the gateway does not welcome a client: {other:?}"),
-                },
-                _ => {}
+            let EndpointEvent::Connected { session, payload, .. } = event else { continue };
+            match Reply::parse(&payload) {
+                Ok(Reply::Welcome(welcome)) => {
+                    self.session = session;
+                    self.began_anew += u64::from(self.address.is_some());
+                    let address = welcome.v4.context("the gateway gives a client no IPv4 address")?;
+                    self.address = Some(address.address);
+                }
+                other => bail!("the gateway does not welcome a client: {other:?}"),
             }
         }
         Ok(())

@@ -151,6 +151,9 @@ fn saturating(one: &mut Lane, offer: Offer) -> anyhow::Result<BitRate> {
     Ok(offer.rate)
 }
 
+/// What is told of a run.
+type Figure = fn(&Carried) -> f64;
+
 fn record(
     metrics: &mut Metrics,
     case: &str,
@@ -165,7 +168,7 @@ fn record(
     let ones: Vec<&Carried> = rounds.iter().map(|(one, _)| one).collect();
     let crowds: Vec<&Carried> = rounds.iter().map(|(_, crowd)| crowd).collect();
     for (of, carried) in [("one", &ones), ("crowd", &crowds)] {
-        let figures: [(&str, fn(&Carried) -> f64); 6] = [
+        let figures: [(&str, Figure); 6] = [
             ("mbps", |carried| carried.rate().as_mbps()),
             ("lost_percent", |carried| carried.loss() * 100.0),
             ("gateway_s_per_gb", |carried| cost(carried.gateway, carried)),
@@ -177,12 +180,12 @@ fn record(
             put(format!("{of}_{name}"), carried.iter().copied().map(figure).collect())?;
         }
     }
-    let ratios = |figure: fn(&Carried) -> f64| -> Vec<f64> {
+    let ratios = |figure: Figure| -> Vec<f64> {
         rounds.iter().map(|(one, crowd)| figure(crowd) / figure(one)).collect()
     };
     put("rate_over_one".to_owned(), ratios(|carried| carried.rate().as_mbps()))?;
     put("processor_time_over_one".to_owned(), ratios(|carried| cost(carried.gateway, carried)))?;
-    let of_crowd = |figure: fn(&Carried) -> f64| crowds.iter().copied().map(figure).collect();
+    let of_crowd = |figure: Figure| crowds.iter().copied().map(figure).collect();
     put("overtaken".to_owned(), of_crowd(|carried| carried.overtaken as f64))?;
     put("began_anew".to_owned(), of_crowd(|carried| carried.began_anew as f64))?;
     // The worst round.
@@ -201,7 +204,7 @@ fn record(
 
 /// Processor seconds for each thousand million bytes that arrived.
 fn cost(usage: Usage, carried: &Carried) -> f64 {
-    usage.running.as_secs_f64() * 1e9 / carried.bytes() as f64
+    usage.running.as_secs_f64() * 1e9 / carried.bytes().max(1) as f64
 }
 
 /// Part of the time in which the threads ran or waited for a processor: near 1 they were the limit.

@@ -1,5 +1,4 @@
 //! Fifty busy clients of one gateway, all served, byte by byte: the benchmark `crowd` in its short form.
-#![expect(clippy::unwrap_used, reason = "a failed step is a failed test")]
 
 use std::path::Path;
 use std::process::Command;

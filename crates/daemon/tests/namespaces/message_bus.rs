@@ -5,17 +5,18 @@ use std::cell::RefCell;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
 use anabranch::control::SessionState;
 use linux::dbus::{Bus, BusError, Message, Value};
 use policy::Priority;
 
-use crate::bed::{Bed, Daemon, eventually};
+use crate::bed::{Bed, Daemon, eventually, within};
 
 const POLKITD: &str = "/usr/lib/polkit-1/polkitd";
 const NAME: &str = "org.anabranch";
+const GATEWAY: &str = "org.anabranch.Gateway";
 const ROOT: &str = "/org/anabranch";
 const DAEMON: &str = "org.anabranch.Daemon1";
 const PROPERTIES: &str = "org.freedesktop.DBus.Properties";
@@ -49,6 +50,7 @@ dbus-daemon --system --nofork --nopidfile &
 echo $! >"$WORK/bus.pid"
 until [ -e /run/dbus/system_bus_socket ]; do sleep 0.02; done
 "$POLKITD" --no-debug &
+echo $! >"$WORK/polkit.pid"
 until busctl --system status org.freedesktop.PolicyKit1 >/dev/null 2>&1; do sleep 0.05; done
 exec "$@"
 "#;
@@ -73,13 +75,20 @@ fn missing() -> Option<String> {
 
 struct Desktop {
     bed: Bed,
-    device: Option<Daemon>,
-    _gateway: Daemon,
+    /// The daemon's name on the bus.
+    name: &'static str,
+    daemon: Option<Daemon>,
+    _gateway: Option<Daemon>,
     work: PathBuf,
 }
 
 impl Desktop {
+    /// With a device on the bus.
     fn start() -> Self {
+        Self::of("device", NAME)
+    }
+
+    fn of(role: &str, name: &'static str) -> Self {
         let bed = Bed::new(false);
         bed.write_config("device", "[device]\ndns = \"off\"\n");
         let work = bed.directory("bus");
@@ -89,9 +98,14 @@ impl Desktop {
         for directory in [work.clone(), work.join("rules")] {
             fs::set_permissions(directory, fs::Permissions::from_mode(0o755)).unwrap();
         }
-        let gateway = bed.start("gateway");
-        bed.join();
-        let mut command = bed.device.command("unshare").unwrap();
+        let is_device = role == "device";
+        let gateway = is_device.then(|| {
+            let gateway = bed.start("gateway");
+            bed.join();
+            gateway
+        });
+        let space = if is_device { &bed.device } else { &bed.gateway };
+        let mut command = space.command("unshare").unwrap();
         command.args([
             "--mount",
             "--propagation",
@@ -106,17 +120,19 @@ impl Desktop {
             .env("WORK", &work)
             .env("POLKITD", POLKITD)
             .env("PACKAGING", Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging"));
-        let child = bed.arguments("device", &mut command).spawn().unwrap();
-        let device = bed.answering("device", child);
-        bed.wait_until_up();
-        let desktop = Self { bed, device: Some(device), _gateway: gateway, work };
-        eventually("the service is on the bus", || desktop.busctl("0", &["status", NAME]).status.success());
+        let child = bed.arguments(role, &mut command).spawn().unwrap();
+        let daemon = bed.answering(role, child);
+        if is_device {
+            bed.wait_until_up();
+        }
+        let desktop = Self { bed, name, daemon: Some(daemon), _gateway: gateway, work };
+        eventually("the service is on the bus", || desktop.busctl("0", &["status", name]).status.success());
         desktop
     }
 
     /// Process 1 of the desktop: the process that was started is unshare, which stays outside of what it makes for its child.
     fn first_process(&self) -> String {
-        let outside = self.device.as_ref().unwrap().id().to_string();
+        let outside = self.daemon.as_ref().unwrap().id().to_string();
         let children = fs::read_to_string(format!("/proc/{outside}/task/{outside}/children")).unwrap();
         children.trim().to_owned()
     }
@@ -135,11 +151,11 @@ impl Desktop {
 
     /// What a call of the daemon's interface says, or the error.
     fn call(&self, user: &str, arguments: &[&str]) -> Result<String, String> {
-        said(self.busctl(user, &[&["call", NAME, ROOT, DAEMON], arguments].concat()))
+        said(self.busctl(user, &[&["call", self.name, ROOT, DAEMON], arguments].concat()))
     }
 
     fn state(&self, user: &str) -> Result<String, String> {
-        said(self.busctl(user, &["get-property", NAME, ROOT, DAEMON, "State"]))
+        said(self.busctl(user, &["get-property", self.name, ROOT, DAEMON, "State"]))
     }
 
     /// Adds a rule of polkit's.
@@ -176,7 +192,57 @@ pub fn polkit_decides_who_may_what_on_the_bus() {
     whoever_has_read_hears_of_changes(&desktop);
     nonsense_is_answered(&desktop);
     the_bus_is_killed_and_comes_back(&desktop);
-    assert!(desktop.device.take().unwrap().wait(), "the daemon ends well");
+    assert!(desktop.daemon.take().unwrap().wait(), "the daemon ends well");
+}
+
+pub fn a_gateway_is_on_the_bus_by_a_name_of_its_own() {
+    if let Some(program) = missing() {
+        println!("skipped: there is no {program} (scripts/setup.sh test installs it)");
+        return;
+    }
+    let mut desktop = Desktop::of("gateway", GATEWAY);
+    assert_eq!(desktop.state("0").unwrap(), "s \"up\"");
+    assert!(!desktop.busctl("0", &["status", NAME]).status.success(), "that is a device's");
+    let clients = ["GetClients"];
+    desktop.bed.join();
+    let told = desktop.call("0", &clients).unwrap();
+    assert!(told.contains("\"van\""), "{told}");
+    // Who may see how it is may not see its clients for that.
+    desktop.rule("org.anabranch.status");
+    eventually("the rule lets the visitor read", || desktop.state(VISITOR).is_ok());
+    let refused = desktop.call(VISITOR, &clients).unwrap_err();
+    assert!(refused.contains(DENIED), "{refused}");
+    assert!(desktop.call(VISITOR, &["Down"]).is_err());
+    desktop.rule("org.anabranch.clients");
+    eventually("the rule lets the visitor see them", || desktop.call(VISITOR, &clients).is_ok());
+    one_user_cannot_keep_others_out(&desktop);
+    assert!(desktop.call("0", &["Down"]).unwrap().contains("undone"));
+    assert!(desktop.daemon.take().unwrap().wait(), "the daemon ends well");
+}
+
+/// While polkit says nothing the calls of all whom it would have to let in are under way.
+fn one_user_cannot_keep_others_out(desktop: &Desktop) {
+    let polkit = fs::read_to_string(desktop.work.join("polkit.pid")).unwrap();
+    let signal = |signal: &str| {
+        assert!(desktop.command("0", &["kill", signal, polkit.trim()]).status().unwrap().success());
+    };
+    signal("-STOP");
+    // Each has a connection of its own.
+    let call = ["busctl", "--system", "--timeout=60", "call", GATEWAY, ROOT, DAEMON, "GetClients"];
+    let crowd = (0..70).map(|_| {
+        let mut command = desktop.command(VISITOR, &call);
+        command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+    });
+    let crowd = RefCell::new(crowd.collect::<Vec<_>>());
+    let waits = |call: &mut Child| call.try_wait().unwrap().is_none();
+    let waiting = || crowd.borrow_mut().iter_mut().map(waits).filter(|waits| *waits).count();
+    within(Duration::from_secs(15), "most of them are sent away", || waiting() == 16);
+    assert_eq!(desktop.state("0").unwrap(), "s \"up\"", "others are answered meanwhile");
+    signal("-CONT");
+    eventually("all are answered", || waiting() == 0);
+    let answered =
+        crowd.borrow_mut().iter_mut().map(|call| call.wait().unwrap()).filter(|exit| exit.success()).count();
+    assert_eq!(answered, 16);
 }
 
 fn who_may_what(desktop: &Desktop) {

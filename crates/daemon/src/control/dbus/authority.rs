@@ -61,7 +61,7 @@ impl Authority {
         interactive: bool,
     ) -> Result<Requester, Fault> {
         let caller = self.identify(sender).await?;
-        let Some(user) = caller.user else { return Err(Fault::denied("the bus does not know who asks")) };
+        let Some(user) = caller.user else { return Err(Fault::denied(UNKNOWN)) };
         let controls = self.callers.allow(caller);
         let requester = Requester { user, process: caller.process, controls };
         match needed {
@@ -73,11 +73,21 @@ impl Authority {
         }
     }
 
-    /// Who holds a connection, as the kernel told the bus.
+    /// The user of a connection, as the kernel told the bus.
+    pub(super) async fn user(&self, sender: &str) -> Result<u32, Fault> {
+        let asked = self.bus.ask_bus("GetConnectionUnixUser", vec![Value::text(sender)]).await;
+        let answer = asked.map_err(|error| unidentified(&error))?;
+        match answer.first() {
+            Some(Value::Number(b'u', number)) => u32::try_from(*number).ok(),
+            _ => None,
+        }
+        .ok_or_else(|| Fault::denied(UNKNOWN))
+    }
+
+    /// User and process of a connection.
     async fn identify(&self, sender: &str) -> Result<Caller, Fault> {
         let asked = self.bus.ask_bus("GetConnectionCredentials", vec![Value::text(sender)]).await;
-        let answer =
-            asked.map_err(|error| Fault::denied(&format!("the bus does not say who asks: {error}")))?;
+        let answer = asked.map_err(|error| unidentified(&error))?;
         let number = |name| match answer.first().and_then(|known| known.get(name)) {
             Some(Value::Number(b'u', number)) => u32::try_from(*number).ok(),
             _ => None,
@@ -122,6 +132,10 @@ impl Authority {
     }
 }
 
+fn unidentified(error: &BusError) -> Fault {
+    Fault::denied(&format!("the bus does not say who asks: {error}"))
+}
+
 fn without_polkit(error: &BusError) -> Fault {
     match error {
         BusError::Refused(name, _)
@@ -135,6 +149,7 @@ fn without_polkit(error: &BusError) -> Fault {
     }
 }
 
+const UNKNOWN: &str = "the bus does not know who asks";
 const POLKIT: &str = "org.freedesktop.PolicyKit1";
 const POLKIT_PATH: &str = "/org/freedesktop/PolicyKit1/Authority";
 const POLKIT_INTERFACE: &str = "org.freedesktop.PolicyKit1.Authority";

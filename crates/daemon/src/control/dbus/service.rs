@@ -15,7 +15,7 @@ use super::authority::{Authority, CHANGE, Needed, STATUS};
 use super::connection::{Bus, Heard, Incoming};
 use super::fault::Fault;
 use super::methods::{self, Asked, METHODS};
-use super::places::Places;
+use super::places::{Places, Whose};
 use super::properties::{self, DAEMON, NETWORK, NETWORKS, Properties, ROOT};
 use super::published::{Published, interfaces};
 use super::{INTROSPECTABLE, OBJECT_MANAGER, PEER, PROPERTIES, introspection};
@@ -117,13 +117,13 @@ impl Service {
 
     /// Begins to answer a call.
     async fn begin(&self, call: Message, under_way: &mut JoinSet<()>) {
-        let Some(place) = self.places.take(&call.sender) else {
+        let Some(place) = self.places.take(Whose::Connection(call.sender.clone())) else {
             let _ = self.bus.send(Fault::crowd().answer(&call)).await;
             return;
         };
         let service = self.clone();
         under_way.spawn(async move {
-            let answer = match service.answer(&call).await {
+            let answer = match service.admit(&call).await {
                 Ok(body) => call.answer(body),
                 Err(fault) => fault.answer(&call),
             };
@@ -132,6 +132,13 @@ impl Service {
             }
             drop(place);
         });
+    }
+
+    /// Answers a call if its user has not too many under way.
+    async fn admit(&self, call: &Message) -> Result<Vec<Value>, Fault> {
+        let user = self.authority.user(&call.sender).await?;
+        let _place = self.places.take(Whose::User(user)).ok_or_else(Fault::crowd)?;
+        self.answer(call).await
     }
 
     async fn answer(&self, call: &Message) -> Result<Vec<Value>, Fault> {

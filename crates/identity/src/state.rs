@@ -2,7 +2,7 @@
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt, lchown};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt, fchown, lchown};
 use std::path::{Path, PathBuf};
 
 use thiserror::Error;
@@ -136,11 +136,12 @@ impl StateDirectory {
         fs::metadata(&self.path).map(|metadata| (metadata.uid(), metadata.gid()))
     }
 
-    /// Gives the directory and the files in it to the user that a daemon is about to become; all but those named in `except`.
+    /// Gives the directory and the files in it to the user that a daemon is about to become; all but those named in `kept`, and
+    /// those of `shown` that belong to who calls this, which the user's group may read from then on.
     ///
     /// # Errors
     /// The first file that could not be given.
-    pub fn hand_over(&self, user: u32, group: u32, except: &[&str]) -> Result<(), WriteError> {
+    pub fn hand_over(&self, user: u32, group: u32, kept: &[&str], shown: &[&str]) -> Result<(), WriteError> {
         let give = |path: &Path| match lchown(path, Some(user), Some(group)) {
             // Removed meanwhile by another process.
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(WriteError::new(path, error)),
@@ -149,11 +150,33 @@ impl StateDirectory {
         let entries = fs::read_dir(&self.path).map_err(|error| WriteError::new(&self.path, error))?;
         for entry in entries {
             let entry = entry.map_err(|error| WriteError::new(&self.path, error))?;
-            let is_kept = except.iter().any(|name| entry.file_name() == *name);
-            if !is_kept && entry.file_type().is_ok_and(|kind| !kind.is_symlink()) {
+            let is_among = |names: &[&str]| names.iter().any(|name| entry.file_name() == *name);
+            if is_among(kept) || (is_among(shown) && show(&entry.path(), group)?) {
+                continue;
+            }
+            if entry.file_type().is_ok_and(|kind| !kind.is_symlink()) {
                 give(&entry.path())?;
             }
         }
         give(&self.path)
     }
+}
+
+/// Lets a group read a file of this process's user, and write it no longer; false if it is somebody else's, or a link.
+fn show(path: &Path, group: u32) -> Result<bool, WriteError> {
+    let failed = |error| WriteError::new(path, error);
+    let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
+    // What the directory's owner puts in the file's place meanwhile is not touched.
+    let Ok(file) = OpenOptions::new().read(true).custom_flags(flags.bits() as i32).open(path) else {
+        return Ok(false);
+    };
+    let metadata = file.metadata().map_err(failed)?;
+    let is_own = metadata.uid() == rustix::process::geteuid().as_raw();
+    if !is_own || !metadata.is_file() || metadata.nlink() > 1 {
+        return Ok(is_own);
+    }
+    fchown(&file, None, Some(group)).map_err(failed)?;
+    let mode = metadata.mode() & 0o604 | 0o640;
+    file.set_permissions(fs::Permissions::from_mode(mode)).map_err(failed)?;
+    Ok(true)
 }

@@ -285,7 +285,7 @@ fn links_in_the_directory_lead_nowhere() {
     assert!(state.append_to("daemon.log").is_err());
     assert!(Registry::create(&state, Default::default()).is_err());
     assert!(Registry::open(&state, Default::default(), None).is_err());
-    if state.hand_over(65_534, 65_534, &[]).is_ok() {
+    if state.hand_over(65_534, 65_534, &[], &[]).is_ok() {
         assert_ne!(fs::metadata(&victim).unwrap().uid(), 65_534);
     }
     assert_eq!(fs::read_to_string(victim).unwrap(), "untouched");
@@ -295,12 +295,39 @@ fn links_in_the_directory_lead_nowhere() {
 fn files_are_handed_over() {
     let (_directory, state) = state();
     KeyPair::load_or_create(&state).unwrap();
-    if state.hand_over(65_534, 65_534, &[]).is_err() {
+    if state.hand_over(65_534, 65_534, &[], &[]).is_err() {
         eprintln!("skipped: no right to give files away");
         return;
     }
     assert_eq!(state.owner().unwrap(), (65_534, 65_534));
     assert_eq!(fs::metadata(state.file("key")).unwrap().uid(), 65_534);
+}
+
+#[test]
+fn what_is_only_shown_stays_and_can_be_read() {
+    let (_directory, state) = state();
+    let victim = state.path().parent().unwrap().join("victim");
+    for (file, mode) in [("kept", 0o600), ("shown", 0o620), ("public", 0o644), ("foreign", 0o600)] {
+        fs::write(state.file(file), "").unwrap();
+        fs::set_permissions(state.file(file), fs::Permissions::from_mode(mode)).unwrap();
+    }
+    fs::write(&victim, "").unwrap();
+    fs::set_permissions(&victim, fs::Permissions::from_mode(0o600)).unwrap();
+    std::os::unix::fs::symlink(&victim, state.file("link")).unwrap();
+    if std::os::unix::fs::chown(state.file("foreign"), Some(65_533), None).is_err() {
+        eprintln!("skipped: no right to give files away");
+        return;
+    }
+    state.hand_over(65_534, 65_534, &["kept"], &["shown", "public", "foreign", "link"]).unwrap();
+    let found = |path| {
+        let metadata = fs::metadata(path).unwrap();
+        (metadata.uid(), metadata.gid(), metadata.mode() & 0o777)
+    };
+    assert_eq!(found(state.file("kept")), (0, 0, 0o600));
+    assert_eq!(found(state.file("shown")), (0, 65_534, 0o640), "its group can no longer write it");
+    assert_eq!(found(state.file("public")), (0, 65_534, 0o644));
+    assert_eq!(found(state.file("foreign")), (65_534, 65_534, 0o600), "as all others");
+    assert_eq!(found(victim), (0, 0, 0o600));
 }
 
 #[test]

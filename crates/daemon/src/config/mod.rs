@@ -30,6 +30,7 @@ use wire::hello::Name;
 use wire::join_link::HostPort;
 
 pub use example::{KeyMeaning, TableMeaning, example, example_with_addresses, tables};
+pub(crate) use read::FILE_NAME;
 pub use read::{ConfigError, SYSTEM_PATH, Source};
 pub use value::ProbeTarget;
 

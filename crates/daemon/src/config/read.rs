@@ -1,11 +1,13 @@
 //! From a file to a [`Config`], with messages that name line, key, value and what would be right.
 
 use std::fmt;
-use std::fs;
-use std::io;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read};
 use std::ops::Range;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::OFlags;
 use thiserror::Error;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -16,13 +18,72 @@ use super::{Config, NetworkConfig, rules, value};
 /// The configuration of the whole machine.
 pub const SYSTEM_PATH: &str = "/etc/anabranch/config.toml";
 /// Name of the configuration in a state directory.
-const FILE_NAME: &str = "config.toml";
+pub(crate) const FILE_NAME: &str = "config.toml";
 /// Larger files are not read, in bytes.
 const MAX_FILE: u64 = 1024 * 1024;
 /// Longest part of a wrong value that a message repeats, in bytes.
 const MAX_SHOWN: usize = 60;
 /// Most `[network.NAME]` tables.
 const MAX_NETWORKS: usize = 256;
+
+/// What is done with a link in the place of a file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Links {
+    Followed,
+    Distrusted,
+}
+
+/// Who but root can change a file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Writer {
+    /// Its owner.
+    User(u32),
+    /// Its group, or everybody.
+    Others(u32),
+    /// Whoever can change the link that leads to it.
+    OfLink,
+}
+
+impl Writer {
+    fn of(file: &File) -> io::Result<Option<Self>> {
+        let metadata = file.metadata()?;
+        Ok(match (metadata.uid(), metadata.mode() & 0o777) {
+            (0, mode) if mode & 0o022 == 0 => None,
+            (0, mode) => Some(Self::Others(mode)),
+            (user, _) => Some(Self::User(user)),
+        })
+    }
+
+    /// In words, and what mends it.
+    fn explain(self, path: &Path) -> (String, String) {
+        let path = path.display();
+        match self {
+            Self::User(user) => (format!("belongs to user {user}"), format!("chown root:root {path}")),
+            Self::Others(mode) => {
+                (format!("others can write it (mode {mode:03o})"), format!("chmod go-w {path}"))
+            }
+            Self::OfLink => {
+                ("is a link".to_owned(), format!("cp --remove-destination \"$(readlink -f {path})\" {path}"))
+            }
+        }
+    }
+}
+
+/// Opens a file, and tells whether it is a link that is not to be trusted.
+fn open(path: &Path, links: Links) -> (io::Result<File>, bool) {
+    if links == Links::Followed {
+        return (File::open(path), false);
+    }
+    // A pipe in its place must not keep root waiting.
+    let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits() as i32;
+    match OpenOptions::new().read(true).custom_flags(flags).open(path) {
+        Err(error) if error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error()) => {
+            let flags = OFlags::NONBLOCK.bits() as i32;
+            (OpenOptions::new().read(true).custom_flags(flags).open(path), true)
+        }
+        opened => (opened, false),
+    }
+}
 
 /// Where a configuration came from.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -56,6 +117,21 @@ pub enum ConfigError {
     /// The file is too large.
     #[error("{} is no configuration: it is larger than {MAX_FILE} bytes", .0.display())]
     TooLarge(PathBuf),
+    /// Root is to act on a file that others can change: the daemon's own user, for one, who may have been taken over.
+    #[error(
+        "{0} sets {settings}, on which root acts, and {why}: look whether they are right, then run `{mend}`",
+        path.display()
+    )]
+    NotRoots {
+        /// The file.
+        path: PathBuf,
+        /// The settings.
+        settings: String,
+        /// Who can change it.
+        why: String,
+        /// A command.
+        mend: String,
+    },
     /// The file says something that makes no sense.
     #[error("{}, line {line}: {message}", path.display())]
     Content {
@@ -72,14 +148,21 @@ impl Config {
     /// Reads the file that was named, else `config.toml` in the state directory, else [`SYSTEM_PATH`]; a file that was
     /// named must be there.
     ///
+    /// As root it takes [what root acts on](Self::root_settings) only from a file that nobody else can change. The state directory
+    /// belongs to the daemon's user, who may put another file in the place of root's there: it counts whose the file is that was
+    /// opened, and a link there is nobody's.
+    ///
     /// # Errors
     /// Any [`ConfigError`].
     pub fn load(named: Option<&Path>, state: &Path) -> Result<(Self, Source), ConfigError> {
         if let Some(path) = named {
-            return Self::read(path).map(|config| (config, Source::File(path.to_owned())));
+            return Self::read_from(path, Links::Followed)
+                .map(|config| (config, Source::File(path.to_owned())));
         }
-        for path in [state.join(FILE_NAME), PathBuf::from(SYSTEM_PATH)] {
-            match Self::read(&path) {
+        for (path, links) in
+            [(state.join(FILE_NAME), Links::Distrusted), (PathBuf::from(SYSTEM_PATH), Links::Followed)]
+        {
+            match Self::read_from(&path, links) {
                 Err(ConfigError::Read { source, .. }) if source.kind() == io::ErrorKind::NotFound => {}
                 outcome => return outcome.map(|config| (config, Source::File(path))),
             }
@@ -87,21 +170,60 @@ impl Config {
         Ok((Self::default(), Source::Defaults))
     }
 
-    /// Reads one file.
+    /// Reads one file, whosever it is.
     ///
     /// # Errors
-    /// Any [`ConfigError`].
+    /// Any [`ConfigError`] but [`ConfigError::NotRoots`].
     pub fn read(path: &Path) -> Result<Self, ConfigError> {
+        Self::read_open(path, File::open(path)).map(|(config, _)| config)
+    }
+
+    fn read_from(path: &Path, links: Links) -> Result<Self, ConfigError> {
+        let (opened, is_link) = open(path, links);
+        let (config, writer) = Self::read_open(path, opened)?;
+        let writer = if is_link { Some(Writer::OfLink) } else { writer };
+        let settings = config.root_settings();
+        match writer {
+            Some(writer) if rustix::process::geteuid().is_root() && !settings.is_empty() => {
+                let (why, mend) = writer.explain(path);
+                Err(ConfigError::NotRoots {
+                    path: path.to_owned(),
+                    settings: settings.join(" and "),
+                    why,
+                    mend,
+                })
+            }
+            _ => Ok(config),
+        }
+    }
+
+    /// The configuration in an open file, and who but root can change that file.
+    fn read_open(path: &Path, opened: io::Result<File>) -> Result<(Self, Option<Writer>), ConfigError> {
         let failed = |source| ConfigError::Read { path: path.to_owned(), source };
-        if fs::metadata(path).map_err(failed)?.len() > MAX_FILE {
+        let file = opened.map_err(failed)?;
+        let writer = Writer::of(&file).map_err(failed)?;
+        let mut text = String::new();
+        if file.take(MAX_FILE + 1).read_to_string(&mut text).map_err(failed)? as u64 > MAX_FILE {
             return Err(ConfigError::TooLarge(path.to_owned()));
         }
-        let text = fs::read_to_string(path).map_err(failed)?;
-        Self::parse(&text).map_err(|fault| ConfigError::Content {
+        let config = Self::parse(&text).map_err(|fault| ConfigError::Content {
             path: path.to_owned(),
             line: line_of(&text, fault.at),
             message: fault.message,
-        })
+        })?;
+        Ok((config, writer))
+    }
+
+    /// The settings that root itself acts on, beyond what the daemon's user may do to the machine's networks anyway, where they are
+    /// not the defaults.
+    fn root_settings(&self) -> Vec<&'static str> {
+        let (own, usual) = (self, Self::default());
+        let settings = [
+            ("user", own.daemon.user != usual.daemon.user),
+            ("gateway.registry", own.gateway.registry != usual.gateway.registry),
+            ("gateway.registry_ca", own.gateway.registry_ca != usual.gateway.registry_ca),
+        ];
+        settings.iter().filter(|(_, is_set)| *is_set).map(|(name, _)| *name).collect()
     }
 
     pub(super) fn parse(text: &str) -> Result<Self, Fault> {

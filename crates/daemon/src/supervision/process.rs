@@ -8,10 +8,12 @@ use std::time::{Duration, Instant};
 
 use anabranch::control::DownReport;
 use identity::{DaemonLock, LockError, StateDirectory, WriteError};
-use linux::privileges::supervisor::{self, Exit, Role};
+use linux::privileges::supervisor::{self, Ended, Exit, Role};
 use linux::privileges::{self, DropError, User, seccomp};
 use thiserror::Error;
 use tracing::{error, info, warn};
+
+use crate::config;
 
 use super::{Answer, Machine, Request, Root, serve};
 
@@ -37,7 +39,7 @@ pub enum SuperviseError {
 
 /// Finds the user that the worker becomes (`name`, else `anabranch`, else `nobody`) and gives it the state directory.
 ///
-/// All but the undo journal, which must stay root's: the worker must not write what root will carry out.
+/// All but the undo journal and a configuration of root's: the worker must not write what root will carry out.
 ///
 /// # Errors
 /// [`SuperviseError::Drop`] or [`SuperviseError::HandOver`].
@@ -47,7 +49,7 @@ pub fn prepare(state: &StateDirectory, name: &str) -> Result<User, SuperviseErro
         info!("{missing}; the daemon runs as {}", other.name);
         Ok::<User, DropError>(other)
     })?;
-    match state.hand_over(user.user, user.group, &[linux::journal::FILE_NAME]) {
+    match state.hand_over(user.user, user.group, &[linux::journal::FILE_NAME], &[config::FILE_NAME]) {
         // A user namespace that does not know the user: the worker stays who it is.
         Err(WriteError::Io { source, .. }) if source.kind() == io::ErrorKind::InvalidInput => {}
         other => other?,
@@ -96,9 +98,11 @@ where
                 }
                 machine
             });
-            let exit = child.supervise()?;
+            let Ended { exit, asked } = child.supervise()?;
             let ended = keeper.join().map(|mut machine| {
+                // Whoever asked for the end meant the daemon, not this version of it.
                 if exit == Exit::Code(0)
+                    && asked.is_none()
                     && let Some(cause) = machine.renew()
                 {
                     error!("cannot become the other program: {cause}");
@@ -112,6 +116,8 @@ where
             };
             match exit {
                 Exit::Code(0) => Ok(report),
+                // It was asked to end before it could catch that.
+                Exit::Signal(signal) if asked == Some(signal) => Ok(report),
                 Exit::Code(code) => Err(SuperviseError::Failed(code)),
                 Exit::Signal(signal) => Err(SuperviseError::Killed(signal)),
             }

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use anabranch::control::{ClientError, DownReport};
 use anyhow::bail;
-use daemon::control::restore;
+use daemon::control::{RestoreError, restore};
 use identity::{DaemonLock, LockError, StateDirectory};
 
 use crate::arguments::Down;
@@ -17,19 +17,34 @@ const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 pub fn run(session: &Session, arguments: &Down) -> anyhow::Result<()> {
     let state = session.device()?;
-    let (report, was_running) = match session.client()?.down() {
-        Ok(report) => {
-            wait_for_end(&state)?;
-            (report, true)
-        }
-        Err(ClientError::NotRunning(_)) => (restore(&state)?, false),
-        Err(error) => return Err(error.into()),
-    };
+    let (report, was_running) = end(session, &state)?;
     tell(&report, was_running, arguments.json)?;
     if !report.failed.is_empty() {
         bail!("{} of the changes could not be taken back; see above", report.failed.len());
     }
     Ok(())
+}
+
+/// Has the daemon end, or takes back what a dead one left; and whether one was running.
+fn end(session: &Session, state: &StateDirectory) -> anyhow::Result<(DownReport, bool)> {
+    let deadline = Instant::now() + END_TIMEOUT;
+    loop {
+        match session.client()?.down() {
+            Ok(report) => {
+                wait_for_end(state)?;
+                return Ok((report, true));
+            }
+            Err(ClientError::NotRunning(_)) => {}
+            Err(error) => return Err(error.into()),
+        }
+        match restore(state) {
+            // It starts, or becomes another version of itself, and will answer.
+            Err(RestoreError::Lock(LockError::Held { .. })) if Instant::now() < deadline => {
+                std::thread::sleep(POLL_INTERVAL);
+            }
+            outcome => return Ok((outcome?, false)),
+        }
+    }
 }
 
 fn tell(report: &DownReport, was_running: bool, json: bool) -> anyhow::Result<()> {

@@ -58,6 +58,9 @@ impl Handover {
     }
 
     /// Becomes `program`, which finds the descriptors with [`Handover::received`]. Returns only if that fails.
+    ///
+    /// Signals that are blocked stay so, and those that wait are kept: whoever asks the process to end in this moment asks the next
+    /// program, which is to call [`start_worker`](crate::privileges::supervisor::start_worker) as this one has.
     pub fn become_program(&self, program: &Path, arguments: &[OsString]) -> io::Error {
         let mut text = String::new();
         for (name, descriptor) in &self.0 {
@@ -68,22 +71,8 @@ impl Handover {
             }
             text += &format!("{number}={name}\n");
         }
-        if let Err(error) = unblock_signals() {
-            return error;
-        }
         Command::new(program).args(arguments).env(VARIABLE, text).exec()
     }
-}
-
-/// The next program must not inherit which signals were held back.
-fn unblock_signals() -> io::Result<()> {
-    // SAFETY: all-zero bytes are a valid set, and sigemptyset makes it an empty one; the old mask is not asked for.
-    let set = unsafe {
-        let mut none: libc::sigset_t = std::mem::zeroed();
-        libc::sigemptyset(&raw mut none);
-        libc::sigprocmask(libc::SIG_SETMASK, &raw const none, std::ptr::null_mut())
-    };
-    check(set).map(drop)
 }
 
 /// Numbers and names; the standard streams are nobody's to hand over.

@@ -1,5 +1,6 @@
 //! The machines and cables of a test, and what is done with them.
 
+use std::cell::RefCell;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
@@ -46,6 +47,13 @@ impl Daemon {
     /// Waits until it ends by itself; whether it did so without error.
     pub fn wait(mut self) -> bool {
         self.0.wait().unwrap().success()
+    }
+
+    /// The same where it is not sure that it ends.
+    pub fn ends(self, what: &str) -> bool {
+        let process = RefCell::new(self);
+        eventually(what, || process.borrow_mut().0.try_wait().unwrap().is_some());
+        process.into_inner().wait()
     }
 }
 

@@ -22,6 +22,15 @@ pub enum Exit {
     Signal(i32),
 }
 
+/// How a supervised process ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Ended {
+    /// How.
+    pub exit: Exit,
+    /// The last signal by which it was asked to end.
+    pub asked: Option<i32>,
+}
+
 /// A forked child.
 pub struct Child {
     process: libc::pid_t,
@@ -58,8 +67,9 @@ impl Child {
     /// Waits until it ends, handing on the signals that ask this process to end (SIGINT, SIGTERM, SIGHUP).
     ///
     /// For the parent of [`start_worker`] only, where these signals are blocked.
-    pub fn supervise(self) -> io::Result<Exit> {
+    pub fn supervise(self) -> io::Result<Ended> {
         let signals = watched_signals();
+        let mut asked = None;
         loop {
             // SAFETY: the set is live; no information is asked for.
             let signal = unsafe { libc::sigwaitinfo(&raw const signals, std::ptr::null_mut()) };
@@ -67,10 +77,13 @@ impl Child {
                 Err(error) if errno(&error) == libc::EINTR => continue,
                 Err(error) => return Err(error),
                 Ok(libc::SIGCHLD) => {}
-                Ok(signal) => self.signal(signal),
+                Ok(signal) => {
+                    asked = Some(signal);
+                    self.signal(signal);
+                }
             }
             if let Some(exit) = self.reap(libc::WNOHANG)? {
-                return Ok(exit);
+                return Ok(Ended { exit, asked });
             }
         }
     }
@@ -100,6 +113,8 @@ pub enum Role {
 }
 
 /// Splits the process in two. Must be called before it starts any thread.
+///
+/// A signal to end that comes before [`Child::supervise`], or came before this program took another one's place, waits for it.
 pub fn start_worker() -> io::Result<Role> {
     let signals = watched_signals();
     // SAFETY: the set is live; the old mask is not asked for.
@@ -174,7 +189,8 @@ mod tests {
             Role::Supervisor(child) => {
                 // SAFETY: plain system call on our own process.
                 unsafe { libc::kill(libc::getpid(), libc::SIGTERM) };
-                assert_eq!(child.supervise().unwrap(), Exit::Signal(libc::SIGTERM));
+                let ended = Ended { exit: Exit::Signal(libc::SIGTERM), asked: Some(libc::SIGTERM) };
+                assert_eq!(child.supervise().unwrap(), ended);
             }
         });
         assert_eq!(outer.unwrap().wait().unwrap(), Exit::Code(0));

@@ -146,6 +146,26 @@ fn daemons_start_with_it_and_meet() {
     }
 }
 
+/// As `gateway renew` asks a newer version: if that could not start after all, the older one must be able to.
+#[test]
+fn a_look_whether_it_could_start_changes_nothing() {
+    if !rustix::process::geteuid().is_root() {
+        return eprintln!("skipped: not root");
+    }
+    for version in versions() {
+        let state = copy(&version);
+        let gateway = state.path().join("gateway");
+        let registry = gateway.join("gateway.sqlite");
+        // `PRAGMA user_version` is at byte 60 of a database (https://sqlite.org/fileformat2.html).
+        let mut bytes = fs::read(&registry).unwrap();
+        bytes[60..64].copy_from_slice(&1_u32.to_be_bytes());
+        fs::write(&registry, &bytes).unwrap();
+        let ran = run(&gateway, &["gateway", "run", "--dry-run"]);
+        assert!(ran.code == 0 && ran.stdout.contains("interface any0"), "{ran:?}");
+        assert!(fs::read(&registry).unwrap() == bytes, "the registry was changed");
+    }
+}
+
 #[test]
 fn what_a_newer_version_wrote_is_refused_and_left_as_it_is() {
     let newest = versions().pop().unwrap();
@@ -158,7 +178,6 @@ fn what_a_newer_version_wrote_is_refused_and_left_as_it_is() {
         assert!(fs::read(state.join(file)).unwrap() == before, "{file} was changed");
     };
 
-    // `PRAGMA user_version` is at byte 60 of a database (https://sqlite.org/fileformat2.html).
     let registry = gateway.join("gateway.sqlite");
     let mut bytes = fs::read(&registry).unwrap();
     bytes[60..64].copy_from_slice(&99_u32.to_be_bytes());

@@ -34,7 +34,7 @@ fn later(seconds: u64) -> UnixSeconds {
 fn gateways_share_clients_invitations_and_ports() {
     let Some(database) = Database::start() else { return };
     let (mut here, mut there) = (open(&database), open(&database));
-    assert_eq!(here.v6_pool(), there.v6_pool(), "the network is drawn once");
+    assert_eq!(here.pools().v6, there.pools().v6, "the network is drawn once");
     let secret = here.invite(InvitationKind::Gateway, "van", DAY, NOW).unwrap().secret;
     let van = there.redeem(&secret, PublicKey([1; 32]), NOW).unwrap().client;
     assert_eq!(van.lease.v4.unwrap().to_string(), "10.86.0.2/16");
@@ -153,6 +153,68 @@ fn a_database_that_hangs_is_not_waited_for_for_ever() {
         assert!(Instant::now() < deadline, "it is used again");
         std::thread::sleep(Duration::from_millis(100));
     }
+}
+
+#[test]
+fn a_question_that_is_under_way_when_the_database_hangs_is_given_up() {
+    let Some(database) = Database::start() else { return };
+    let mut registry = open(&database);
+    // Somebody holds the table, so that the question waits in the server, which then hangs and cannot give it up either.
+    let mut holder = database.psql("BEGIN; LOCK TABLE anabranch.clients; SELECT pg_sleep(60)");
+    let mut holder = holder.stdout(std::process::Stdio::null()).spawn().unwrap();
+    let held = || database.sql("SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'");
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while held().trim() != "1" {
+        assert!(Instant::now() < deadline, "the table is not held");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let (sender, answer) = std::sync::mpsc::channel();
+    let asking = std::thread::spawn(move || {
+        let begun = Instant::now();
+        let error = registry.clients().unwrap_err();
+        sender.send((error, begun.elapsed())).unwrap();
+        registry
+    });
+    std::thread::sleep(Duration::from_millis(500));
+    database.hang(true);
+    let (error, waited) = answer.recv_timeout(Duration::from_secs(20)).unwrap();
+    assert!(matches!(error, RegistryError::Gone(_)), "{error}");
+    println!("given up after {waited:?}");
+    assert!(waited < Duration::from_secs(8), "{waited:?}");
+    let mut registry = asking.join().unwrap();
+    let begun = Instant::now();
+    registry.clients().unwrap_err();
+    assert!(begun.elapsed() < Duration::from_secs(1), "it is not asked again at once");
+    database.hang(false);
+    holder.kill().unwrap();
+    holder.wait().unwrap();
+    database.sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE '%pg_sleep%' AND pid <> pg_backend_pid()");
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while let Err(error) = registry.clients() {
+        assert!(Instant::now() < deadline, "{error}");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+#[test]
+fn older_tables_are_looked_at_without_a_change() {
+    let Some(database) = Database::start() else { return };
+    let inspect = || Registry::inspect(place(database.connection()), Ipv4Pool::default(), None);
+    let none = inspect().unwrap_err().to_string();
+    assert!(none.contains("gateway init"), "{none}");
+    assert_eq!(database.sql("SELECT count(*) FROM pg_namespace WHERE nspname = 'anabranch'").trim(), "0");
+    let pools = open(&database).pools();
+    database.sql(
+        "ALTER TABLE anabranch.clients DROP COLUMN rate, DROP COLUMN quota, DROP COLUMN used, DROP COLUMN month;
+         UPDATE anabranch.version SET number = 1",
+    );
+    let version = || database.sql("SELECT number FROM anabranch.version").trim().to_owned();
+    assert_eq!(inspect().unwrap(), pools);
+    assert_eq!(version(), "1");
+    open(&database).clients().unwrap();
+    assert_ne!(version(), "1");
+    database.sql("UPDATE anabranch.version SET number = 99");
+    assert!(matches!(inspect(), Err(OpenError::Newer { found: 99, .. })));
 }
 
 #[test]

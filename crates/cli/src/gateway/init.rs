@@ -38,8 +38,8 @@ pub fn run(session: &Session, arguments: &GatewayInit) -> anyhow::Result<()> {
             "state": state.path(),
             "public_key": key.public().to_string(),
             "public_addresses": shown,
-            "pool_v4": registry.v4_pool().to_string(),
-            "pool_v6": registry.v6_pool().to_string(),
+            "pool_v4": registry.pools().v4.to_string(),
+            "pool_v6": registry.pools().v6.to_string(),
         }));
     }
     output::line(&format!("This machine is a gateway now (key {}).", key.public()))?;

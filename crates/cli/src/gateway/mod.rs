@@ -33,7 +33,10 @@ fn run_gateway(session: &Session, arguments: &GatewayRun) -> anyhow::Result<()> 
     let state = session.gateway()?;
     let (config, source) = Config::load(arguments.config.as_deref(), state.path())?;
     KeyPair::load(&state)?;
-    offline::open(&state, &config)?;
+    if !arguments.dry_run {
+        // What is wrong with it is told here, at the terminal.
+        offline::open(&state, &config)?;
+    }
     let renewal = Renewal::of_this_process(&["--dry-run"]);
     let named = arguments.config.clone();
     let options = GatewayOptions { state, config, named, renewal: renewal.ok() };

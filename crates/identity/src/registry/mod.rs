@@ -33,7 +33,7 @@ pub use store::{RegistryPlace, SharedRegistry};
 use crate::atomic_file::WriteError;
 use crate::pool::{Ipv4Pool, Ipv6Pool};
 use crate::state::StateDirectory;
-use store::{Store, Transaction};
+use store::{Store, Tables, Transaction};
 
 const FILE_NAME: &str = "gateway.sqlite";
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
@@ -43,6 +43,15 @@ pub struct Registry {
     store: Store,
     v4: Ipv4Pool,
     v6: Ipv6Pool,
+}
+
+/// The networks that a registry leases from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Pools {
+    /// IPv4.
+    pub v4: Ipv4Pool,
+    /// IPv6.
+    pub v6: Ipv6Pool,
 }
 
 /// Why the registry cannot be read or written. Nothing was changed.
@@ -239,7 +248,7 @@ impl Registry {
     pub fn create(place: impl Into<RegistryPlace>, v4: Ipv4Pool) -> Result<Self, CreateError> {
         let mut random = [0; 5];
         OsRng.try_fill_bytes(&mut random).map_err(CreateError::Randomness)?;
-        let mut store = Store::open(&place.into(), true)?;
+        let mut store = Store::open(&place.into(), Tables::Made)?;
         let v6 = stored_v6(&mut store, Some(Ipv6Pool::unique_local(random))).map_err(OpenError::from)?;
         Ok(Self { store, v4, v6 })
     }
@@ -253,19 +262,29 @@ impl Registry {
         v4: Ipv4Pool,
         v6: Option<Ipv6Pool>,
     ) -> Result<Self, OpenError> {
-        let mut store = Store::open(&place.into(), false)?;
+        let mut store = Store::open(&place.into(), Tables::Updated)?;
         let stored = stored_v6(&mut store, None)?;
         Ok(Self { store, v4, v6: v6.unwrap_or(stored) })
     }
 
-    /// The IPv4 network that is leased from.
-    pub fn v4_pool(&self) -> Ipv4Pool {
-        self.v4
+    /// Whether a registry could be opened, and its networks, without a change: tables of an older version stay as they are, and
+    /// the program that made them can go on with them.
+    ///
+    /// # Errors
+    /// Any [`OpenError`].
+    pub fn inspect(
+        place: impl Into<RegistryPlace>,
+        v4: Ipv4Pool,
+        v6: Option<Ipv6Pool>,
+    ) -> Result<Pools, OpenError> {
+        let mut store = Store::open(&place.into(), Tables::Kept)?;
+        let stored = stored_v6(&mut store, None)?;
+        Ok(Pools { v4, v6: v6.unwrap_or(stored) })
     }
 
-    /// The IPv6 network that is leased from.
-    pub fn v6_pool(&self) -> Ipv6Pool {
-        self.v6
+    /// The networks that are leased from.
+    pub fn pools(&self) -> Pools {
+        Pools { v4: self.v4, v6: self.v6 }
     }
 
     fn begin(&mut self) -> Result<Transaction<'_>, RegistryError> {

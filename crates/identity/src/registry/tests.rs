@@ -278,11 +278,11 @@ fn a_full_disk_is_named_and_changes_nothing() {
 fn it_survives_closing_and_a_change_of_pools() {
     let (directory, mut registry) = registry("10.86.0.0/16");
     let van = join(&mut registry, "van", 1);
-    let v6 = registry.v6_pool();
+    let v6 = registry.pools().v6;
     drop(registry);
     let state = StateDirectory::create(directory.path().join("state")).unwrap();
     let mut again = Registry::create(&state, Ipv4Pool::default()).unwrap();
-    assert_eq!((again.v6_pool(), again.clients().unwrap()), (v6, vec![van]));
+    assert_eq!((again.pools().v6, again.clients().unwrap()), (v6, vec![van]));
     drop(again);
     let mut moved =
         Registry::open(&state, "192.168.4.0/24".parse().unwrap(), Some("fd00::/64".parse().unwrap()))
@@ -306,4 +306,25 @@ fn missing_newer_and_damaged_files_are_named() {
     assert!(matches!(open(), Err(OpenError::Newer { found: 99, known: schema::NEWEST })));
     std::fs::write(state.file(FILE_NAME), "no database at all, whatever its name says".repeat(100)).unwrap();
     assert!(matches!(open(), Err(OpenError::Registry(RegistryError::Damaged))));
+}
+
+#[test]
+fn an_older_file_is_looked_at_without_a_change_and_updated_when_it_is_opened() {
+    let directory = tempfile::tempdir().unwrap();
+    let state = StateDirectory::create(directory.path().join("state")).unwrap();
+    let registry = Registry::create(&state, Ipv4Pool::default()).unwrap();
+    let v6 = registry.pools().v6;
+    let back = "ALTER TABLE clients DROP COLUMN rate; ALTER TABLE clients DROP COLUMN quota;
+                ALTER TABLE clients DROP COLUMN used; ALTER TABLE clients DROP COLUMN month; PRAGMA user_version = 1";
+    registry.store.sqlite().execute_batch(back).unwrap();
+    drop(registry);
+    let bytes = || std::fs::read(state.file(FILE_NAME)).unwrap();
+    let before = bytes();
+    let inspect = || Registry::inspect(&state, Ipv4Pool::default(), None);
+    assert_eq!(inspect().unwrap(), Pools { v4: Ipv4Pool::default(), v6 });
+    assert!(bytes() == before, "it was changed");
+    let registry = Registry::open(&state, Ipv4Pool::default(), None).unwrap();
+    assert!(bytes() != before);
+    registry.store.sqlite().pragma_update(None, "user_version", 99).unwrap();
+    assert!(matches!(inspect(), Err(OpenError::Newer { found: 99, .. })));
 }

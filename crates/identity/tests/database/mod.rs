@@ -51,21 +51,46 @@ impl Database {
         format!("host={} user=anabranch dbname=postgres", self.directory.path().display())
     }
 
+    /// Carries out statements, as its owner would by hand; what they find, a line each.
+    pub fn sql(&self, statements: &str) -> String {
+        let output = self.psql(statements).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// The program that does so.
+    pub fn psql(&self, statements: &str) -> Command {
+        let mut command = self.program("psql");
+        command.args(["--no-psqlrc", "--quiet", "--tuples-only", "--no-align", "--set=ON_ERROR_STOP=1"]);
+        command.arg("--dbname").arg(self.connection()).args(["--command", statements]);
+        command
+    }
+
     /// Kills the server, as a crash would.
     pub fn kill(&mut self) {
+        let children = self.process.as_ref().map(children).unwrap_or_default();
         if let Some(mut process) = self.process.take() {
             process.kill().unwrap();
             process.wait().unwrap();
+        }
+        // They would end by themselves, a moment later, and answer until then.
+        for child in &children {
+            let killed = Command::new("kill").args(["-KILL", child]).stderr(Stdio::null()).status();
+            killed.unwrap();
+            let is_there =
+                || std::fs::read(format!("/proc/{child}/cmdline")).is_ok_and(|line| !line.is_empty());
+            while is_there() {
+                std::thread::sleep(Duration::from_millis(5));
+            }
         }
     }
 
     /// Stops the server and its children where they are, as a hung disk would, or lets them go on.
     pub fn hang(&self, hangs: bool) {
-        let server = self.process.as_ref().unwrap().id();
-        let children = std::fs::read_to_string(format!("/proc/{server}/task/{server}/children")).unwrap();
+        let server = self.process.as_ref().unwrap();
         let signal = if hangs { "-STOP" } else { "-CONT" };
         let mut kill = Command::new("kill");
-        kill.arg(signal).arg(server.to_string()).args(children.split_whitespace());
+        kill.arg(signal).arg(server.id().to_string()).args(children(server));
         assert!(kill.status().unwrap().success());
     }
 
@@ -113,6 +138,13 @@ impl Drop for Database {
     fn drop(&mut self) {
         self.kill();
     }
+}
+
+/// The processes that a server has made, one for each connection and some more.
+fn children(server: &Child) -> Vec<String> {
+    let path = format!("/proc/{0}/task/{0}/children", server.id());
+    let children = std::fs::read_to_string(path).unwrap_or_default();
+    children.split_whitespace().map(ToOwned::to_owned).collect()
 }
 
 /// Where Debian keeps the server's programs: not on the path.

@@ -6,7 +6,7 @@ use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{Connection, ErrorCode, OpenFlags, ToSql, TransactionBehavior, params_from_iter};
 
 use super::super::{BUSY_TIMEOUT, FILE_NAME, OpenError, RegistryError, schema};
-use super::{Row, Value};
+use super::{Row, Tables, Value};
 use crate::atomic_file::{WriteError, open_private};
 use crate::state::StateDirectory;
 
@@ -17,14 +17,13 @@ pub struct File(Connection);
 pub struct Transaction<'a>(rusqlite::Transaction<'a>);
 
 impl File {
-    pub fn create(state: &StateDirectory) -> Result<Self, OpenError> {
-        // SQLite would let everybody read it.
-        open_private(&state.file(FILE_NAME), OpenOptions::new().append(true)).map_err(OpenError::Write)?;
-        Self::open(state)
-    }
-
     /// Opens the file, and no other that a link of its name may lead to.
-    pub fn open(state: &StateDirectory) -> Result<Self, OpenError> {
+    pub fn open(state: &StateDirectory, tables: Tables) -> Result<Self, OpenError> {
+        if tables == Tables::Made {
+            // SQLite would let everybody read it.
+            open_private(&state.file(FILE_NAME), OpenOptions::new().append(true))
+                .map_err(OpenError::Write)?;
+        }
         if !state.file(FILE_NAME).exists() {
             return Err(OpenError::Missing(state.path().to_owned()));
         }
@@ -38,7 +37,13 @@ impl File {
         // A rollback journal and full syncs.
         connection.pragma_update(None, "synchronous", "FULL")?;
         connection.pragma_update(None, "foreign_keys", true)?;
-        migrate(&mut connection)?;
+        if tables == Tables::Kept {
+            // Not opened read-only: that could not take back what a killed process has begun to write.
+            connection.pragma_update(None, "query_only", true)?;
+            schema::missing(version(&connection)?)?;
+        } else {
+            migrate(&mut connection)?;
+        }
         Ok(Self(connection))
     }
 
@@ -131,9 +136,6 @@ impl From<rusqlite::Error> for OpenError {
 
 /// Brings the tables to the newest version, in one transaction.
 fn migrate(connection: &mut Connection) -> Result<(), OpenError> {
-    let version = |connection: &Connection| -> rusqlite::Result<u32> {
-        connection.pragma_query_value(None, "user_version", |row| row.get(0))
-    };
     if schema::missing(version(connection)?)?.is_empty() {
         return Ok(());
     }
@@ -144,4 +146,8 @@ fn migrate(connection: &mut Connection) -> Result<(), OpenError> {
     }
     transaction.pragma_update(None, "user_version", schema::NEWEST)?;
     Ok(transaction.commit()?)
+}
+
+fn version(connection: &Connection) -> rusqlite::Result<u32> {
+    connection.pragma_query_value(None, "user_version", |row| row.get(0))
 }

@@ -2,6 +2,7 @@
 //!
 //! Both take the same statements, with parameters `$1`, `$2` in them; what differs between the two is in the two modules below.
 
+mod connection;
 mod file;
 mod shared;
 mod value;
@@ -27,6 +28,17 @@ impl From<&StateDirectory> for RegistryPlace {
     }
 }
 
+/// What is done about the tables when a registry is opened.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Tables {
+    /// They are brought to the newest version; a file that is not there is made.
+    Made,
+    /// They are brought to the newest version.
+    Updated,
+    /// Nothing: it is only looked whether they could be.
+    Kept,
+}
+
 /// An open registry.
 pub(super) enum Store {
     File(file::File),
@@ -40,12 +52,11 @@ pub(super) enum Transaction<'a> {
 }
 
 impl Store {
-    /// Opens the rows in `place`; with `make`, a file that is not there is made. The tables are brought to the newest version.
-    pub(super) fn open(place: &RegistryPlace, make: bool) -> Result<Self, OpenError> {
+    /// Opens the rows in `place`.
+    pub(super) fn open(place: &RegistryPlace, tables: Tables) -> Result<Self, OpenError> {
         match place {
-            RegistryPlace::File(state) if make => file::File::create(state).map(Self::File),
-            RegistryPlace::File(state) => file::File::open(state).map(Self::File),
-            RegistryPlace::Shared(place) => Ok(Self::Shared(Box::new(shared::Shared::open(place)?))),
+            RegistryPlace::File(state) => file::File::open(state, tables).map(Self::File),
+            RegistryPlace::Shared(place) => Ok(Self::Shared(Box::new(shared::Shared::open(place, tables)?))),
         }
     }
 

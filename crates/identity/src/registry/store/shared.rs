@@ -8,20 +8,21 @@ use std::fs;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
+use postgres::Config;
 use postgres::config::{Host, SslMode};
 use postgres::error::SqlState;
 use postgres::types::private::BytesMut;
 use postgres::types::{FromSql, IsNull, ToSql, Type, to_sql_checked};
-use postgres::{Client, Config, NoTls};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::super::{OpenError, RegistryError, schema};
-use super::{Row, Value};
+use super::connection::{Answer, Connection, Request};
+use super::{Row, Tables, Value};
 
 /// A database that several gateways share.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -37,10 +38,9 @@ pub struct SharedRegistry {
 pub struct Shared {
     config: Config,
     tls: Option<MakeRustlsConnect>,
-    client: Option<Client>,
-    /// A connection that is still being made, by a thread of its own: a server that takes connections and says nothing would
-    /// keep this one for ever.
-    pending: Option<Receiver<Result<Client, postgres::Error>>>,
+    connection: Option<Connection>,
+    /// One that is still being made: a server may take connections and say nothing.
+    pending: Option<Connection>,
     failed: Option<Failure>,
 }
 
@@ -50,14 +50,21 @@ struct Failure {
 }
 
 /// See [`super::Transaction`].
-pub struct Transaction<'a>(postgres::Transaction<'a>);
+pub struct Transaction<'a> {
+    shared: &'a mut Shared,
+    is_over: bool,
+}
 
 impl Shared {
-    pub fn open(place: &SharedRegistry) -> Result<Self, OpenError> {
+    pub fn open(place: &SharedRegistry, tables: Tables) -> Result<Self, OpenError> {
         let mut config: Config =
             place.connection.parse().map_err(|error| OpenError::Place(message(&error)))?;
         config.connect_timeout(PATIENCE).tcp_user_timeout(PATIENCE).application_name("anabranch");
-        config.options(&format!("-c statement_timeout={0} -c lock_timeout={0}", PATIENCE.as_millis()));
+        let mut options = format!("-c statement_timeout={0} -c lock_timeout={0}", PATIENCE.as_millis());
+        if tables == Tables::Kept {
+            options += " -c default_transaction_read_only=on";
+        }
+        config.options(&options);
         let tls = match &place.certificates {
             Some(path) => {
                 config.ssl_mode(SslMode::Require);
@@ -72,122 +79,156 @@ impl Shared {
                 ));
             }
         };
-        let mut shared = Self { config, tls, client: None, pending: None, failed: None };
-        shared.migrate()?;
+        let mut shared = Self { config, tls, connection: None, pending: None, failed: None };
+        if tables == Tables::Kept {
+            shared.inspect()?;
+        } else {
+            shared.migrate()?;
+        }
         Ok(shared)
     }
 
     pub fn begin(&mut self, to_change: bool) -> Result<Transaction<'_>, RegistryError> {
-        let mut transaction = Transaction(self.connected()?.transaction()?);
-        if to_change {
-            transaction.0.execute("SELECT pg_advisory_xact_lock($1)", &[&LOCK])?;
+        if self.connection.is_some() {
+            let begun = self.ask(Request::Begin { to_change });
+            if self.connection.is_some() {
+                begun?;
+                return Ok(Transaction { shared: self, is_over: false });
+            }
+            // A server that was started anew had closed it, which shows only when something is asked.
         }
-        Ok(transaction)
+        self.connect()?;
+        self.ask(Request::Begin { to_change })?;
+        Ok(Transaction { shared: self, is_over: false })
     }
 
-    fn connected(&mut self) -> Result<&mut Client, RegistryError> {
-        // A server that was started anew has closed the connection, which shows only when something is asked.
-        if self.client.as_mut().is_none_or(|client| client.is_valid(PATIENCE).is_err()) {
-            if let Some(failed) = &self.failed
-                && failed.at.elapsed() < RETRY_PAUSE
-            {
-                return Err(RegistryError::Gone(failed.why.clone()));
+    /// Has something done by the server. A connection that is lost, or does not answer, is given up.
+    fn ask(&mut self, request: Request) -> Result<Answer, RegistryError> {
+        let lost = || RegistryError::Gone("the connection is lost".to_owned());
+        match self.connection.as_mut().ok_or_else(lost)?.ask(request) {
+            Ok(answer) => answer,
+            Err(RecvTimeoutError::Disconnected) => {
+                self.connection = None;
+                Err(lost())
             }
-            if let Some(broken) = self.client.take().filter(|client| !client.is_closed()) {
-                // To let go of it properly is to wait for an answer of the server that does not answer.
-                std::mem::forget(broken);
-            }
-            match self.connect() {
-                Ok(client) => (self.client, self.failed) = (Some(client), None),
-                Err(why) => {
-                    self.failed = Some(Failure { at: Instant::now(), why: why.clone() });
-                    return Err(RegistryError::Gone(why));
-                }
+            Err(RecvTimeoutError::Timeout) => {
+                self.connection = None;
+                Err(self.fail("the server does not answer".to_owned()))
             }
         }
-        self.client.as_mut().ok_or_else(|| RegistryError::Gone("not connected".to_owned()))
     }
 
-    fn connect(&mut self) -> Result<Client, String> {
+    fn connect(&mut self) -> Result<(), RegistryError> {
+        if let Some(failed) = &self.failed
+            && failed.at.elapsed() < RETRY_PAUSE
+        {
+            return Err(RegistryError::Gone(failed.why.clone()));
+        }
         let pending = match self.pending.take() {
-            Some(pending) => pending,
-            None => {
-                let (sender, receiver) = mpsc::sync_channel(1);
-                let (config, tls) = (self.config.clone(), self.tls.clone());
-                let make = move || drop(sender.send(connect(&config, tls)));
-                let thread = std::thread::Builder::new().name("registry".to_owned()).spawn(make);
-                thread.map_err(|error| error.to_string())?;
-                receiver
-            }
+            Some(pending) => Ok(pending),
+            None => Connection::start(&self.config, self.tls.as_ref()),
         };
-        match pending.recv_timeout(2 * PATIENCE) {
-            Ok(outcome) => outcome.map_err(|error| message(&error)),
+        let mut pending = pending.map_err(|error| self.fail(error.to_string()))?;
+        match pending.wait(2 * PATIENCE) {
+            Ok(Ok(_)) => {
+                (self.connection, self.failed) = (Some(pending), None);
+                Ok(())
+            }
+            Ok(Err(error)) => Err(self.fail(match error {
+                RegistryError::Gone(why) => why,
+                other => other.to_string(),
+            })),
             Err(RecvTimeoutError::Timeout) => {
                 self.pending = Some(pending);
-                Err("the server takes the connection and does not answer".to_owned())
+                Err(self.fail("the server takes the connection and does not answer".to_owned()))
             }
-            Err(RecvTimeoutError::Disconnected) => Err("connecting has failed".to_owned()),
+            Err(RecvTimeoutError::Disconnected) => Err(self.fail("connecting has failed".to_owned())),
         }
+    }
+
+    /// Notes that nothing is to be tried for a while.
+    fn fail(&mut self, why: String) -> RegistryError {
+        self.failed = Some(Failure { at: Instant::now(), why: why.clone() });
+        RegistryError::Gone(why)
     }
 
     /// Brings the tables to the newest version, in one transaction, while no other gateway does.
     fn migrate(&mut self) -> Result<(), OpenError> {
         let mut transaction = self.begin(true)?;
-        let inner = &mut transaction.0;
-        let found = inner.query_opt(
-            "SELECT 1 FROM information_schema.tables WHERE table_schema = $1 AND table_name = 'version'",
-            &[&SCHEMA],
-        );
-        if found.map_err(RegistryError::from)?.is_none() {
-            let made = inner.batch_execute(&format!(
+        if !transaction.has_tables()? {
+            transaction.batch(format!(
                 "CREATE SCHEMA IF NOT EXISTS {SCHEMA}; SET search_path TO {SCHEMA};
                  CREATE TABLE version (number BIGINT NOT NULL); INSERT INTO version VALUES (0);"
-            ));
-            made.map_err(RegistryError::from)?;
+            ))?;
         }
-        let version: i64 =
-            inner.query_one("SELECT number FROM version", &[]).map_err(RegistryError::from)?.get(0);
-        let steps = schema::missing(u32::try_from(version).map_err(|_| RegistryError::Damaged)?)?;
+        let steps = schema::missing(transaction.version()?)?;
         for step in steps {
-            inner.batch_execute(step.shared).map_err(RegistryError::from)?;
+            transaction.batch(step.shared.to_owned())?;
         }
         if !steps.is_empty() {
-            let newest = i64::from(schema::NEWEST);
-            inner.execute("UPDATE version SET number = $1", &[&newest]).map_err(RegistryError::from)?;
+            transaction.execute("UPDATE version SET number = $1", &[i64::from(schema::NEWEST).into()])?;
         }
+        Ok(transaction.commit()?)
+    }
+
+    /// Whether there are tables that could be brought to the newest version.
+    fn inspect(&mut self) -> Result<(), OpenError> {
+        let mut transaction = self.begin(false)?;
+        if !transaction.has_tables()? {
+            return Err(OpenError::Place(
+                "there is none in the database yet: run `anabranch gateway init`".to_owned(),
+            ));
+        }
+        schema::missing(transaction.version()?)?;
         Ok(transaction.commit()?)
     }
 }
 
-fn connect(config: &Config, tls: Option<MakeRustlsConnect>) -> Result<Client, postgres::Error> {
-    let mut client = match tls {
-        Some(tls) => config.connect(tls)?,
-        None => config.connect(NoTls)?,
-    };
-    client.batch_execute(&format!("SET search_path TO {SCHEMA}"))?;
-    Ok(client)
-}
-
 impl Transaction<'_> {
     pub fn execute(&mut self, statement: &str, values: &[Value]) -> Result<u64, RegistryError> {
-        Ok(self.0.execute(statement, &parameters(values))?)
+        match self.shared.ask(Request::Execute(statement.to_owned(), values.to_vec()))? {
+            Answer::Changed(rows) => Ok(rows),
+            _ => Err(RegistryError::Damaged),
+        }
     }
 
     pub fn rows(&mut self, statement: &str, values: &[Value]) -> Result<Vec<Row>, RegistryError> {
-        let rows = self.0.query(statement, &parameters(values))?;
-        let read = |row: &postgres::Row| {
-            (0..row.len()).map(|column| row.try_get(column)).collect::<Result<_, _>>().map(Row)
-        };
-        Ok(rows.iter().map(read).collect::<Result<_, _>>()?)
+        match self.shared.ask(Request::Rows(statement.to_owned(), values.to_vec()))? {
+            Answer::Rows(rows) => Ok(rows),
+            _ => Err(RegistryError::Damaged),
+        }
     }
 
-    pub fn commit(self) -> Result<(), RegistryError> {
-        Ok(self.0.commit()?)
+    pub fn commit(mut self) -> Result<(), RegistryError> {
+        self.is_over = true;
+        self.shared.ask(Request::Commit).map(drop)
+    }
+
+    fn batch(&mut self, statements: String) -> Result<(), RegistryError> {
+        self.shared.ask(Request::Batch(statements)).map(drop)
+    }
+
+    fn has_tables(&mut self) -> Result<bool, RegistryError> {
+        let statement = format!(
+            "SELECT 1::BIGINT FROM information_schema.tables WHERE table_schema = '{SCHEMA}' AND table_name = 'version'"
+        );
+        Ok(!self.rows(&statement, &[])?.is_empty())
+    }
+
+    fn version(&mut self) -> Result<u32, RegistryError> {
+        let rows = self.rows("SELECT number FROM version", &[])?;
+        rows.first().ok_or(RegistryError::Damaged)?.number(0)
     }
 }
 
-fn parameters(values: &[Value]) -> Vec<&(dyn ToSql + Sync)> {
-    values.iter().map(|value| value as &(dyn ToSql + Sync)).collect()
+impl Drop for Transaction<'_> {
+    fn drop(&mut self) {
+        if !self.is_over
+            && let Some(connection) = &self.shared.connection
+        {
+            connection.roll_back();
+        }
+    }
 }
 
 fn tls(path: &Path) -> Result<MakeRustlsConnect, OpenError> {
@@ -278,7 +319,7 @@ impl From<postgres::Error> for RegistryError {
 }
 
 /// The error with what is behind it: the outermost says little. Nothing of it is the password.
-fn message(error: &dyn Error) -> String {
+pub(super) fn message(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut inner = error.source();
     while let Some(cause) = inner {
@@ -289,9 +330,8 @@ fn message(error: &dyn Error) -> String {
 }
 
 /// A user may have other tables in the same database.
-const SCHEMA: &str = "anabranch";
-/// Of our transactions that change something, over all gateways ("anabranc" in ASCII).
-const LOCK: i64 = 0x616e_6162_7261_6e63;
-const PATIENCE: Duration = Duration::from_secs(3);
+pub(super) const SCHEMA: &str = "anabranch";
+/// How long the server may take for a statement.
+pub(super) const PATIENCE: Duration = Duration::from_secs(3);
 /// Longer than an attempt takes.
 const RETRY_PAUSE: Duration = Duration::from_secs(10);

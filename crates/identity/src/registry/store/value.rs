@@ -21,6 +21,12 @@ impl From<&str> for Value {
     }
 }
 
+impl From<i64> for Value {
+    fn from(number: i64) -> Self {
+        Self::Number(number)
+    }
+}
+
 impl From<u64> for Value {
     /// What is larger than either database can hold becomes the largest that it can.
     fn from(number: u64) -> Self {

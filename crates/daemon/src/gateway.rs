@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 
 use anabranch::control::EventKind;
 use bond::{Endpoint, EndpointConfig, PrivateKey, SessionConfig};
-use identity::{KeyError, KeyPair, OpenError, Registry, RegistryError, StateDirectory};
+use identity::{KeyError, KeyPair, OpenError, Pools, Registry, RegistryError, StateDirectory};
 use linux::firewall::{self, ClosedChain};
 use linux::handover::Handover;
 use linux::journal::{ApplyError, Journal, JournalError};
@@ -156,9 +156,10 @@ fn prepare(
     let mut received = received.unwrap_or_default();
     let gateway = &config.gateway;
     let mut registry = open_registry(gateway, state)?;
+    let pools = registry.pools();
     let key = KeyPair::load_or_create(state)?;
-    let nat = Nat { forwards: backend::port_forwards(&mut registry)?, ..nat(gateway, &registry) };
-    let (tun, is_adopted) = renewal::interface(gateway, &own_addresses(&registry), &mut received)?;
+    let nat = Nat { forwards: backend::port_forwards(&mut registry)?, ..nat(gateway, pools) };
+    let (tun, is_adopted) = renewal::interface(gateway, &own_addresses(pools), &mut received)?;
     // No connection to it must be carried over a fork.
     drop(registry);
     let listening = Listening::open(gateway, &mut received)?;
@@ -188,10 +189,11 @@ fn prepare(
 /// Any [`GatewayError`].
 pub fn plan(options: &GatewayOptions) -> Result<Vec<String>, GatewayError> {
     let config = &options.config.gateway;
-    let registry = open_registry(config, &options.state)?;
-    let addresses: Vec<String> = own_addresses(&registry).iter().map(ToString::to_string).collect();
+    // The program that runs may be of an older version, and is to go on if this one could not start.
+    let pools = Registry::inspect(config.registry_place(&options.state), config.pool_v4, config.pool_v6)?;
+    let addresses: Vec<String> = own_addresses(pools).iter().map(ToString::to_string).collect();
     let mut lines = vec![format!("interface {} with {}", config.interface, addresses.join(" "))];
-    let changes = nat(config, &registry).plan().map_err(GatewayError::Settings)?;
+    let changes = nat(config, pools).plan().map_err(GatewayError::Settings)?;
     lines.extend(changes.iter().map(ToString::to_string));
     lines.extend(config.listen.iter().map(|listen| format!("UDP port {listen}")));
     lines.extend(config.tcp.map(|port| format!("TCP port {port}")));
@@ -205,8 +207,8 @@ fn open_registry(config: &GatewayConfig, state: &StateDirectory) -> Result<Regis
     Registry::open(config.registry_place(state), config.pool_v4, config.pool_v6)
 }
 
-fn nat(config: &GatewayConfig, registry: &Registry) -> Nat {
-    let (v4, v6) = (registry.v4_pool().network(), registry.v6_pool().network());
+fn nat(config: &GatewayConfig, pools: Pools) -> Nat {
+    let (v4, v6) = (pools.v4.network(), pools.v6.network());
     let ranges = [IpPrefix::new(v4.address.into(), v4.prefix), IpPrefix::new(v6.address.into(), v6.prefix)];
     Nat {
         interface: config.interface.clone(),
@@ -217,8 +219,8 @@ fn nat(config: &GatewayConfig, registry: &Registry) -> Nat {
 }
 
 /// The gateway's own addresses inside the clients' networks, whose prefixes lead them to the interface.
-fn own_addresses(registry: &Registry) -> Vec<IpPrefix> {
-    let (v4, v6) = (registry.v4_pool().gateway(), registry.v6_pool().gateway());
+fn own_addresses(pools: Pools) -> Vec<IpPrefix> {
+    let (v4, v6) = (pools.v4.gateway(), pools.v6.gateway());
     [IpPrefix::new(v4.address.into(), v4.prefix), IpPrefix::new(v6.address.into(), v6.prefix)]
         .into_iter()
         .flatten()
@@ -316,12 +318,12 @@ fn work(
     listening.attach(&poller, &mut carriers)?;
     let plane = Plane::new(poller, tun, carriers, endpoint, &command_waker)?;
     let registry = open()?;
-    let addresses = own_addresses(&registry).iter().map(|prefix| prefix.address()).collect();
+    let addresses = own_addresses(registry.pools()).iter().map(|prefix| prefix.address()).collect();
     let host = match &config.daemon.name {
         Some(name) => name.clone(),
         None => host_name()?,
     };
-    let mut registry = StoredRegistry::new(registry, live.clone(), host.clone());
+    let mut registry = StoredRegistry::new(registry, live.clone(), host.clone(), state.clone());
     let public = key.public().to_string();
     let mut status =
         event_loop::empty_status(host.to_string(), public, gateway.interface.clone(), gateway.mtu);
@@ -333,9 +335,7 @@ fn work(
     let ended = tasks.clone();
     let packets = PacketThread::start(
         move || packets.run(&command_receiver, &command_waker),
-        move |outcome| {
-            ended.post(Task::LoopEnded(outcome));
-        },
+        move |outcome| ended.insist(Task::LoopEnded(outcome)),
     )?;
 
     let web = control::web::open(&state, config.daemon.web, &events);
@@ -400,7 +400,8 @@ fn watch(
     poller.add(waker, WAKER, Interest::Readable).map_err(failed)?;
     let mut ready: Vec<Ready> = Vec::new();
     let mut seen: VecDeque<bond::PublicKey> = VecDeque::new();
-    let mut next_look = Instant::now() + LOOK_INTERVAL;
+    // At once: something may wait to be counted since the last run, and clients are to be known before the registry is gone.
+    let mut next_look = Instant::now();
     loop {
         // Notes wait for the disk; devices that knock go first.
         let until_look = next_look.saturating_duration_since(Instant::now());

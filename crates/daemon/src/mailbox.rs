@@ -30,12 +30,27 @@ impl<T> Mailbox<T> {
 
     /// Puts a message in without waiting. False if the box is full or nobody reads it.
     pub fn post(&self, message: T) -> bool {
-        let posted = match self.sender.try_send(message) {
-            Ok(()) => true,
-            Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => false,
-        };
+        self.offer(message).is_ok()
+    }
+
+    /// The same for a message that is wanted back then.
+    ///
+    /// # Errors
+    /// The message.
+    pub fn offer(&self, message: T) -> Result<(), T> {
+        let posted = self.sender.try_send(message).map_err(|error| match error {
+            TrySendError::Full(message) | TrySendError::Disconnected(message) => message,
+        });
         self.waker.wake();
         posted
+    }
+
+    /// Puts a last message in, and waits for room. If nobody reads the box any more, nobody misses it.
+    pub fn insist(&self, message: T) {
+        if let Err(message) = self.offer(message) {
+            let _ = self.sender.send(message);
+            self.waker.wake();
+        }
     }
 
     /// Posts a question that carries where to send its answer, and waits for that.
@@ -44,5 +59,26 @@ impl<T> Mailbox<T> {
     pub fn ask<A>(&self, patience: Duration, question: impl FnOnce(SyncSender<A>) -> T) -> Option<A> {
         let (sender, receiver) = sync_channel(1);
         if self.post(question(sender)) { receiver.recv_timeout(patience).ok() } else { None }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_box_gives_back_and_the_last_word_waits() {
+        let (mailbox, messages, _waker) = Mailbox::new(1).unwrap();
+        assert!(mailbox.post(1));
+        assert!(!mailbox.post(2));
+        assert_eq!(mailbox.offer(3), Err(3));
+        let last = std::thread::spawn(move || {
+            mailbox.insist(4);
+            mailbox
+        });
+        assert_eq!((messages.recv(), messages.recv()), (Ok(1), Ok(4)));
+        let mailbox = last.join().unwrap();
+        drop(messages);
+        mailbox.insist(5);
     }
 }

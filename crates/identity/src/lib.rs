@@ -8,6 +8,7 @@
 //! | `peers.toml` | far ends by name ([`Peers`]), mode 0600: it may hold an invitation that was not redeemed yet |
 //! | `groups.toml` | groups that this machine is in ([`Groups`]), mode 0600: it holds their secrets |
 //! | `gateway.sqlite` | a gateway's clients, leases, invitations and forwarded ports ([`Registry`]) |
+//! | `uncounted.toml` | what a gateway's clients have carried while the registry was out of reach ([`Usage::keep`]) |
 //! | `web-token` | what a browser has to show ([`WebToken`]), mode 0600 |
 //! | `daemon.lock` | keeps a second daemon out ([`DaemonLock`]) |
 //!
@@ -25,6 +26,7 @@ mod pool;
 mod registry;
 mod signature;
 mod state;
+mod uncounted;
 mod web_token;
 
 pub use atomic_file::WriteError;
@@ -36,11 +38,12 @@ pub use peers::{JoinError, Joined, Peer, Peers, PeersError};
 pub use pool::{Ipv4Pool, Ipv6Pool, PoolError};
 pub use registry::{
     Client, CreateError, Forward, ForwardError, Invitation, InviteError, Invited, Lease, LimitError,
-    OpenError, Protocol, RedeemError, Redeemed, Registry, RegistryError, RegistryPlace, RevokeError, Revoked,
-    SharedRegistry, Usage, Used,
+    OpenError, Pools, Protocol, RedeemError, Redeemed, Registry, RegistryError, RegistryPlace, RevokeError,
+    Revoked, SharedRegistry, Usage, Used,
 };
 pub use signature::{SIGNATURE_LENGTH, Signature};
 pub use state::{StateDirectory, StateError};
+pub use uncounted::UncountedError;
 pub use web_token::{WebToken, WebTokenError};
 pub use wire::join_link::{InvitationKind, InvitationSecret, UnixSeconds};
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use arrayvec::ArrayVec;
 use bond::PublicKey;
-use identity::{Client, Registry, Usage, wall_time};
+use identity::{Client, Registry, StateDirectory, Usage, wall_time};
 use linux::nat::PortForward;
 use policy::Treatment;
 use policy::limit::Allowance;
@@ -81,6 +81,9 @@ pub struct StoredRegistry {
     known: FxHashMap<identity::PublicKey, Client>,
     /// Carried and not yet counted.
     waiting: FxHashMap<identity::PublicKey, Bytes>,
+    /// Where that is kept for the time that this gateway does not run.
+    state: StateDirectory,
+    is_kept: bool,
 }
 
 impl ClientRegistry for StoredRegistry {
@@ -133,14 +136,22 @@ impl ClientRegistry for StoredRegistry {
         let mut bytes: Vec<_> = self.waiting.iter().map(|(key, bytes)| (*key, *bytes)).collect();
         // Always in one order: two gateways that change the same rows wait for each other, and never in a circle.
         bytes.sort_by_key(|(key, _)| key.0);
-        let clients = match self.registry.count(&Usage { month, bytes }) {
+        let usage = Usage { month, bytes };
+        let clients = match self.registry.count(&usage) {
             Ok(clients) => clients,
             Err(error) => {
                 warn!("what clients carry is counted later: {error}");
+                self.keep(&usage);
                 return None;
             }
         };
         self.waiting.clear();
+        if self.is_kept {
+            match Usage::forget(&self.state) {
+                Ok(()) => self.is_kept = false,
+                Err(error) => warn!("what was counted may be counted again after the next start: {error}"),
+            }
+        }
         self.known = clients.into_iter().map(|client| (client.public_key, client)).collect();
         let standing = |client: &Client| Standing {
             key: PublicKey(client.public_key.0),
@@ -159,9 +170,29 @@ impl ClientRegistry for StoredRegistry {
 }
 
 impl StoredRegistry {
-    /// Nothing is known yet but what the registry says.
-    pub fn new(registry: Registry, live: Arc<LiveConfig>, host: Name) -> Self {
-        Self { registry, live, host, known: FxHashMap::default(), waiting: FxHashMap::default() }
+    /// Nothing is known yet but what the registry says, and what was kept in `state` when it could not be counted.
+    pub fn new(registry: Registry, live: Arc<LiveConfig>, host: Name, state: StateDirectory) -> Self {
+        let kept = Usage::kept(&state).unwrap_or_else(|error| {
+            warn!("{error}");
+            None
+        });
+        let is_kept = kept.is_some();
+        let month = live.get().gateway.limits.month(today(wall_time()));
+        // What was carried in a month that is over is of no account any more.
+        let waiting =
+            kept.filter(|usage| usage.month == month).map(|usage| usage.bytes.into_iter().collect());
+        let (known, waiting) = (FxHashMap::default(), waiting.unwrap_or_default());
+        Self { registry, live, host, known, waiting, state, is_kept }
+    }
+
+    fn keep(&mut self, usage: &Usage) {
+        if usage.bytes.is_empty() {
+            return;
+        }
+        match usage.keep(&self.state) {
+            Ok(()) => self.is_kept = true,
+            Err(error) => warn!("what clients carry is forgotten if the gateway stops now: {error}"),
+        }
     }
 
     fn admitted(&self, client: Client, first_time: bool, wanted: DefaultTreatment) -> Admitted {

@@ -71,6 +71,8 @@ enum Direction {
 pub struct Clients {
     sessions: FxHashMap<SessionId, ClientSession>,
     by_address: FxHashMap<IpAddr, SessionId>,
+    /// What sessions that are over have carried, until it was handed on to be counted.
+    owed: FxHashMap<PublicKey, Bytes>,
 }
 
 impl Clients {
@@ -104,11 +106,32 @@ impl Clients {
         Some(client)
     }
 
-    /// A session is over.
+    /// A session is over. What it carried is owed.
     pub fn remove(&mut self, session: SessionId) -> Option<ClientSession> {
         let client = self.sessions.remove(&session)?;
         self.by_address.retain(|_, of| *of != session);
+        self.owe(&[(client.key, client.uncounted)]);
         Some(client)
+    }
+
+    /// What was taken was not handed on.
+    pub fn owe(&mut self, carried: &[(PublicKey, Bytes)]) {
+        for (key, bytes) in carried.iter().filter(|(_, bytes)| *bytes > Bytes(0)) {
+            self.owed.entry(*key).or_default().0 += bytes.0;
+        }
+    }
+
+    /// Takes what is owed, to hand it on.
+    pub fn take_owed(&mut self) -> Vec<(PublicKey, Bytes)> {
+        self.owed.drain().collect()
+    }
+
+    /// The same with what those who are connected have carried, be it nothing.
+    pub fn take_uncounted(&mut self) -> Vec<(PublicKey, Bytes)> {
+        let mut carried = self.take_owed();
+        carried
+            .extend(self.confirmed().map(|(_, client)| (client.key, std::mem::take(&mut client.uncounted))));
+        carried
     }
 
     /// Another allowance holds for a key from now on. Returns the client's name if it is connected and was not slowed down
@@ -256,6 +279,27 @@ mod tests {
         clients.allow(standing(None, false));
         assert_eq!(destined(&mut clients, &to), Verdict::Send(session));
         assert!(clients.allows(session, &from));
+    }
+
+    #[test]
+    fn what_was_carried_is_owed_until_it_is_handed_on() {
+        let mut clients = Clients::default();
+        let (session, key) = (SessionId(1), PublicKey([1; 32]));
+        clients.accept(session, key, admitted("10.86.0.2"));
+        clients.confirm(session);
+        let from = packet([10, 86, 0, 2], [8, 8, 8, 8]);
+        assert!(clients.allows(session, &from));
+        assert!(clients.take_owed().is_empty(), "it is connected");
+        let carried = clients.take_uncounted();
+        assert_eq!(carried, [(key, Bytes(28))]);
+        // There was no room for it.
+        clients.owe(&carried);
+        assert!(clients.allows(session, &from));
+        assert!(clients.allows(session, &from));
+        clients.remove(session);
+        let carried = clients.take_owed();
+        assert_eq!(carried, [(key, Bytes(84))]);
+        assert!(clients.take_owed().is_empty() && clients.take_uncounted().is_empty());
     }
 
     #[test]

@@ -78,6 +78,7 @@ impl GatewayLoop {
                 self.on_event(event);
             }
             if self.stopping.is_some_and(|at| clock::now() >= at) {
+                self.tasks.insist(Task::Count(self.clients.take_uncounted()));
                 return Ok(());
             }
         }
@@ -134,9 +135,8 @@ impl GatewayLoop {
 
     fn on_closed(&mut self, session: SessionId, reason: u8) {
         let Some(client) = self.clients.remove(session) else { return };
-        if client.uncounted > Bytes(0) {
-            self.tasks.post(Task::Count(vec![(client.key, client.uncounted)]));
-        }
+        let owed = self.clients.take_owed();
+        self.hand_on(owed);
         self.tasks.post(Task::Seen(client.key));
         // A newer session of the same client has taken its place: it is not gone.
         if client.confirmed && self.clients.of_key(client.key).is_empty() {
@@ -208,15 +208,19 @@ impl GatewayLoop {
         }
     }
 
-    /// Hands on what clients have carried since the last time.
+    /// Has counted what clients have carried since the last time.
     fn count(&mut self, now: Timestamp) {
         self.next_count = now + COUNT_INTERVAL;
-        let carried: Vec<_> =
-            self.clients.confirmed().map(|(_, client)| (client.key, client.uncounted)).collect();
-        if !carried.is_empty() && self.tasks.post(Task::Count(carried)) {
-            for (_, client) in self.clients.confirmed() {
-                client.uncounted = Bytes(0);
-            }
+        let carried = self.clients.take_uncounted();
+        self.hand_on(carried);
+    }
+
+    /// What there is no room for now counts the next time.
+    fn hand_on(&mut self, carried: Vec<(PublicKey, Bytes)>) {
+        if !carried.is_empty()
+            && let Err(Task::Count(carried)) = self.tasks.offer(Task::Count(carried))
+        {
+            self.clients.owe(&carried);
         }
     }
 

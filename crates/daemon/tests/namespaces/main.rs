@@ -134,24 +134,26 @@ fn own_namespaces() -> Option<&'static [&'static str]> {
 
 fn run_daemon(role: &str, directory: &Path, only_check: bool) -> ExitCode {
     let state = StateDirectory::open(directory, "the test").unwrap();
-    let config = match Config::read(&directory.join("config.toml")) {
-        Ok(config) => config,
+    let config = match Config::load(None, directory) {
+        Ok((config, _)) => config,
         Err(error) => {
             eprintln!("{role}: {error}");
             return ExitCode::FAILURE;
         }
     };
+    let renewal = Renewal::of_this_process(&["check"]).ok();
+    let options = GatewayOptions { state: state.clone(), config: config.clone(), named: None, renewal };
     if only_check {
-        return ExitCode::SUCCESS;
+        return match gateway::plan(&options) {
+            Ok(_) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("{role}: {error}");
+                ExitCode::FAILURE
+            }
+        };
     }
     let outcome = match role {
-        "gateway" => gateway::run(GatewayOptions {
-            state,
-            config,
-            named: None,
-            renewal: Renewal::of_this_process(&["check"]).ok(),
-        })
-        .map_err(|error| error.to_string()),
+        "gateway" => gateway::run(options).map_err(|error| error.to_string()),
         _ => device::run(DeviceOptions { state, config }).map_err(|error| error.to_string()),
     };
     match outcome {

@@ -1,7 +1,9 @@
 //! A gateway that becomes the program installed in its place, while a device is connected.
 
 use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::process::Command;
+use std::time::Duration;
 
 use anabranch::control::{EventKind, EventSequence};
 
@@ -63,4 +65,86 @@ pub fn a_gateway_stays_what_it_is_if_the_new_one_could_not_start() {
     assert!(refused.contains("could not start") && refused.contains("mtu"), "{refused}");
     bed.download(SERVER_V4, 500_000, || {});
     assert_eq!(client.status().unwrap().started, started);
+}
+
+pub fn who_ends_a_gateway_that_is_being_renewed_ends_it() {
+    let bed = Bed::new(false);
+    let before = ruleset(&bed);
+    // Before the worker has ended, while the one program follows the other, and when the next one has begun.
+    for delay in [0, 15, 30, 45, 60, 90, 150].map(Duration::from_millis) {
+        let gateway = bed.start("gateway");
+        bed.client("gateway").renew().unwrap();
+        std::thread::sleep(delay);
+        let sent = Command::new("kill").args(["-TERM", &gateway.id().to_string()]).status();
+        assert!(sent.unwrap().success());
+        assert!(gateway.ends(&format!("it ends on a signal {delay:?} after the renewal was begun")));
+        assert_eq!(ruleset(&bed), before, "after {delay:?}");
+    }
+    let gateway = bed.start("gateway");
+    let client = bed.client("gateway");
+    client.renew().unwrap();
+    client.down().unwrap();
+    assert!(gateway.ends("it ends on \"down\" in the middle of the renewal"));
+    assert_eq!(ruleset(&bed), before);
+}
+
+/// User and group of a process.
+fn whose(process: u32) -> [u32; 2] {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap();
+    ["Uid:", "Gid:"].map(|of| {
+        let line = status.lines().find_map(|line| line.strip_prefix(of)).unwrap();
+        line.split_whitespace().next().unwrap().parse().unwrap()
+    })
+}
+
+/// The daemon's user has the state directory, so it can put any file of its own, or a link, in the place of root's.
+pub fn root_takes_its_settings_from_its_own_files_only() {
+    let bed = Bed::new(false);
+    let file = bed.directory("gateway").join("config.toml");
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+    let (gateway, _device) = bed.connected();
+    let client = bed.client("gateway");
+    let status = client.status().unwrap();
+    let [user, group] = whose(status.pid);
+    assert_ne!(user, 0);
+    let owner = || fs::metadata(&file).map(|found| (found.uid(), found.gid(), found.mode() & 0o777)).unwrap();
+    assert_eq!(owner(), (0, group, 0o640));
+    client.reload().expect("the worker reads it all the same");
+
+    let taken = "user = \"root\"\n[gateway]\ndns = []\n";
+    let put = |role: &str, text: &str, user: u32| {
+        let path = bed.directory(role).join("config.toml");
+        fs::remove_file(&path).unwrap();
+        fs::write(&path, text).unwrap();
+        chown(&path, Some(user), None).unwrap();
+    };
+    put("gateway", taken, user);
+    let refused = client.renew().unwrap_err().to_string();
+    assert!(refused.contains("sets user") && refused.contains("chown root:root"), "{refused}");
+    let elsewhere = bed.directory("gateway").join("other.toml");
+    fs::write(&elsewhere, taken).unwrap();
+    fs::remove_file(&file).unwrap();
+    symlink(&elsewhere, &file).unwrap();
+    let refused = client.renew().unwrap_err().to_string();
+    assert!(refused.contains("sets user") && refused.contains("is a link"), "{refused}");
+    assert_eq!(client.status().unwrap().started, status.started);
+    // What the worker may do anyway it may write there.
+    put("gateway", "[gateway]\ndns = []\nclient_to_client = true\n", user);
+    client.renew().unwrap();
+    eventually("the new one answers", || client.status().is_ok_and(|now| now.started != status.started));
+    assert_eq!(owner().0, user, "root makes nothing its own that others have written");
+    client.down().unwrap();
+    assert!(gateway.ends("it ends"));
+
+    put("gateway", "[gateway]\nregistry = \"host=/tmp user=a dbname=b\"\n", user);
+    let said = bed.start_in_vain("gateway");
+    assert!(said.contains("sets gateway.registry") && said.contains("chown root:root"), "{said}");
+    put("device", taken, user);
+    let said = bed.start_in_vain("device");
+    assert!(said.contains("sets user"), "{said}");
+    put("gateway", "user = \"daemon\"\n[gateway]\ndns = []\n", 0);
+    let _gateway = bed.start("gateway");
+    let [other, _] = whose(client.status().unwrap().pid);
+    assert!(other != 0 && other != user, "root's own file counts: {other}");
+    assert_eq!(owner().0, 0);
 }

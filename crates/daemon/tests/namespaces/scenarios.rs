@@ -47,12 +47,24 @@ pub const ALL: &[Scenario] = &[
         shared_registry::a_database_that_goes_drops_nobody_and_keeps_nobody_out,
     ),
     (
+        "what_is_carried_without_a_database_is_counted_after_the_next_start",
+        shared_registry::what_is_carried_without_a_database_is_counted_after_the_next_start,
+    ),
+    (
         "an_updated_gateway_closes_no_port_and_no_connection",
         renewal::an_updated_gateway_closes_no_port_and_no_connection,
     ),
     (
         "a_gateway_stays_what_it_is_if_the_new_one_could_not_start",
         renewal::a_gateway_stays_what_it_is_if_the_new_one_could_not_start,
+    ),
+    (
+        "who_ends_a_gateway_that_is_being_renewed_ends_it",
+        renewal::who_ends_a_gateway_that_is_being_renewed_ends_it,
+    ),
+    (
+        "root_takes_its_settings_from_its_own_files_only",
+        renewal::root_takes_its_settings_from_its_own_files_only,
     ),
     ("an_idle_device_is_small_and_quiet", an_idle_device_is_small_and_quiet),
     ("fifty_networks_come_and_go", hardship::fifty_networks_come_and_go),
@@ -77,6 +89,10 @@ pub const ALL: &[Scenario] = &[
     ("a_cut_link_is_recorded_and_drawn", bond_trace::a_cut_link_is_recorded_and_drawn),
     ("polkit_decides_who_may_what_on_the_bus", message_bus::polkit_decides_who_may_what_on_the_bus),
     ("the_page_shows_what_real_daemons_say", web_page::the_page_shows_what_real_daemons_say),
+    (
+        "a_gateway_is_on_the_bus_by_a_name_of_its_own",
+        message_bus::a_gateway_is_on_the_bus_by_a_name_of_its_own,
+    ),
     ("a_full_disk_loses_nothing_of_a_device", disk::a_full_disk_loses_nothing_of_a_device),
     ("a_read_only_disk_loses_nothing_of_a_device", disk::a_read_only_disk_loses_nothing_of_a_device),
     ("a_full_or_read_only_disk_loses_no_client", disk::a_full_or_read_only_disk_loses_no_client),
@@ -211,6 +227,8 @@ pub const NEED_ROOT: &[&str] = &[
     "resolv_conf_keeps_its_search_list",
     "systemd_resolved_asks_over_any0",
     "polkit_decides_who_may_what_on_the_bus",
+    "a_gateway_is_on_the_bus_by_a_name_of_its_own",
+    "root_takes_its_settings_from_its_own_files_only",
     "what_down_undoes_was_told_before",
     "dhcpcd_changes_an_address_in_a_transfer",
     "network_manager_changes_a_connection_in_a_transfer",

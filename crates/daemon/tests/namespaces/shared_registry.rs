@@ -11,14 +11,43 @@ fn registry(database: &Database) -> Registry {
     Registry::create(RegistryPlace::Shared(place), Ipv4Pool::default()).unwrap()
 }
 
-pub fn a_database_that_goes_drops_nobody_and_keeps_nobody_out() {
-    let Some(mut database) = Database::start() else { return };
-    let bed = Bed::new(false);
+fn use_database(bed: &Bed, database: &Database) {
     let config = format!(
         "[gateway]\ndns = []\npublic_addresses = [\"198.51.100.1\"]\nregistry = \"{}\"\n",
         database.connection()
     );
     bed.write_config("gateway", &config);
+}
+
+pub fn what_is_carried_without_a_database_is_counted_after_the_next_start() {
+    const LENGTH: u64 = 2_000_000;
+    let Some(mut database) = Database::start() else { return };
+    let bed = Bed::new(false);
+    use_database(&bed, &database);
+    drop(registry(&database));
+    let (gateway, device) = bed.connected();
+    database.kill();
+    bed.download(SERVER_V4, LENGTH as usize, || {});
+    drop(device);
+    bed.client("gateway").down().unwrap();
+    assert!(gateway.ends("it ends without a database"));
+    let kept = bed.directory("gateway").join("uncounted.toml");
+    assert!(kept.exists());
+    database.run();
+    let _gateway = bed.start("gateway");
+    let used = || {
+        bed.client("gateway").reload().unwrap();
+        database.sql("SELECT used FROM anabranch.clients").trim().parse::<u64>().unwrap()
+    };
+    eventually("it is counted", || used() >= LENGTH);
+    eventually("and not kept any longer", || !kept.exists());
+    assert!(used() < 3 * LENGTH / 2, "it is counted once");
+}
+
+pub fn a_database_that_goes_drops_nobody_and_keeps_nobody_out() {
+    let Some(mut database) = Database::start() else { return };
+    let bed = Bed::new(false);
+    use_database(&bed, &database);
     let mut elsewhere = registry(&database);
     let (_gateway, device) = bed.connected();
     assert_eq!(elsewhere.clients().unwrap()[0].name, "van", "another gateway knows it too");

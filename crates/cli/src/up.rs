@@ -63,10 +63,6 @@ fn check(state: &StateDirectory, wanted: Option<&str>) -> anyhow::Result<()> {
             };
             format!("device.gateway = \"{name}\" is not known here: {expected}")
         }
-        (None, [_, _, ..]) => format!(
-            "several gateways are known: set gateway under [device] in the configuration to one of {}",
-            known.join(", ")
-        ),
         _ => {
             KeyPair::load(state)?;
             return Ok(());

@@ -10,6 +10,7 @@ mod advice;
 mod backend;
 mod direct;
 mod event_loop;
+mod gateways;
 mod groups;
 mod lookup;
 mod machine;
@@ -68,9 +69,17 @@ pub enum DeviceError {
     /// Something is missing, another daemon runs, or a dead one's changes stay.
     #[error(transparent)]
     Start(#[from] StartError),
-    /// Several are known and none is chosen, or the chosen one is unknown.
-    #[error("which gateway? Set \"gateway\" under [device] in the configuration to one of: {}", .0.join(", "))]
-    WhichGateway(Vec<String>),
+    /// The chosen gateway is unknown.
+    #[error(
+        "device.gateway = \"{wanted}\" is not known here: join it, or name one of those that are known: {}",
+        known.join(", ")
+    )]
+    UnknownGateway {
+        /// The name in the configuration.
+        wanted: String,
+        /// The names of those that are known.
+        known: Vec<String>,
+    },
     /// Two devices with one mark would take each other's packets for their own.
     #[error(
         "another device or program on this machine uses the firewall mark {mark}, the routing table {table} or one of the 64 behind it: set \"interface\", \"mark\" and \"table\" under [device] in the configuration to others"
@@ -109,10 +118,10 @@ pub enum DeviceError {
 /// Any [`DeviceError`].
 pub fn run(options: DeviceOptions) -> Result<(), DeviceError> {
     let DeviceOptions { state, config } = options;
-    let peer = gateway(&state, &config.device)?;
-    let nftables = config.device.kill_switch || goes_directly(peer.as_ref(), &config.device);
+    let gateways = gateways(&state, &config.device)?;
+    let nftables = config.device.kill_switch || goes_directly(&gateways, &config.device);
     let (_lock, journal) = supervision::begin(&state, Purpose::Device { nftables })?;
-    if goes_directly(peer.as_ref(), &config.device) {
+    if goes_directly(&gateways, &config.device) {
         linux::direct::is_possible()?;
     }
     let key = KeyPair::load_or_create(&state)?;
@@ -129,7 +138,7 @@ pub fn run(options: DeviceOptions) -> Result<(), DeviceError> {
         sockets: open_sockets::OpenSockets::open(&config.device.interface),
         translators: direct::reserve(),
     };
-    let work = move |root: Root| work(state, &config, key, peer, tun, opened, root);
+    let work = move |root: Root| work(state, &config, key, gateways, tun, opened, root);
     supervision::supervise(user, work, || machine::DeviceMachine::new(journal, routing))?;
     Ok(())
 }
@@ -140,10 +149,12 @@ pub fn run(options: DeviceOptions) -> Result<(), DeviceError> {
 /// Any [`DeviceError`].
 pub fn plan(options: &DeviceOptions) -> Result<Vec<String>, DeviceError> {
     let config = &options.config.device;
-    let peer = gateway(&options.state, config)?;
-    let addresses = match &peer {
-        Some(peer) => format!("the addresses that {} leases", peer.name),
-        None => format!("the addresses {} and {}", config.address_v4, config.address_v6),
+    let gateways = gateways(&options.state, config)?;
+    let names: Vec<&str> = gateways.iter().map(|gateway| gateway.name.as_str()).collect();
+    let names = names.join(" or ");
+    let addresses = match gateways.is_empty() {
+        false => format!("the addresses that {names} leases"),
+        true => format!("the addresses {} and {}", config.address_v4, config.address_v6),
     };
     let mut lines = vec![format!("interface {} with {addresses}", config.interface)];
     let routing = machine::routing(config, 0);
@@ -155,11 +166,11 @@ pub fn plan(options: &DeviceOptions) -> Result<Vec<String>, DeviceError> {
         .push("file /proc/sys/net/ipv4/conf/NETWORK/rp_filter = 2 for each network where it is 1".to_owned());
     // With a gateway too: rules, pins and held programs may come at any time.
     lines.extend(direct::plan(config));
-    if let Some(peer) = peer.as_ref().filter(|_| config.dns) {
+    if config.dns && !gateways.is_empty() {
         let changes = linux::dns::plan(&config.interface, &[std::net::Ipv4Addr::UNSPECIFIED.into()], None);
         for change in changes.iter().map(ToString::to_string) {
             let what = change.split(':').next().unwrap_or_default();
-            lines.push(format!("{what}, if {} names DNS servers", peer.name));
+            lines.push(format!("{what}, if {names} names DNS servers"));
         }
     }
     let own = ["key", "undo.json", "daemon.lock", anabranch::control::SOCKET_NAME];
@@ -170,25 +181,24 @@ pub fn plan(options: &DeviceOptions) -> Result<Vec<String>, DeviceError> {
 }
 
 /// Whether flows leave directly unless a rule says otherwise.
-fn goes_directly(peer: Option<&Peer>, config: &DeviceConfig) -> bool {
-    peer.is_none() || config.default_treatment == Treatment::Direct
+fn goes_directly(gateways: &[Peer], config: &DeviceConfig) -> bool {
+    gateways.is_empty() || config.default_treatment == Treatment::Direct
 }
 
-/// The gateway to use; `None` for direct mode only.
-fn gateway(state: &StateDirectory, config: &DeviceConfig) -> Result<Option<Peer>, DeviceError> {
+/// The gateways that may be used: all that are known, or the one that the configuration names; none for direct mode only.
+fn gateways(state: &StateDirectory, config: &DeviceConfig) -> Result<Vec<Peer>, DeviceError> {
     let peers = Peers::load(state)?;
-    let gateways: Vec<&Peer> = peers.of_kind(InvitationKind::Gateway).collect();
-    let names = || gateways.iter().map(|peer| peer.name.clone()).collect();
-    match (&config.gateway, &gateways[..]) {
-        (Some(none), _) if none == NO_GATEWAY => Ok(None),
-        (None, []) => Ok(None),
-        (None, [only]) => Ok(Some((*only).clone())),
-        (Some(wanted), _) => gateways
-            .iter()
-            .find(|peer| peer.name == *wanted)
-            .map(|peer| Some((*peer).clone()))
-            .ok_or_else(|| DeviceError::WhichGateway(names())),
-        (None, _) => Err(DeviceError::WhichGateway(names())),
+    let known: Vec<&Peer> = peers.of_kind(InvitationKind::Gateway).collect();
+    match &config.gateway {
+        Some(none) if none == NO_GATEWAY => Ok(Vec::new()),
+        None => Ok(known.into_iter().cloned().collect()),
+        Some(wanted) => match known.iter().find(|peer| peer.name == *wanted) {
+            Some(peer) => Ok(vec![(*peer).clone()]),
+            None => Err(DeviceError::UnknownGateway {
+                wanted: wanted.clone(),
+                known: known.iter().map(|peer| peer.name.clone()).collect(),
+            }),
+        },
     }
 }
 
@@ -205,7 +215,7 @@ fn work(
     state: StateDirectory,
     config: &Config,
     key: KeyPair,
-    peer: Option<Peer>,
+    gateways: Vec<Peer>,
     tun: Tun,
     opened: Opened,
     root: Root,
@@ -250,9 +260,10 @@ fn work(
     let carriers = Carriers::new(FIRST_SOCKET_TOKEN, Some(config.device.mark));
     let plane = Plane::new(Poller::new()?, tun, carriers, endpoint, &command_waker)?;
     let name = config.daemon.name.clone().map_or_else(host_name, Ok)?;
+    let has_gateway = !gateways.is_empty();
     let device = event_loop::DeviceLoop::new(
         plane,
-        peer.clone(),
+        gateways,
         name,
         key.public().to_string(),
         event_loop::Wishes {
@@ -286,7 +297,7 @@ fn work(
     let stage = config.device.record.as_ref().map(|_| direct::Stage::default());
     let direct = direct::DirectControl::new(
         config,
-        peer.is_some(),
+        has_gateway,
         treatments_wanted,
         root.clone(),
         events.clone(),
@@ -338,7 +349,6 @@ fn work(
     let control = ControlServer::start_with(doors, &state, callers, Arc::new(backend))?;
     let watcher = watcher::Watcher {
         state,
-        peer,
         commands,
         choices,
         root,

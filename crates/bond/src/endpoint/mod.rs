@@ -160,6 +160,32 @@ impl Endpoint {
         self.forget(session);
     }
 
+    /// Asks the peer of a session for a sign of life at once, on every path and by a handshake that may be under way: something else
+    /// has shown that the networks work.
+    pub fn ask_again(&mut self, now: Timestamp, session: SessionId) {
+        let Some(slot) = self.slots.get_mut(&session) else { return };
+        if let Some(established) = &mut slot.session {
+            established.ask_again();
+        }
+        if let Some(connecting) = &mut slot.connecting {
+            connecting.hurry(now);
+        }
+        self.continue_handshake(now, session);
+        self.touch(session);
+    }
+
+    /// What waits in one session for a path, or was lost on one, goes by another: the peer of the first is gone. Both must be established.
+    /// What that peer has received without a word of it may arrive twice.
+    pub fn hand_on(&mut self, now: Timestamp, from: SessionId, to: SessionId) {
+        if from == to || !self.is_connected(to) {
+            return;
+        }
+        let packets = self.session_mut(from).map_or_else(Vec::new, Session::drain_unsent);
+        for packet in packets {
+            self.handle_packet(now, to, &packet);
+        }
+    }
+
     // ---- reports ----
 
     /// Figures of a session's paths.

@@ -27,7 +27,7 @@ use crate::path::{Path, PathState, Progress};
 use crate::resequencer::{Load, Resequencer, Tally};
 use crate::scheduler::Scheduler;
 use crate::streams::{StreamEvent, Streams};
-use crate::unit::{Control, DataUnit};
+use crate::unit::{Control, DataUnit, Payload};
 use policy::{PathStatus, Treatment};
 use rand::RngCore;
 use rand_chacha::ChaCha20Rng;
@@ -277,6 +277,18 @@ impl Session {
     /// What waits for a path, for a session that takes this one's place.
     pub(crate) fn drain_packets(&mut self) -> Vec<Vec<u8>> {
         self.flows.drain_packets()
+    }
+
+    /// What waits for a path, and what was lost on one and not repeated yet, for a session with somebody else. Parts of packets are
+    /// left out: the other parts may have gone already.
+    pub(crate) fn drain_unsent(&mut self) -> Vec<Vec<u8>> {
+        let lost = self.repeats.drain(..).filter_map(|(unit, _)| match unit.payload {
+            Payload::Packet(bytes) if unit.part.is_none() => Some(bytes),
+            Payload::Packet(_) | Payload::Repair { .. } => None,
+        });
+        let mut packets: Vec<Vec<u8>> = lost.collect();
+        packets.append(&mut self.flows.drain_packets());
+        packets
     }
 
     /// Sends bytes to the peer's owner, reliably; in any order with other messages.

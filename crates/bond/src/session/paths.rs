@@ -113,6 +113,13 @@ impl Session {
         }
     }
 
+    /// Asks for a sign of life on every path that has a network.
+    pub(crate) fn ask_again(&mut self) {
+        for path in self.paths.iter_mut().filter(|path| path.state != PathState::Down) {
+            path.ping_wanted = true;
+        }
+    }
+
     /// The kernel says that the network is gone.
     pub(crate) fn network_down(&mut self, now: Timestamp, network: NetworkId) {
         let Some(path) = self.path_of(network) else { return };

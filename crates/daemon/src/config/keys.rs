@@ -119,10 +119,10 @@ pub(super) const DEVICE: &[Key<DeviceConfig>] = &[
     },
     Key {
         name: "gateway",
-        meaning: "Which gateway to use, by the name that `join` gave it; \"none\" for none: every flow goes directly over one network.",
+        meaning: "Use this gateway alone, by the name that `join` gave it; \"none\" for none: every flow goes directly over one network.",
         accepts: "a text of 1 to 64 characters",
         default: "\"gateway\"",
-        otherwise: Some("the only one, or none where none is known"),
+        otherwise: Some("of those that are known the nearest that lives"),
         set: |config, value| {
             Name::new(value::text(value)?).ok().map(|name| config.gateway = Some(name.to_string()))
         },

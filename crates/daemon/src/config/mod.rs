@@ -86,7 +86,7 @@ pub struct DeviceConfig {
     pub interface: String,
     /// Its MTU; what the gateway says if `None`.
     pub mtu: Option<u16>,
-    /// Which gateway, by its name on this machine; the only one if `None`, none at all if [`NO_GATEWAY`].
+    /// Which gateway, by its name on this machine; the nearest of all that are known if `None`, none at all if [`NO_GATEWAY`].
     pub gateway: Option<String>,
     /// IPv4 address of any0 where no gateway leases one.
     pub address_v4: Ipv4Addr,

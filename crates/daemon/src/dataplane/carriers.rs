@@ -79,7 +79,7 @@ pub struct Carriers {
     udp: FxHashMap<(NetworkId, bool), Route>,
     tcp: FxHashMap<(NetworkId, SocketAddr), Token>,
     locals: Vec<(Token, IpAddr)>,
-    ended: Vec<NetworkId>,
+    ended: Vec<(NetworkId, SocketAddr)>,
     waiting: Waiting,
     failed: Vec<(Transmit, SendFailure)>,
     buffer: ReceiveBuffer,
@@ -150,6 +150,33 @@ impl Carriers {
         self.sockets.insert(token, connection);
         self.tcp.insert((network, remote), token);
         Ok(())
+    }
+
+    /// Whether there is a socket for what goes to `address`.
+    pub fn is_open(&self, address: Address) -> bool {
+        match address.carrier {
+            Carrier::Udp => self.udp.contains_key(&(address.network, address.remote.is_ipv6())),
+            Carrier::Tcp => self.tcp.contains_key(&(address.network, address.remote)),
+            // Virtual sockets have it, tunnels do not.
+            Carrier::Bluetooth => false,
+        }
+    }
+
+    /// Closes every socket of a device's networks that none of `addresses` needs.
+    pub fn keep_only(&mut self, addresses: &[Address]) {
+        let needs = |carrier| addresses.iter().filter(move |address| address.carrier == carrier);
+        self.udp.retain(|(network, ipv6), _| {
+            needs(Carrier::Udp).any(|of| of.network == *network && of.remote.is_ipv6() == *ipv6)
+        });
+        self.tcp.retain(|(network, remote), _| {
+            needs(Carrier::Tcp).any(|of| of.network == *network && of.remote == *remote)
+        });
+        let Self { sockets, udp, tcp, .. } = self;
+        sockets.retain(|token, socket| match socket {
+            Socket::Own { .. } => udp.values().any(|route| route.token == *token),
+            Socket::Connection { .. } => tcp.values().any(|of| of == token),
+            Socket::Listening(_) | Socket::Listener(_) => true,
+        });
     }
 
     /// Closes every socket of a network.
@@ -399,16 +426,16 @@ impl Carriers {
     }
 
     fn close(&mut self, token: Token) {
-        if let Some(Socket::Connection { network, .. }) = self.sockets.remove(&token)
+        if let Some(Socket::Connection { carrier, network, .. }) = self.sockets.remove(&token)
             && network != ACCEPTED
         {
-            self.ended.push(network);
+            self.ended.push((network, carrier.remote_address()));
         }
         self.tcp.retain(|_, of| *of != token);
     }
 
-    /// A network whose TCP connection has ended by itself since the last call.
-    pub fn take_ended(&mut self) -> Option<NetworkId> {
+    /// The network and the far end of a TCP connection that has ended by itself since the last call.
+    pub fn take_ended(&mut self) -> Option<(NetworkId, SocketAddr)> {
         self.ended.pop()
     }
 }

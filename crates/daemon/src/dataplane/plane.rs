@@ -161,7 +161,8 @@ impl Plane {
     }
 
     fn timeout(&mut self, deadline: Timestamp) -> Option<Duration> {
-        if self.has_more {
+        // The owner may have begun or ended sessions since the last round.
+        if self.has_more || self.endpoint.has_work() {
             return Some(Duration::ZERO);
         }
         let next = self.endpoint.poll_timeout().unwrap_or(Timestamp::FAR_FUTURE).min(deadline);

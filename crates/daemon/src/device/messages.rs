@@ -5,11 +5,13 @@ use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
 use anabranch::control::{NetworkChange, NetworkReport, Status};
+use identity::PublicKey;
 use linux::monitor::Interface;
 use linux::prefix::IpPrefix;
 use policy::steering::{MarkShare, MarkingForm, safe_marks};
 use units::{BitRate, NetworkId};
 use wire::hello::Welcome;
+use wire::join_link::HostPort;
 
 use wire::translation::Prefix;
 
@@ -62,8 +64,8 @@ impl PointAdvice {
 pub enum Command {
     /// These interfaces are there now.
     Interfaces(Vec<Interface>),
-    /// The gateway's addresses were looked up; empty if that failed.
-    Resolved(Vec<SocketAddr>),
+    /// A gateway's addresses were looked up; empty if that failed.
+    Resolved(PublicKey, Vec<SocketAddr>),
     /// A network has, or has no, NAT64.
     Nat64(NetworkId, Option<Prefix>),
     /// The interface is set up and traffic leads to it, or why not.
@@ -85,8 +87,17 @@ pub enum Command {
 pub enum Task {
     /// Set the interface up, lead traffic to it: the gateway has let the device in, or none is needed.
     Capture(Lease),
-    /// Look the gateway's addresses up; these interfaces are networks that are connected.
-    Resolve(Vec<String>),
+    /// Look a gateway's addresses up.
+    Resolve {
+        /// The gateway.
+        gateway: PublicKey,
+        /// Where it says that it is.
+        addresses: Vec<HostPort>,
+        /// The networks that are connected.
+        interfaces: Vec<String>,
+    },
+    /// Forget the invitation of a gateway, which has let the device in.
+    Redeemed(PublicKey),
     /// Find a network's NAT64.
     DiscoverNat64(NetworkId, String),
     /// Let answers in on this interface.

@@ -131,6 +131,11 @@ impl Networks {
         leads_out(interface, &self.own_interface, self.config.contains_key(&interface.name))
     }
 
+    /// Whether any is connected.
+    pub fn any_connected(&self) -> bool {
+        self.iter().any(|network| network.connected)
+    }
+
     /// All networks, by name.
     pub fn iter(&self) -> impl Iterator<Item = &Network> {
         self.known.values()

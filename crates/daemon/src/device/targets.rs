@@ -84,6 +84,22 @@ impl Link {
         Self { network, targets, current: 0, since: now, works: false, worked: false, reconnect_at: None }
     }
 
+    /// The gateway is knocked at from now on. A link that has never worked begins with the first target on `carrier`, which works for
+    /// another gateway over the same network.
+    pub fn begin(&mut self, carrier: Option<Carrier>, now: Timestamp) {
+        (self.since, self.works, self.reconnect_at) = (now, false, None);
+        if self.worked {
+            return;
+        }
+        let like = |target: &Target| Some(target.carrier) == carrier;
+        self.current = self.targets.iter().position(like).unwrap_or(0);
+    }
+
+    /// The carrier that has worked.
+    pub fn proved(&self) -> Option<Carrier> {
+        self.target().filter(|_| self.worked).map(|target| target.carrier)
+    }
+
     /// The target in use; `None` if there is none at all.
     pub fn target(&self) -> Option<Target> {
         self.targets.get(self.current).copied()
@@ -256,6 +272,22 @@ mod tests {
         link.note_ended(later);
         assert_eq!(link.reconnect_at(), None, "only connections end");
         assert!(link.retarget(Vec::new(), later) && link.target().is_none());
+    }
+
+    #[test]
+    fn a_link_begins_as_others_over_its_network_work() {
+        let targets = candidates(&interface(true, false), CarrierChoice::Auto, &gateway(), None);
+        let start = Timestamp::from_millis(1_000);
+        let mut link = Link::new(NetworkId(0), targets, start);
+        assert_eq!(link.proved(), None);
+        link.begin(Some(Carrier::Tcp), start);
+        assert_eq!(link.target().unwrap().carrier, Carrier::Tcp);
+        link.begin(None, start);
+        assert_eq!(link.target().unwrap().carrier, Carrier::Udp);
+        link.note(true, start);
+        link.begin(Some(Carrier::Tcp), start);
+        assert_eq!(link.proved(), Some(Carrier::Udp), "what has worked here counts more");
+        assert!(!link.works(), "it has to show so again");
     }
 
     #[test]

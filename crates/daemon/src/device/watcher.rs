@@ -2,14 +2,13 @@
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anabranch::control::EventKind;
-use identity::{Peer, Peers, StateDirectory};
+use identity::{Peers, PublicKey, StateDirectory};
 use linux::monitor::{Event, Monitor};
 use linux::netlink::Netlink;
 use linux::poll::{Interest, Poller, Token, Waker};
@@ -28,10 +27,8 @@ use crate::supervision::{Request, Root};
 
 /// What the thread works with.
 pub struct Watcher {
-    /// Where the peer's invitation is forgotten once it was used.
+    /// Where a gateway's invitation is forgotten once it was used.
     pub state: StateDirectory,
-    /// The gateway, if there is one.
-    pub peer: Option<Peer>,
     /// The loop.
     pub commands: Mailbox<Command>,
     /// The thread that chooses networks for flows.
@@ -50,8 +47,8 @@ pub struct Watcher {
     pub names: Option<Upstream>,
     /// Mark of the daemon's own packets.
     pub mark: u32,
-    /// Whether the system's resolver has been asked and has not answered yet.
-    pub resolving: Arc<AtomicBool>,
+    /// Gateways for which the system's resolver has been asked and has not answered yet.
+    pub resolving: Arc<Mutex<BTreeSet<PublicKey>>>,
     /// Networks whose NAT64 is being looked for.
     pub discovering: Arc<Mutex<BTreeSet<NetworkId>>>,
 }
@@ -76,7 +73,6 @@ impl Watcher {
         ] {
             result.map_err(|error| format!("cannot wait for {what}: {error}"))?;
         }
-        self.resolve(Vec::new(), &servers);
         self.post_near(&monitor);
         self.choices.post(direct::Message::Forwarding(monitor.forwards()));
         self.post_interfaces(&monitor);
@@ -141,7 +137,10 @@ impl Watcher {
                 let outcome = self.capture(&lease, servers);
                 self.commands.post(Command::Captured(outcome));
             }
-            Task::Resolve(interfaces) => self.resolve(interfaces, servers),
+            Task::Resolve { gateway, addresses, interfaces } => {
+                self.resolve(gateway, addresses, interfaces, servers);
+            }
+            Task::Redeemed(gateway) => self.forget_invitation(gateway),
             Task::DiscoverNat64(network, interface) => {
                 self.discover(network, interface, servers_now(servers));
             }
@@ -164,59 +163,57 @@ impl Watcher {
             dns = vec![direct::name_proxy::ADDRESS];
         }
         self.root.ask(&Request::Capture { dns }).map_err(|error| error.to_string())?;
-        if let Some(peer) = self.peer.as_ref().filter(|peer| peer.invitation.is_some()) {
-            let key = peer.public_key;
-            let forgotten = Peers::change(&self.state, |peers| -> Result<bool, identity::PeersError> {
-                Ok(peers.redeemed(key))
-            });
-            if let Err(error) = forgotten {
-                self.events.push(
-                    EventKind::Warning,
-                    None,
-                    format!("the used invitation could not be removed: {error}"),
-                );
-            }
-        }
         Ok(())
+    }
+
+    fn forget_invitation(&self, gateway: PublicKey) {
+        let forgotten = Peers::change(&self.state, |peers| -> Result<bool, identity::PeersError> {
+            Ok(peers.redeemed(gateway))
+        });
+        if let Err(error) = forgotten {
+            let text = format!("the used invitation could not be removed: {error}");
+            self.events.push(EventKind::Warning, None, text);
+        }
     }
 
     /// Looks names up on threads of their own, since that can take long: past any0 over these interfaces, and as other
     /// programs do, which knows more (`/etc/hosts`) but may need any0.
-    fn resolve(&self, interfaces: Vec<String>, servers: &[IpAddr]) {
-        let Some(peer) = &self.peer else { return };
-        let literal: Option<Vec<SocketAddr>> = peer.addresses.iter().map(literal).collect();
+    fn resolve(
+        &self,
+        gateway: PublicKey,
+        addresses: Vec<HostPort>,
+        interfaces: Vec<String>,
+        servers: &[IpAddr],
+    ) {
+        let literal: Option<Vec<SocketAddr>> = addresses.iter().map(literal).collect();
         if let Some(literal) = literal {
-            self.commands.post(Command::Resolved(literal));
+            self.commands.post(Command::Resolved(gateway, literal));
             return;
         }
         let first = interfaces.is_empty();
         if !first {
             let (servers, mark) = (servers_now(servers), self.mark);
-            self.look_up(
-                "lookup",
-                first,
-                move |name| lookup::look_up(name, &interfaces, mark, &servers),
-                || {},
-            );
+            let by = move |name: &str| lookup::look_up(name, &interfaces, mark, &servers);
+            self.look_up("lookup", first, (gateway, addresses.clone()), by, || {});
         }
-        // One at a time: with a resolver that does not answer this takes half a minute.
-        if !self.resolving.swap(true, Ordering::Relaxed) {
+        // One at a time for each: with a resolver that does not answer this takes half a minute.
+        if self.resolving.lock().unwrap_or_else(PoisonError::into_inner).insert(gateway) {
             let resolving = self.resolving.clone();
-            self.look_up("resolver", first, ask_the_system, move || {
-                resolving.store(false, Ordering::Relaxed)
+            self.look_up("resolver", first, (gateway, addresses), ask_the_system, move || {
+                resolving.lock().unwrap_or_else(PoisonError::into_inner).remove(&gateway);
             });
         }
     }
 
-    /// Has a thread look all names up. What was found before stays if none is found later.
+    /// Has a thread look all names of a gateway up. What was found before stays if none is found later.
     fn look_up(
         &self,
         thread: &str,
         first: bool,
+        (gateway, addresses): (PublicKey, Vec<HostPort>),
         by: impl Fn(&str) -> Vec<IpAddr> + Send + 'static,
         at_end: impl FnOnce() + Send + 'static,
     ) {
-        let addresses = self.peer.as_ref().map_or_else(Vec::new, |peer| peer.addresses.clone());
         let commands = self.commands.clone();
         let work = move || {
             let mut all: Vec<SocketAddr> = Vec::new();
@@ -233,7 +230,7 @@ impl Watcher {
             at_end();
             all.truncate(MAXIMUM_ADDRESSES);
             if named || first {
-                commands.post(Command::Resolved(all));
+                commands.post(Command::Resolved(gateway, all));
             }
         };
         if let Err(error) = thread::Builder::new().name(thread.to_owned()).spawn(work) {

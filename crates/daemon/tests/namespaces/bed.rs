@@ -21,6 +21,8 @@ pub struct Bed {
     pub device: Namespace,
     pub gateway: Namespace,
     pub server: Namespace,
+    /// A gateway behind the first one's machine.
+    second: Option<Namespace>,
     directory: TempDir,
 }
 
@@ -66,13 +68,23 @@ impl Drop for Daemon {
 
 pub const SERVER_V4: &str = "198.51.100.9";
 pub const SERVER_V6: &str = "2001:db8:9::9";
+/// The other gateway.
+pub const SECOND: &str = "second";
+pub const SECOND_V4: &str = "10.2.0.2";
+/// What it calls the device.
+pub const VAN_AT_SECOND: &str = "van-2";
 
 impl Bed {
     /// `outside_v6`: the networks between device and gateway have IPv6 only.
     pub fn new(outside_v6: bool) -> Self {
         let space = || Namespace::anonymous().unwrap();
-        let bed =
-            Self { device: space(), gateway: space(), server: space(), directory: TempDir::new().unwrap() };
+        let bed = Self {
+            device: space(),
+            gateway: space(),
+            server: space(),
+            second: None,
+            directory: TempDir::new().unwrap(),
+        };
         for number in 0..2 {
             let (near, far) = (format!("wan{number}"), format!("lan{number}"));
             bed.device.join(&bed.gateway, &near, &far).unwrap();
@@ -103,6 +115,30 @@ impl Bed {
         let state = bed.state("gateway");
         KeyPair::load_or_create(&state).unwrap();
         drop(Registry::create(&state, identity::Ipv4Pool::default()).unwrap());
+        bed
+    }
+
+    /// The same with another gateway, the role [`SECOND`], at [`SECOND_V4`]. The first one's machine is the router to it, and stays that
+    /// when its gateway ends.
+    pub fn with_second_gateway() -> Self {
+        let mut bed = Self::new(false);
+        let second = Namespace::anonymous().unwrap();
+        bed.gateway.set_sysctl("net/ipv4/ip_forward", "1").unwrap();
+        bed.gateway.join(&second, "side", "wan").unwrap();
+        bed.gateway.add_address("side", "10.2.0.1/24".parse().unwrap()).unwrap();
+        second.add_address("wan", format!("{SECOND_V4}/24").parse().unwrap()).unwrap();
+        let everything = "0.0.0.0/0".parse().unwrap();
+        second.add_route("wan", everything, "10.2.0.1".parse().ok(), None).unwrap();
+        bed.server.add_route("lan", everything, "198.51.100.1".parse().ok(), None).unwrap();
+        bed.second = Some(second);
+        bed.write_config(
+            SECOND,
+            &format!(
+                "[daemon]\nname = \"{SECOND}\"\n[gateway]\ndns = []\npublic_addresses = [\"{SECOND_V4}\"]\n"
+            ),
+        );
+        KeyPair::load_or_create(&bed.state(SECOND)).unwrap();
+        drop(Registry::create(&bed.state(SECOND), identity::Ipv4Pool::default()).unwrap());
         bed
     }
 
@@ -154,7 +190,11 @@ impl Bed {
 
     /// This program as the daemon of `role`; gateways are in the gateway's namespace, all others in the device's.
     pub fn command(&self, role: &str) -> Command {
-        let space = if role == "gateway" { &self.gateway } else { &self.device };
+        let space = match role {
+            "gateway" => &self.gateway,
+            SECOND => self.second.as_ref().unwrap(),
+            _ => &self.device,
+        };
         let mut command = space.command(std::env::current_exe().unwrap()).unwrap();
         command.args(["DAEMON", role]).arg(self.directory(role));
         command
@@ -179,9 +219,19 @@ impl Bed {
 
     /// The same for another state directory.
     pub fn join_as(&self, role: &str) {
-        let name = if role == "device" { "van" } else { role };
+        self.join_at("gateway", role);
+    }
+
+    /// The same at this gateway.
+    pub fn join_at(&self, gateway: &str, role: &str) {
+        // Gateways that share a registry have each name once.
+        let name = match (gateway, role) {
+            (SECOND, _) => VAN_AT_SECOND,
+            (_, "device") => "van",
+            _ => role,
+        };
         let request = InviteRequest { name: name.to_owned(), lifetime_seconds: Seconds(600) };
-        let invited = self.client("gateway").invite(&request).unwrap();
+        let invited = self.client(gateway).invite(&request).unwrap();
         let link = JoinLink::parse(&invited.link.0).unwrap();
         let state = self.state(role);
         let own = KeyPair::load_or_create(&state).unwrap().public();

@@ -33,6 +33,7 @@ mod recording;
 mod renewal;
 mod resolved;
 mod scenarios;
+mod several_gateways;
 mod shared_registry;
 mod treatments;
 mod web_page;
@@ -153,7 +154,7 @@ fn run_daemon(role: &str, directory: &Path, only_check: bool) -> ExitCode {
         };
     }
     let outcome = match role {
-        "gateway" => gateway::run(options).map_err(|error| error.to_string()),
+        "gateway" | bed::SECOND => gateway::run(options).map_err(|error| error.to_string()),
         _ => device::run(DeviceOptions { state, config }).map_err(|error| error.to_string()),
     };
     match outcome {

@@ -16,7 +16,7 @@ use policy::gain::Direction;
 use crate::bed::{Bed, SERVER_V4, SERVER_V6, eventually};
 use crate::{
     bond_trace, clock, direct, direct_hardship, direct_metrics, disk, hardship, hostile, limits, message_bus,
-    names, nat64, renewal, resolved, shared_registry, treatments, web_page,
+    names, nat64, renewal, resolved, several_gateways, shared_registry, treatments, web_page,
 };
 
 /// A name and what it does.
@@ -45,6 +45,15 @@ pub const ALL: &[Scenario] = &[
     (
         "a_database_that_goes_drops_nobody_and_keeps_nobody_out",
         shared_registry::a_database_that_goes_drops_nobody_and_keeps_nobody_out,
+    ),
+    ("several_gateways_the_nearest_serves", several_gateways::the_nearest_serves),
+    ("several_gateways_a_killed_one_is_left_in_traffic", several_gateways::a_killed_one_is_left_in_traffic),
+    ("several_gateways_a_goodbye_moves_at_once", several_gateways::a_goodbye_moves_at_once),
+    ("several_gateways_a_dead_network_moves_nothing", several_gateways::a_dead_network_moves_nothing),
+    ("several_gateways_one_revokes_and_the_other_serves", several_gateways::one_revokes_and_the_other_serves),
+    (
+        "several_gateways_are_found_where_udp_is_blocked",
+        several_gateways::they_are_found_where_udp_is_blocked,
     ),
     (
         "what_is_carried_without_a_database_is_counted_after_the_next_start",

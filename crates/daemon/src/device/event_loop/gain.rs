@@ -20,6 +20,11 @@ pub struct Worth {
 }
 
 impl Worth {
+    /// What the gateway said is another one's word now.
+    pub(super) fn forget(&mut self) {
+        self.told.clear();
+    }
+
     /// What the gateway expects to carry over a path, if it said so of late.
     fn told(&self, now: Timestamp, path: PathId) -> Option<BitRate> {
         let fresh = now.since(self.told_at) < FRESH;

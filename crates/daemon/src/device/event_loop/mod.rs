@@ -1,4 +1,4 @@
-//! The device's loop: follows its networks, keeps the session with the gateway, moves packets.
+//! The device's loop: follows its networks, keeps the session with a gateway, moves packets.
 
 mod gain;
 mod openings;
@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use anabranch::control::{EventKind, SessionState, UnixMillis};
 use bond::SessionId;
-use identity::Peer;
+use identity::{Peer, PublicKey};
 use linux::clock;
 use linux::poll::Waker;
 use tracing::debug;
@@ -28,10 +28,10 @@ use wire::hello::{DefaultTreatment, Name};
 use wire::inner::Headers;
 
 use super::direct;
+use super::gateways::{Gateway, Gateways};
 use super::messages::{Command, Lease, PointAdvice, Task};
 use super::neighbours;
 use super::networks::Networks;
-use super::targets::{GatewayAddresses, Link};
 use crate::config::SteeringChoice;
 use crate::control::EventLog;
 use crate::dataplane::{Meter, Owner, Plane, Verdict};
@@ -69,8 +69,7 @@ pub struct Wishes {
 pub struct DeviceLoop {
     /// The packet mover.
     pub plane: Plane,
-    /// The gateway, if there is one.
-    pub peer: Option<Peer>,
+    gateways: Gateways,
     /// What this device calls itself.
     pub name: Name,
     /// This device's key, as text.
@@ -101,22 +100,18 @@ pub struct DeviceLoop {
 
 /// What the loop remembers.
 struct State {
-    session: Option<SessionId>,
     phase: SessionState,
     why: String,
+    /// The gateway that serves, or the last one that did.
+    served_by: Option<PublicKey>,
     connected_since: Option<UnixMillis>,
     started: UnixMillis,
-    addresses: GatewayAddresses,
-    links: BTreeMap<NetworkId, Link>,
     prefixes: BTreeMap<NetworkId, Prefix>,
     lease: Vec<IpAddr>,
     mtu: u16,
     leased: Option<Lease>,
-    next_connect: Timestamp,
-    refusals: u32,
     hopeless: bool,
     recapture_at: Option<Timestamp>,
-    next_resolve: Timestamp,
     total: Meter,
     meters: BTreeMap<NetworkId, Meter>,
     worth: Worth,
@@ -127,12 +122,14 @@ struct State {
     stopping: Option<Timestamp>,
 }
 
-/// What decides about packets: a device has one session, and the kernel chose what goes to any0.
+/// What decides about packets: one gateway serves, and the kernel chose what goes to any0.
 struct Packets<'a> {
     treatments: &'a mut Treatments,
     openings: &'a mut Openings,
     neighbours: Option<&'a neighbours::Handle>,
     session: Option<SessionId>,
+    /// Whether there will be a session at once.
+    begins: bool,
     /// Whether packets have waited for a network for too long.
     hopeless: bool,
 }
@@ -149,6 +146,8 @@ impl Owner for Packets<'_> {
                     Some(treatment) => Verdict::Treat(session, treatment),
                 }
             }
+            // Programs try again, and are not told that there is no way.
+            None if self.begins && !self.hopeless => Verdict::Drop,
             _ => Verdict::Unreachable,
         }
     }
@@ -170,7 +169,7 @@ impl DeviceLoop {
     /// Puts the parts together.
     pub fn new(
         plane: Plane,
-        peer: Option<Peer>,
+        gateways: Vec<Peer>,
         name: Name,
         public_key: String,
         wishes: Wishes,
@@ -192,25 +191,17 @@ impl DeviceLoop {
         let openings = Openings::new(openings);
         let treatments = Treatments::new(treatments);
         let state = State {
-            session: None,
             phase: SessionState::Connecting,
             why: "looking for networks".to_owned(),
+            served_by: None,
             connected_since: None,
             started: UnixMillis::now(),
-            addresses: GatewayAddresses {
-                udp: Vec::new(),
-                tcp: peer.as_ref().and_then(|peer| peer.tcp_port),
-            },
-            links: BTreeMap::new(),
             prefixes: BTreeMap::new(),
             lease: Vec::new(),
             mtu: crate::config::DEFAULT_MTU,
             leased: None,
-            next_connect: Timestamp::ZERO,
-            refusals: 0,
             hopeless: false,
             recapture_at: None,
-            next_resolve: Timestamp::ZERO,
             total: Meter::default(),
             meters: BTreeMap::new(),
             worth: Worth::default(),
@@ -221,7 +212,7 @@ impl DeviceLoop {
         };
         Self {
             plane,
-            peer,
+            gateways: Gateways::new(gateways),
             name,
             public_key,
             mtu,
@@ -246,19 +237,25 @@ impl DeviceLoop {
     /// If waiting or the interface fails for good.
     pub fn run(mut self, commands: &Receiver<Command>, waker: &Waker) -> io::Result<()> {
         self.events.push(EventKind::Started, None, "the daemon has started");
-        if self.peer.is_none() {
+        if self.gateways.is_empty() {
             self.set_up(self.standing.clone());
+        }
+        for gateway in self.gateways.iter() {
+            let (gateway, addresses) = (gateway.peer.public_key, gateway.peer.addresses.clone());
+            self.tasks.post(Task::Resolve { gateway, addresses, interfaces: Vec::new() });
         }
         loop {
             let now = clock::now();
             self.keep_time(now);
             let deadline = self.deadline();
-            let (session, hopeless) = (self.state.session, self.state.hopeless);
+            let (session, hopeless) = (self.gateways.session(), self.state.hopeless);
+            let begins = self.gateways.are_knocked_at();
             let mut packets = Packets {
                 treatments: &mut self.treatments,
                 openings: &mut self.openings,
                 neighbours: self.neighbours.as_ref(),
                 session,
+                begins,
                 hopeless,
             };
             if self.plane.round(&mut packets, deadline, waker)? {
@@ -270,6 +267,7 @@ impl DeviceLoop {
                     openings: &mut self.openings,
                     neighbours: self.neighbours.as_ref(),
                     session,
+                    begins,
                     hopeless,
                 };
                 self.plane.drain(&mut packets)?;
@@ -277,10 +275,11 @@ impl DeviceLoop {
             while let Some(event) = self.plane.poll_event() {
                 self.on_event(event);
             }
-            while let Some(network) = self.plane.carriers.take_ended() {
-                if let Some(link) = self.state.links.get_mut(&network) {
-                    link.note_ended(clock::now());
-                }
+            while let Some((network, remote)) = self.plane.carriers.take_ended() {
+                let links = self.gateways.iter_mut().filter_map(|gateway| gateway.links.get_mut(&network));
+                let of_connection =
+                    links.filter(|link| link.target().is_some_and(|target| target.remote == remote));
+                of_connection.for_each(|link| link.note_ended(clock::now()));
             }
             if self.state.stopping.is_some_and(|at| clock::now() >= at) {
                 return Ok(());
@@ -290,10 +289,11 @@ impl DeviceLoop {
 
     fn deadline(&self) -> Timestamp {
         let state = &self.state;
-        let connect = (state.session.is_none() && self.peer.is_some()).then_some(state.next_connect);
-        let links = state.links.values().flat_map(|link| [link.give_up_at(), link.reconnect_at()]);
-        let links = links.flatten().min();
-        [connect, links, Some(state.next_sample), state.recapture_at, state.stopping]
+        if state.stopping.is_some() {
+            return state.stopping.unwrap_or(Timestamp::FAR_FUTURE);
+        }
+        let gateways = self.gateways.next_due(self.networks.any_connected());
+        [gateways, Some(state.next_sample), state.recapture_at]
             .into_iter()
             .flatten()
             .min()
@@ -302,28 +302,24 @@ impl DeviceLoop {
 
     /// What is due by itself.
     fn keep_time(&mut self, now: Timestamp) {
-        let connects = self.peer.is_some() && self.state.session.is_none() && self.state.stopping.is_none();
-        if connects && now >= self.state.next_connect {
-            self.connect(now);
+        self.keep_gateways(now);
+        let (mut due, mut ended) = (Vec::new(), Vec::new());
+        for gateway in self.gateways.iter_mut().filter(|gateway| gateway.is_wanted()) {
+            let key = gateway.peer.public_key;
+            for (network, link) in &mut gateway.links {
+                if link.advance(now) {
+                    due.push((key, *network));
+                } else if link.take_reconnect(now) {
+                    ended.push((key, *network));
+                }
+            }
         }
-        let due: Vec<NetworkId> = self
-            .state
-            .links
-            .values_mut()
-            .filter_map(|link| link.advance(now).then_some(link.network))
-            .collect();
-        for network in due {
-            debug!(network = network.0, "trying another way to the gateway");
-            self.open(now, network);
+        for (gateway, network) in due {
+            debug!(network = network.0, %gateway, "trying another way to a gateway");
+            self.open(now, gateway, network);
         }
-        let ended: Vec<NetworkId> = self
-            .state
-            .links
-            .values_mut()
-            .filter_map(|link| link.take_reconnect(now).then_some(link.network))
-            .collect();
-        for network in ended {
-            self.open_socket(now, network);
+        for (gateway, network) in ended {
+            self.open_socket(now, gateway, network);
             self.plane.endpoint.network_up(now, network);
         }
         if self.state.recapture_at.take_if(|at| *at <= now).is_some()
@@ -347,7 +343,7 @@ impl DeviceLoop {
         let now = clock::now();
         match command {
             Command::Interfaces(interfaces) => self.on_interfaces(now, &interfaces),
-            Command::Resolved(addresses) => self.on_resolved(now, addresses),
+            Command::Resolved(gateway, addresses) => self.on_resolved(now, gateway, addresses),
             Command::Nat64(network, prefix) => self.on_nat64(now, network, prefix),
             Command::Captured(outcome) => self.on_captured(outcome),
             Command::Deliver(packet) => {
@@ -371,7 +367,7 @@ impl DeviceLoop {
         }
         self.events.push(EventKind::Stopping, None, "the daemon stops");
         self.set_phase(SessionState::Stopping, "taking everything back");
-        if let Some(session) = self.state.session {
+        for session in self.gateways.iter().filter_map(Gateway::session) {
             self.plane.endpoint.close(session, CLOSE_GOODBYE);
         }
         self.state.stopping = Some(now + GOODBYE_TIME);

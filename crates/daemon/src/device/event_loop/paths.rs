@@ -4,14 +4,16 @@ use std::net::SocketAddr;
 
 use anabranch::control::{EventKind, NetworkChange, NetworkReport, SessionState};
 use bond::{Carrier, PathConfig};
+use identity::PublicKey;
 use linux::monitor::Interface;
 use policy::PathStatus;
 use units::{NetworkId, Timestamp};
 
-use super::{DeviceLoop, Link, Prefix, Task};
+use super::{DeviceLoop, Prefix, Task};
 use crate::device::direct;
-use crate::device::networks::{Network, NetworkEvent, reaches};
-use crate::device::targets;
+use crate::device::gateways::Gateway;
+use crate::device::networks::{NetworkEvent, reaches};
+use crate::device::targets::{self, Link};
 
 impl DeviceLoop {
     pub(super) fn on_interfaces(&mut self, now: Timestamp, interfaces: &[Interface]) {
@@ -30,7 +32,7 @@ impl DeviceLoop {
                 NetworkEvent::Disconnected(id) => {
                     self.plane.carriers.close_network(id);
                     self.plane.endpoint.network_down(now, id);
-                    self.note_path(id, false, now);
+                    self.note_gone(id, now);
                 }
                 NetworkEvent::Connected(id) | NetworkEvent::Moved(id) => self.on_connected(now, id),
                 NetworkEvent::Forgotten(_) => {}
@@ -42,19 +44,21 @@ impl DeviceLoop {
             && matches!(self.state.phase, SessionState::Connecting | SessionState::Up)
         {
             self.set_phase(SessionState::NoNetwork, "no network is connected");
-        } else if self.state.phase == SessionState::NoNetwork && self.peer.is_none() {
+        } else if self.state.phase == SessionState::NoNetwork && self.gateways.is_empty() {
             self.set_phase(SessionState::Up, "data flows");
         } else if self.state.phase == SessionState::NoNetwork && self.state.connected_since.is_none() {
-            self.set_phase(SessionState::Connecting, "knocking at the gateway");
+            self.set_phase(SessionState::Connecting, self.knocking());
         }
     }
 
     fn forget(&mut self, now: Timestamp, id: NetworkId) {
-        if let Some(session) = self.state.session {
-            self.plane.endpoint.remove_path(now, session, id);
+        for gateway in self.gateways.iter_mut() {
+            if let Some(session) = gateway.session() {
+                self.plane.endpoint.remove_path(now, session, id);
+            }
+            gateway.links.remove(&id);
         }
         self.plane.carriers.close_network(id);
-        self.state.links.remove(&id);
         self.state.prefixes.remove(&id);
         self.state.meters.remove(&id);
     }
@@ -65,38 +69,53 @@ impl DeviceLoop {
         if reaches(&network.interface, true) && !reaches(&network.interface, false) {
             self.tasks.post(Task::DiscoverNat64(id, network.interface.name.clone()));
         }
-        let targets = self.targets_of(network);
-        let changed = match self.state.links.get_mut(&id) {
-            None => {
-                self.state.links.insert(id, Link::new(id, targets, now));
-                true
+        let prefix = self.state.prefixes.get(&id).copied();
+        let mut others = Vec::new();
+        let mut stays = false;
+        for gateway in self.gateways.iter_mut() {
+            let targets =
+                targets::candidates(&network.interface, network.carrier, &gateway.addresses, prefix);
+            let changed = match gateway.links.get_mut(&id) {
+                None => {
+                    gateway.links.insert(id, Link::new(id, targets, now));
+                    true
+                }
+                Some(link) => link.retarget(targets, now),
+            };
+            if changed {
+                others.push(gateway.peer.public_key);
             }
-            Some(link) => link.retarget(targets, now),
-        };
-        if changed {
-            self.open(now, id);
-        } else {
-            // The same way as before: new sockets, and the path goes on where it was.
-            self.open_socket(now, id);
+            stays |= !changed;
+        }
+        self.gateways.note_network(now);
+        self.renew_sockets(now, id);
+        if stays {
+            // The same way as before: the path goes on where it was.
             self.plane.endpoint.network_up(now, id);
         }
-        if self.state.addresses.udp.is_empty() {
-            self.resolve(now);
+        for gateway in others {
+            self.lead(now, gateway, id);
+        }
+        for gateway in self.gateways.keys() {
+            if self.gateways.get(gateway).is_some_and(|gateway| gateway.addresses.udp.is_empty()) {
+                self.resolve(now, gateway);
+            }
         }
     }
 
-    pub(super) fn on_resolved(&mut self, now: Timestamp, addresses: Vec<SocketAddr>) {
-        if addresses.is_empty() && !self.state.addresses.udp.is_empty() {
+    pub(super) fn on_resolved(&mut self, now: Timestamp, key: PublicKey, addresses: Vec<SocketAddr>) {
+        let Some(gateway) = self.gateways.get_mut(key) else { return };
+        if addresses.is_empty() && !gateway.addresses.udp.is_empty() {
             return;
         }
         if addresses.is_empty() {
-            let text = "the gateway's name cannot be looked up; trying again";
+            let text = format!("the name of {} cannot be looked up; trying again", gateway.peer.name);
             self.events.push(EventKind::Warning, None, text);
             return;
         }
-        self.state.addresses.udp = addresses;
+        gateway.addresses.udp = addresses;
         // A late answer is no reason to leave a way that works.
-        self.retarget(now, |link| !link.works());
+        self.retarget(now, key, |link| !link.works());
     }
 
     pub(super) fn on_nat64(&mut self, now: Timestamp, network: NetworkId, prefix: Option<Prefix>) {
@@ -106,45 +125,83 @@ impl DeviceLoop {
             Some(prefix) => self.state.prefixes.insert(network, prefix),
             None => self.state.prefixes.remove(&network),
         };
-        self.retarget(now, |_| true);
-    }
-
-    fn retarget(&mut self, now: Timestamp, which: impl Fn(&Link) -> bool) {
-        let targets: Vec<_> = self
-            .networks
-            .iter()
-            .filter(|network| network.connected)
-            .map(|network| (network.id, self.targets_of(network)))
-            .collect();
-        for (id, targets) in targets {
-            let link = self.state.links.get_mut(&id).filter(|link| which(link));
-            if link.is_some_and(|link| link.retarget(targets, now)) {
-                self.open(now, id);
-            }
+        for gateway in self.gateways.keys() {
+            self.retarget(now, gateway, |_| true);
         }
     }
 
-    fn targets_of(&self, network: &Network) -> Vec<targets::Target> {
-        let prefix = self.state.prefixes.get(&network.id).copied();
-        targets::candidates(&network.interface, network.carrier, &self.state.addresses, prefix)
+    /// Has the links to a gateway lead to where it may be now.
+    fn retarget(&mut self, now: Timestamp, key: PublicKey, which: impl Fn(&Link) -> bool) {
+        let Some(gateway) = self.gateways.get_mut(key) else { return };
+        let mut changed = Vec::new();
+        for network in self.networks.iter().filter(|network| network.connected) {
+            let prefix = self.state.prefixes.get(&network.id).copied();
+            let targets =
+                targets::candidates(&network.interface, network.carrier, &gateway.addresses, prefix);
+            let link = gateway.links.get_mut(&network.id).filter(|link| which(link));
+            if link.is_some_and(|link| link.retarget(targets, now)) {
+                changed.push(network.id);
+            }
+        }
+        for id in changed {
+            self.open(now, key, id);
+        }
     }
 
-    /// Opens the sockets of a network's target and has the bond keep a path there.
-    pub(super) fn open(&mut self, now: Timestamp, id: NetworkId) {
-        self.plane.carriers.close_network(id);
-        if self.state.links.get(&id).is_some_and(|link| link.target().is_none()) {
-            if let Some(session) = self.state.session {
-                self.plane.endpoint.remove_path(now, session, id);
+    /// Leads paths to a gateway that is knocked at from now on, over every network.
+    pub(super) fn begin_links(&mut self, now: Timestamp, key: PublicKey) {
+        let networks: Vec<NetworkId> = self.networks.iter().map(|network| network.id).collect();
+        for id in networks {
+            let proved = self.gateways.proved(id);
+            if let Some(link) = self.gateways.get_mut(key).and_then(|gateway| gateway.links.get_mut(&id)) {
+                link.begin(proved, now);
             }
+            self.lead(now, key, id);
+        }
+    }
+
+    /// Opens the sockets of a network's target anew and has the bond keep a path there. What others have open stays.
+    pub(super) fn open(&mut self, now: Timestamp, key: PublicKey, id: NetworkId) {
+        let is_alone = self.gateways.iter().filter(|gateway| gateway.session().is_some()).count() < 2;
+        if is_alone {
+            self.plane.carriers.close_network(id);
+        } else {
+            self.plane.carriers.keep_only(&self.gateways.addresses());
+        }
+        self.lead(now, key, id);
+    }
+
+    /// Has the bond keep a path over a network to a gateway that is spoken to.
+    fn lead(&mut self, now: Timestamp, key: PublicKey, id: NetworkId) {
+        let Some(gateway) = self.gateways.get(key) else { return };
+        let Some(session) = gateway.session() else { return };
+        if gateway.links.get(&id).is_some_and(|link| link.target().is_none()) {
+            self.plane.endpoint.remove_path(now, session, id);
             return;
         }
-        self.open_socket(now, id);
-        self.add_path(now, id);
+        self.open_socket(now, key, id);
+        self.add_path(now, key, id);
     }
 
-    pub(super) fn open_socket(&mut self, now: Timestamp, id: NetworkId) {
-        let Some(network) = self.networks.get(id) else { return };
-        let Some(target) = self.state.links.get(&id).and_then(Link::target) else { return };
+    /// New sockets of a network for all gateways that are spoken to.
+    pub(super) fn renew_sockets(&mut self, now: Timestamp, id: NetworkId) {
+        self.plane.carriers.close_network(id);
+        for gateway in self.gateways.keys() {
+            self.open_socket(now, gateway, id);
+        }
+    }
+
+    /// Opens the socket of a network's way to a gateway that is spoken to, unless there is one.
+    pub(super) fn open_socket(&mut self, now: Timestamp, key: PublicKey, id: NetworkId) {
+        let Some(network) = self.networks.get(id).filter(|network| network.connected) else { return };
+        let Some(gateway) = self.gateways.get(key).filter(|gateway| gateway.session().is_some()) else {
+            return;
+        };
+        let Some(link) = gateway.links.get(&id) else { return };
+        let (Some(target), Some(address)) = (link.target(), link.address()) else { return };
+        if self.plane.carriers.is_open(address) {
+            return;
+        }
         let (name, local) = (&network.interface.name, targets::any_local(target.remote));
         let carriers = &mut self.plane.carriers;
         let opened = match target.carrier {
@@ -158,9 +215,10 @@ impl DeviceLoop {
         }
     }
 
-    pub(super) fn add_path(&mut self, now: Timestamp, id: NetworkId) {
-        let (Some(session), Some(network)) = (self.state.session, self.networks.get(id)) else { return };
-        let Some(link) = self.state.links.get(&id).filter(|_| network.connected) else { return };
+    fn add_path(&mut self, now: Timestamp, key: PublicKey, id: NetworkId) {
+        let (Some(gateway), Some(network)) = (self.gateways.get(key), self.networks.get(id)) else { return };
+        let Some(session) = gateway.session().filter(|_| network.connected) else { return };
+        let Some(link) = gateway.links.get(&id) else { return };
         let (Some(target), Some(address)) = (link.target(), link.address()) else { return };
         let path = PathConfig {
             address,
@@ -177,10 +235,12 @@ impl DeviceLoop {
     }
 
     pub(super) fn update_statuses(&mut self) {
-        let Some(session) = self.state.session else { return };
-        for (id, status) in self.networks.statuses() {
-            let priority = self.networks.get(id).map_or(0, |network| network.preference.priority.0);
-            self.plane.endpoint.set_path_status(session, id, status, priority);
+        let statuses = self.networks.statuses();
+        for session in self.gateways.iter().filter_map(Gateway::session) {
+            for (id, status) in &statuses {
+                let priority = self.networks.get(*id).map_or(0, |network| network.preference.priority.0);
+                self.plane.endpoint.set_path_status(session, *id, *status, priority);
+            }
         }
     }
 

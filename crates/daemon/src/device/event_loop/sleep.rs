@@ -21,14 +21,15 @@ impl DeviceLoop {
         self.events.push(EventKind::NetworkChanged, None, text);
         let connected = self.networks.iter().filter(|network| network.connected);
         for network in connected.map(|network| network.id).collect::<Vec<NetworkId>>() {
-            self.note_path(network, false, now);
+            self.note_gone(network, now);
             self.plane.endpoint.network_down(now, network);
-            self.open_socket(now, network);
+            self.renew_sockets(now, network);
             self.plane.endpoint.network_up(now, network);
         }
-        self.state.next_connect = now;
-        self.state.next_resolve = now;
-        self.resolve(now);
+        self.gateways.try_all_anew(now);
+        for gateway in self.gateways.keys() {
+            self.resolve(now, gateway);
+        }
     }
 }
 

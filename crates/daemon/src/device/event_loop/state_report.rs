@@ -14,7 +14,7 @@ impl DeviceLoop {
         self.state.next_sample = now + SAMPLE_INTERVAL;
         let counters = self.plane.counters;
         self.state.total.sample(now, counters.from_interface, counters.to_interface);
-        let Some(session) = self.state.session else { return };
+        let Some(session) = self.gateways.session() else { return };
         let paths = self.plane.endpoint.path_reports(session);
         for path in &paths {
             let meter = self.state.meters.entry(path.network).or_default();
@@ -24,8 +24,10 @@ impl DeviceLoop {
     }
 
     pub(super) fn network_reports(&self) -> Vec<NetworkReport> {
-        let paths =
-            self.state.session.map_or_else(Vec::new, |session| self.plane.endpoint.path_reports(session));
+        let paths = self
+            .gateways
+            .session()
+            .map_or_else(Vec::new, |session| self.plane.endpoint.path_reports(session));
         let traffic = |path: &bond::PathReport| {
             let meter = self.state.meters.get(&path.network).copied().unwrap_or_default();
             meter.traffic(path.counters.sent_bytes, path.counters.received_bytes)
@@ -41,7 +43,7 @@ impl DeviceLoop {
     }
 
     fn delivery(&self) -> Option<DeliveryReport> {
-        let counters = self.plane.endpoint.session_counters(self.state.session?)?;
+        let counters = self.plane.endpoint.session_counters(self.gateways.session()?)?;
         Some(DeliveryReport {
             repeats: counters.repeats,
             duplicates: counters.duplicates,
@@ -67,9 +69,9 @@ impl DeviceLoop {
             interface: self.plane.tun.name().to_owned(),
             addresses: state.lease.clone(),
             mtu: Bytes(state.mtu.into()),
-            far_end: self.peer.as_ref().map(|peer| FarEnd {
-                name: peer.name.clone(),
-                public_key: peer.public_key.to_string(),
+            far_end: self.gateways.serving_or_only().map(|gateway| FarEnd {
+                name: gateway.peer.name.clone(),
+                public_key: gateway.peer.public_key.to_string(),
                 connected_since: state.connected_since,
             }),
             connected_clients: None,

@@ -24,7 +24,7 @@ impl DeviceLoop {
 
     /// Limits the paths, or marks as much as is safe for each as it is now.
     pub(super) fn steer_paths(&mut self) {
-        let Some(session) = self.state.session else { return };
+        let Some(session) = self.gateways.session() else { return };
         let reports = self.plane.endpoint.path_reports(session);
         let usable = reports.iter().filter(|report| report.status == PathStatus::Active).count();
         for report in &reports {

@@ -78,6 +78,11 @@ impl Treatments {
         Self { wanted, conntrack: None, seen: HashSet::new() }
     }
 
+    /// All flows are looked at again: another gateway knows nothing of them.
+    pub fn forget(&mut self) {
+        self.seen.clear();
+    }
+
     /// The treatment of a flow whose first packet this is, if a rule gave it one; or of one that is to be treated otherwise now.
     pub fn of(&mut self, headers: &Headers) -> Option<Treatment> {
         if let Some(treatment) = self.wanted.take_change(&headers.key) {

@@ -1,0 +1,307 @@
+//! The gateways that a device may use, and how far it is with each.
+//!
+//! ```text
+//!          knock            let in, no other serves
+//! Silent -------> Knocking --------------------------> Serving
+//!   ^  ^              |  | let in, while the one that serves is silent      ^
+//!   |  |   refused    |  '------------------------------------> Ready ------'
+//!   |  '--------------|                                           |  that one had its time
+//!   |                 v    another serves, or serves again        |
+//!   '------------- Outrun <---------------------------------------'
+//! ```
+//! All are knocked at while none serves; the first that lets the device in serves. It is the nearest that lives, and remains the one until it
+//! dies: each move ends the connections that lead through the gateway, which costs more than a few milliseconds of delay are worth,
+//! and two gateways that are about as near would take turns.
+//!
+//! If the one that serves falls silent the others are knocked at, over the same networks. Another that answers shows that the networks work;
+//! then the silent one is asked once more and has a moment to answer, so that a network that was dead for a while moves nothing.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use bond::{Address, Carrier, SessionId};
+use identity::{Peer, PublicKey};
+use units::{NetworkId, Timestamp};
+use wire::hello::Welcome;
+
+use super::targets::{GatewayAddresses, Link};
+
+/// A gateway that may be used.
+pub struct Gateway {
+    /// Who it is, and what it is called here.
+    pub peer: Peer,
+    /// Where it is, as last looked up.
+    pub addresses: GatewayAddresses,
+    /// How each network leads to it.
+    pub links: BTreeMap<NetworkId, Link>,
+    /// How far the device is with it.
+    pub contact: Contact,
+    /// How often in a row it has refused the device.
+    pub refusals: u32,
+    /// Why it has refused the device, until it lets it in.
+    pub refused: Option<String>,
+    /// When its name may be looked up again.
+    pub next_resolve: Timestamp,
+}
+
+/// How far the device is with a gateway.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Contact {
+    /// Nothing is said; not knocked at before that time.
+    Silent {
+        /// That time.
+        knock_at: Timestamp,
+    },
+    /// It was asked and has not answered.
+    Knocking(SessionId),
+    /// It is not needed any more. If it answers until then, it is told goodbye.
+    Outrun {
+        /// The session that it would open.
+        session: SessionId,
+        /// How long it has for that.
+        until: Timestamp,
+    },
+    /// It has let the device in, and takes the place of the silent one if that says nothing until then.
+    Ready {
+        /// The session.
+        session: SessionId,
+        /// What it said.
+        welcome: Box<Welcome>,
+        /// How long the other has.
+        until: Timestamp,
+    },
+    /// Packets go by it.
+    Serving {
+        /// The session.
+        session: SessionId,
+        /// Since when nothing comes from it.
+        silent_since: Option<Timestamp>,
+    },
+}
+
+impl Gateway {
+    /// One that has not been spoken to.
+    pub fn new(peer: Peer) -> Self {
+        Self {
+            addresses: GatewayAddresses { udp: Vec::new(), tcp: peer.tcp_port },
+            peer,
+            links: BTreeMap::new(),
+            contact: Contact::Silent { knock_at: Timestamp::ZERO },
+            refusals: 0,
+            refused: None,
+            next_resolve: Timestamp::ZERO,
+        }
+    }
+
+    /// The session with it, whatever state that is in.
+    pub fn session(&self) -> Option<SessionId> {
+        match self.contact {
+            Contact::Silent { .. } => None,
+            Contact::Knocking(session)
+            | Contact::Outrun { session, .. }
+            | Contact::Ready { session, .. }
+            | Contact::Serving { session, .. } => Some(session),
+        }
+    }
+
+    /// Whether the device wants it, or has it, as its gateway.
+    pub fn is_wanted(&self) -> bool {
+        matches!(self.contact, Contact::Knocking(_) | Contact::Ready { .. } | Contact::Serving { .. })
+    }
+}
+
+/// All of them, in the order in which they were met.
+pub struct Gateways {
+    all: Vec<Gateway>,
+    /// Until then only this one is knocked at.
+    expected: Option<(PublicKey, Timestamp)>,
+}
+
+impl Gateways {
+    /// Those that were met; more than [`MOST_GATEWAYS`] are left out.
+    pub fn new(peers: Vec<Peer>) -> Self {
+        Self { all: peers.into_iter().take(MOST_GATEWAYS).map(Gateway::new).collect(), expected: None }
+    }
+
+    /// Whether there is none: then flows go directly only.
+    pub fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    /// Whether there is more than one.
+    pub fn are_several(&self) -> bool {
+        self.all.len() > 1
+    }
+
+    /// All.
+    pub fn iter(&self) -> impl Iterator<Item = &Gateway> {
+        self.all.iter()
+    }
+
+    /// All, to be changed.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut Gateway> {
+        self.all.iter_mut()
+    }
+
+    /// The keys of all.
+    pub fn keys(&self) -> Vec<PublicKey> {
+        self.all.iter().map(|gateway| gateway.peer.public_key).collect()
+    }
+
+    /// The one with that key.
+    pub fn get(&self, key: PublicKey) -> Option<&Gateway> {
+        self.all.iter().find(|gateway| gateway.peer.public_key == key)
+    }
+
+    /// The same, to be changed.
+    pub fn get_mut(&mut self, key: PublicKey) -> Option<&mut Gateway> {
+        self.all.iter_mut().find(|gateway| gateway.peer.public_key == key)
+    }
+
+    /// The one that a session is with.
+    pub fn of_session(&self, session: SessionId) -> Option<PublicKey> {
+        self.all
+            .iter()
+            .find(|gateway| gateway.session() == Some(session))
+            .map(|gateway| gateway.peer.public_key)
+    }
+
+    /// The one that packets go by.
+    pub fn serving(&self) -> Option<&Gateway> {
+        self.all.iter().find(|gateway| matches!(gateway.contact, Contact::Serving { .. }))
+    }
+
+    /// The same, or the only one there is.
+    pub fn serving_or_only(&self) -> Option<&Gateway> {
+        self.serving().or_else(|| self.all.first().filter(|_| !self.are_several()))
+    }
+
+    /// The session that packets go by.
+    pub fn session(&self) -> Option<SessionId> {
+        self.serving().and_then(Gateway::session)
+    }
+
+    /// The one that waits for the silent one's time to be over.
+    pub fn ready(&self) -> Option<(PublicKey, Timestamp)> {
+        self.all.iter().find_map(|gateway| match gateway.contact {
+            Contact::Ready { until, .. } => Some((gateway.peer.public_key, until)),
+            _ => None,
+        })
+    }
+
+    /// Whether some gateway is asked to let the device in.
+    pub fn are_knocked_at(&self) -> bool {
+        self.all.iter().any(|gateway| matches!(gateway.contact, Contact::Knocking(_)))
+    }
+
+    /// Whether each has refused the device.
+    pub fn all_refuse(&self) -> bool {
+        self.all.iter().all(|gateway| gateway.refused.is_some())
+    }
+
+    /// From when on gateways may be knocked at; `None` while there is no reason to. No network, no reason to doubt the one that serves.
+    fn knocking_from(&self, has_network: bool) -> Option<Timestamp> {
+        if self.ready().is_some() {
+            return None;
+        }
+        match self.serving().map(|serving| &serving.contact) {
+            Some(Contact::Serving { silent_since, .. }) => {
+                silent_since.filter(|_| has_network).map(|since| since + DOUBT)
+            }
+            _ => Some(Timestamp::ZERO),
+        }
+    }
+
+    /// When a gateway may be knocked at, if the device is not at it. One whose last try was not needed may be at once.
+    fn knock_at(&self, gateway: &Gateway) -> Option<Timestamp> {
+        let at = match gateway.contact {
+            Contact::Silent { knock_at } => knock_at,
+            Contact::Outrun { .. } => Timestamp::ZERO,
+            _ => return None,
+        };
+        let expected = self.expected.filter(|(key, _)| *key != gateway.peer.public_key);
+        Some(expected.map_or(at, |(_, until)| at.max(until)))
+    }
+
+    /// Those that are to be knocked at now.
+    pub fn to_knock_at(&self, now: Timestamp, has_network: bool) -> Vec<PublicKey> {
+        if self.knocking_from(has_network).is_none_or(|from| from > now) {
+            return Vec::new();
+        }
+        let due = self.all.iter().filter(|gateway| self.knock_at(gateway).is_some_and(|at| at <= now));
+        due.map(|gateway| gateway.peer.public_key).collect()
+    }
+
+    /// Those whose try is over.
+    pub fn to_give_up(&self, now: Timestamp) -> Vec<(PublicKey, SessionId)> {
+        let over = self.all.iter().filter_map(|gateway| match gateway.contact {
+            Contact::Outrun { session, until } if until <= now => Some((gateway.peer.public_key, session)),
+            _ => None,
+        });
+        over.collect()
+    }
+
+    /// When something is due by itself.
+    pub fn next_due(&self, has_network: bool) -> Option<Timestamp> {
+        let from = self.knocking_from(has_network);
+        let knocks = self.all.iter().filter_map(|gateway| Some(self.knock_at(gateway)?.max(from?)));
+        let ends = self.all.iter().filter_map(|gateway| match gateway.contact {
+            Contact::Outrun { until, .. } | Contact::Ready { until, .. } => Some(until),
+            _ => None,
+        });
+        let links =
+            self.all.iter().filter(|gateway| gateway.is_wanted()).flat_map(|gateway| gateway.links.values());
+        let links = links.flat_map(|link| [link.give_up_at(), link.reconnect_at()]).flatten();
+        knocks.chain(ends).chain(links).min()
+    }
+
+    /// The one that serves is silent from now on, or not any more.
+    pub fn note_silence(&mut self, since: Option<Timestamp>) {
+        for gateway in &mut self.all {
+            if let Contact::Serving { silent_since, .. } = &mut gateway.contact {
+                *silent_since = since;
+            }
+        }
+    }
+
+    /// Nothing that was known holds any more: none has to be waited for.
+    pub fn try_all_anew(&mut self, now: Timestamp) {
+        self.note_network(now);
+        for gateway in &mut self.all {
+            gateway.next_resolve = now;
+            if let Contact::Silent { knock_at } = &mut gateway.contact {
+                *knock_at = now;
+            }
+        }
+    }
+
+    /// A network has come: the one that serves and is silent may answer over it, and is given the time to.
+    pub fn note_network(&mut self, now: Timestamp) {
+        for gateway in &mut self.all {
+            if let Contact::Serving { silent_since: Some(since), .. } = &mut gateway.contact {
+                *since = now;
+            }
+        }
+    }
+
+    /// Until then no other is knocked at: this one said that it is back at once.
+    pub fn expect(&mut self, key: PublicKey, until: Timestamp) {
+        self.expected = Some((key, until));
+    }
+
+    /// The carrier that works over a network, for whichever gateway.
+    pub fn proved(&self, network: NetworkId) -> Option<Carrier> {
+        self.all.iter().find_map(|gateway| gateway.links.get(&network)?.proved())
+    }
+
+    /// Where packets may be sent: what sockets are needed for.
+    pub fn addresses(&self) -> Vec<Address> {
+        let with_session = self.all.iter().filter(|gateway| gateway.session().is_some());
+        with_session.flat_map(|gateway| gateway.links.values()).filter_map(Link::address).collect()
+    }
+}
+
+/// More are not knocked at.
+pub const MOST_GATEWAYS: usize = 16;
+/// A gateway that was silent for less is not doubted: a network that stutters is no reason to knock at others.
+const DOUBT: Duration = Duration::from_millis(200);

@@ -305,3 +305,99 @@ impl Gateways {
 pub const MOST_GATEWAYS: usize = 16;
 /// A gateway that was silent for less is not doubted: a network that stutters is no reason to knock at others.
 const DOUBT: Duration = Duration::from_millis(200);
+
+#[cfg(test)]
+mod tests {
+    use identity::{InvitationKind, InvitationSecret, Peers, UnixSeconds};
+    use wire::join_link::JoinLink;
+
+    use super::*;
+
+    fn peers(count: u8) -> Vec<Peer> {
+        let mut peers = Peers::default();
+        for number in 1..=count {
+            let link = JoinLink {
+                kind: InvitationKind::Gateway,
+                public_key: [number; 32],
+                addresses: vec!["192.0.2.1:4600".parse().unwrap()],
+                tcp_port: None,
+                secret: InvitationSecret([number; 16]),
+                expires: UnixSeconds(1),
+            };
+            peers.join(&link, None, PublicKey([0xff; 32]), UnixSeconds(0)).unwrap();
+        }
+        peers.of_kind(InvitationKind::Gateway).cloned().collect()
+    }
+
+    fn key(number: u8) -> PublicKey {
+        PublicKey([number; 32])
+    }
+
+    fn at(millis: u64) -> Timestamp {
+        Timestamp::from_millis(millis)
+    }
+
+    fn set(gateways: &mut Gateways, number: u8, contact: Contact) {
+        gateways.get_mut(key(number)).unwrap().contact = contact;
+    }
+
+    fn serving(session: u64) -> Contact {
+        Contact::Serving { session: SessionId(session), silent_since: None }
+    }
+
+    #[test]
+    fn all_are_knocked_at_until_one_serves() {
+        let mut gateways = Gateways::new(peers(3));
+        assert_eq!(gateways.to_knock_at(at(0), false), [key(1), key(2), key(3)]);
+        assert_eq!(gateways.next_due(true), Some(Timestamp::ZERO));
+        set(&mut gateways, 1, Contact::Knocking(SessionId(1)));
+        set(&mut gateways, 2, Contact::Silent { knock_at: at(5_000) });
+        assert_eq!(
+            gateways.to_knock_at(at(4_999), true),
+            [key(3)],
+            "one has refused and is left alone for a while"
+        );
+        assert_eq!(gateways.to_knock_at(at(5_000), true), [key(2), key(3)]);
+        assert!(gateways.are_knocked_at() && gateways.serving_or_only().is_none());
+        set(&mut gateways, 1, serving(1));
+        assert_eq!(gateways.to_knock_at(at(9_000), true), []);
+        assert_eq!(gateways.next_due(true), None);
+        assert_eq!(gateways.serving_or_only().map(|gateway| gateway.peer.public_key), Some(key(1)));
+    }
+
+    #[test]
+    fn a_silent_one_is_doubted_after_a_while_and_where_there_is_a_network() {
+        let mut gateways = Gateways::new(peers(2));
+        set(&mut gateways, 1, serving(1));
+        gateways.note_silence(Some(at(1_000)));
+        assert_eq!(gateways.to_knock_at(at(1_199), true), []);
+        assert_eq!(gateways.next_due(true), Some(at(1_200)));
+        assert_eq!(gateways.to_knock_at(at(1_200), true), [key(2)]);
+        assert_eq!((gateways.to_knock_at(at(1_200), false), gateways.next_due(false)), (Vec::new(), None));
+        gateways.note_network(at(3_000));
+        assert_eq!(gateways.to_knock_at(at(3_100), true), [], "it may answer over the network that has come");
+        gateways.note_silence(None);
+        assert_eq!(gateways.to_knock_at(at(9_000), true), []);
+    }
+
+    #[test]
+    fn one_whose_try_was_not_needed_is_given_up_or_knocked_at_again() {
+        let mut gateways = Gateways::new(peers(2));
+        set(&mut gateways, 1, serving(1));
+        set(&mut gateways, 2, Contact::Outrun { session: SessionId(2), until: at(3_000) });
+        assert_eq!((gateways.to_give_up(at(2_999)), gateways.next_due(true)), (Vec::new(), Some(at(3_000))));
+        assert_eq!(gateways.to_give_up(at(3_000)), [(key(2), SessionId(2))]);
+        set(&mut gateways, 1, Contact::Silent { knock_at: at(1_500) });
+        assert_eq!(gateways.to_knock_at(at(1_000), true), [key(2)]);
+        gateways.expect(key(1), at(2_000));
+        assert_eq!(gateways.to_knock_at(at(1_999), true), [key(1)], "it said that it is back at once");
+        assert_eq!(gateways.to_knock_at(at(2_000), true), [key(1), key(2)]);
+    }
+
+    #[test]
+    fn no_more_are_used_than_there_may_be() {
+        let gateways = Gateways::new(peers(MOST_GATEWAYS as u8 + 3));
+        assert_eq!(gateways.keys().len(), MOST_GATEWAYS);
+        assert!(Gateways::new(Vec::new()).is_empty());
+    }
+}

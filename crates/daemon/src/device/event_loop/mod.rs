@@ -289,8 +289,8 @@ impl DeviceLoop {
 
     fn deadline(&self) -> Timestamp {
         let state = &self.state;
-        if state.stopping.is_some() {
-            return state.stopping.unwrap_or(Timestamp::FAR_FUTURE);
+        if let Some(stopping) = state.stopping {
+            return stopping;
         }
         let gateways = self.gateways.next_due(self.networks.any_connected());
         [gateways, Some(state.next_sample), state.recapture_at]

@@ -269,6 +269,7 @@ fn work(
         event_loop::Wishes {
             mtu: config.device.mtu,
             treatment: dataplane::on_the_wire(config.device.default_treatment),
+            learns: config.device.gateway.is_none(),
             treatments: treatments_wanted.clone(),
             openings: config.device.auto_direct,
             steering: config.device.steering,
@@ -349,6 +350,7 @@ fn work(
     let control = ControlServer::start_with(doors, &state, callers, Arc::new(backend))?;
     let watcher = watcher::Watcher {
         state,
+        own: key.public(),
         commands,
         choices,
         root,

@@ -323,7 +323,7 @@ fn work(
         Some(name) => name.clone(),
         None => host_name()?,
     };
-    let mut registry = StoredRegistry::new(registry, live.clone(), host.clone(), state.clone());
+    let mut registry = StoredRegistry::new(registry, live.clone(), host.clone(), key.public(), state.clone());
     let public = key.public().to_string();
     let mut status =
         event_loop::empty_status(host.to_string(), public, gateway.interface.clone(), gateway.mtu);
@@ -450,6 +450,13 @@ fn look(
     if let Some(standings) = registry.count(carried) {
         commands.post(Command::Standings(standings));
         ports.follow(registry);
+    }
+    follow_siblings(registry, commands);
+}
+
+fn follow_siblings(registry: &mut dyn ClientRegistry, commands: &Mailbox<Command>) {
+    if let Some(siblings) = registry.siblings() {
+        commands.post(Command::Siblings(siblings));
     }
 }
 

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use wire::hello::Name;
 use wire::join_link::{HostPort, InvitationKind, InvitationSecret, JoinLink, UnixSeconds};
+use wire::request::{MOST_SIBLINGS, Sibling};
 use zeroize::{Zeroize, Zeroizing};
 
 use crate::atomic_file::{self, Existing, WriteError, open_private};
@@ -40,6 +41,8 @@ pub struct Peer {
     pub added: UnixSeconds,
     /// To be shown to it until it has let this machine in.
     pub invitation: Option<InvitationSecret>,
+    /// The gateway that named it last, if it was never met by a link.
+    pub learned_from: Option<PublicKey>,
 }
 
 /// The far ends of one state directory.
@@ -183,6 +186,7 @@ impl Peers {
             known.addresses.clone_from(&link.addresses);
             known.tcp_port = link.tcp_port;
             known.invitation = Some(link.secret.clone());
+            known.learned_from = None;
             if let Some(name) = name {
                 name.clone_into(&mut known.name);
             }
@@ -200,6 +204,7 @@ impl Peers {
             tcp_port: link.tcp_port,
             added: now,
             invitation: Some(link.secret.clone()),
+            learned_from: None,
         });
         Ok(Joined { name, renewed: false })
     }
@@ -237,8 +242,51 @@ impl Peers {
             tcp_port: None,
             added: now,
             invitation: None,
+            learned_from: None,
         });
         Ok(())
+    }
+
+    /// Takes over which other gateways a gateway names: they let this machine in too. What it named before and does not any more is forgotten;
+    /// who was met by a link, or is known otherwise, stays as it is. Whether anything has changed.
+    pub fn learn(&mut self, from: PublicKey, siblings: &[Sibling], own: PublicKey, now: UnixSeconds) -> bool {
+        let before = self.peers.clone();
+        let names = |key: PublicKey| siblings.iter().any(|sibling| sibling.public_key == key.0);
+        self.peers.retain(|peer| peer.learned_from != Some(from) || names(peer.public_key));
+        for sibling in siblings {
+            let public_key = PublicKey(sibling.public_key);
+            if public_key == own || public_key == from {
+                continue;
+            }
+            if let Some(known) = self.peers.iter_mut().find(|peer| peer.public_key == public_key) {
+                if known.learned_from.is_some() {
+                    known.addresses = sibling.addresses.to_vec();
+                    known.tcp_port = sibling.tcp_port;
+                    known.learned_from = Some(from);
+                }
+                continue;
+            }
+            let learned = self.peers.iter().filter(|peer| peer.learned_from.is_some()).count();
+            if learned >= MOST_SIBLINGS || self.peers.len() >= MAX_PEERS {
+                continue;
+            }
+            let told = sibling.name.as_str();
+            let name = match self.by_name(told) {
+                None => told.to_owned(),
+                Some(_) => self.free_name(InvitationKind::Gateway),
+            };
+            self.peers.push(Peer {
+                name,
+                kind: InvitationKind::Gateway,
+                public_key,
+                addresses: sibling.addresses.to_vec(),
+                tcp_port: sibling.tcp_port,
+                added: now,
+                invitation: None,
+                learned_from: Some(from),
+            });
+        }
+        self.peers != before
     }
 
     /// Forgets the invitation of a far end, once that has let this machine in; whether there was one.
@@ -300,6 +348,8 @@ struct PeerEntry {
     added: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     invitation: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    learned_from: Option<String>,
 }
 
 impl From<&Peer> for PeerEntry {
@@ -312,6 +362,7 @@ impl From<&Peer> for PeerEntry {
             tcp_port: peer.tcp_port,
             added: peer.added.0.min(i64::MAX as u64),
             invitation: peer.invitation.as_ref().map(|secret| BASE32_NOPAD.encode(&secret.0)),
+            learned_from: peer.learned_from.map(|gateway| gateway.to_string()),
         }
     }
 }
@@ -336,6 +387,8 @@ impl TryFrom<PeerEntry> for Peer {
             bytes.as_slice().try_into().map(InvitationSecret).map_err(|_| wrong("invitation"))
         });
         let invitation = invitation.transpose()?;
+        let learned_from = entry.learned_from.as_ref().map(|text| text.parse());
+        let learned_from = learned_from.transpose().map_err(|_| wrong("learned_from"))?;
         entry.invitation.zeroize();
         Ok(Self {
             name: entry.name,
@@ -345,6 +398,7 @@ impl TryFrom<PeerEntry> for Peer {
             tcp_port: entry.tcp_port,
             added: UnixSeconds(entry.added),
             invitation,
+            learned_from,
         })
     }
 }
@@ -374,5 +428,94 @@ fn span(seconds: u64) -> String {
         120..7_200 => format!("{} min", seconds / 60),
         7_200..172_800 => format!("{} h", seconds / 3_600),
         _ => format!("{} days", seconds / 86_400),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OWN: PublicKey = PublicKey([9; 32]);
+    const NOW: UnixSeconds = UnixSeconds(1_800_000_000);
+
+    fn link(number: u8) -> JoinLink {
+        JoinLink {
+            kind: InvitationKind::Gateway,
+            public_key: [number; 32],
+            addresses: vec!["192.0.2.1:4600".parse().unwrap()],
+            tcp_port: None,
+            secret: InvitationSecret([number; 16]),
+            expires: UnixSeconds(NOW.0 + 60),
+        }
+    }
+
+    fn sibling(number: u8, name: &str, address: &str) -> Sibling {
+        Sibling {
+            public_key: [number; 32],
+            name: Name::new(name).unwrap(),
+            tcp_port: NonZeroU16::new(443),
+            addresses: std::iter::once(address.parse().unwrap()).collect(),
+        }
+    }
+
+    fn names(peers: &Peers) -> Vec<&str> {
+        peers.of_kind(InvitationKind::Gateway).map(|peer| peer.name.as_str()).collect()
+    }
+
+    #[test]
+    fn learned_gateways_come_move_and_go() {
+        let (first, second, third) = (PublicKey([1; 32]), PublicKey([2; 32]), PublicKey([3; 32]));
+        let mut peers = Peers::default();
+        peers.join(&link(1), None, OWN, NOW).unwrap();
+        let two = sibling(2, "oslo", "198.51.100.2:4600");
+        let told =
+            [two.clone(), sibling(3, "gateway", "198.51.100.3:4600"), sibling(9, "me", "198.51.100.9:1")];
+        assert!(peers.learn(first, &told, OWN, NOW));
+        assert_eq!(names(&peers), ["gateway", "oslo", "gateway-2"], "a name that is taken, and this machine");
+        assert!(!peers.learn(first, &told, OWN, NOW), "nothing new");
+        // The second tells of the first, which was met by a link, and that the third has moved.
+        let told = [sibling(1, "evil", "203.0.113.6:6"), sibling(3, "gateway", "198.51.100.33:4600")];
+        assert!(peers.learn(second, &told, OWN, NOW));
+        let by_link = peers.by_name("gateway").unwrap();
+        assert_eq!((by_link.public_key, by_link.addresses.clone()), (first, link(1).addresses));
+        let moved = peers.by_name("gateway-2").unwrap();
+        assert_eq!(
+            (moved.addresses[0].to_string().as_str(), moved.learned_from),
+            ("198.51.100.33:4600", Some(second))
+        );
+        // The first has no say over what the second told last.
+        assert!(!peers.learn(first, &[two], OWN, NOW));
+        assert!(peers.learn(second, &[], OWN, NOW));
+        assert_eq!(names(&peers), ["gateway", "oslo"]);
+        // Once it is met by a link it stays.
+        peers.join(&link(2), None, OWN, NOW).unwrap();
+        assert!(!peers.learn(first, &[], OWN, NOW));
+        assert_eq!(names(&peers), ["gateway", "oslo"]);
+        assert!(!peers.learn(third, &[], OWN, NOW));
+    }
+
+    #[test]
+    fn no_more_are_learned_than_there_may_be() {
+        let mut peers = Peers::default();
+        for from in 1..5 {
+            let told: Vec<Sibling> =
+                (0..16).map(|number| sibling(from * 40 + number, "x", "192.0.2.7:1")).collect();
+            peers.learn(PublicKey([from; 32]), &told, OWN, NOW);
+        }
+        assert_eq!(names(&peers).len(), MOST_SIBLINGS);
+    }
+
+    #[test]
+    fn what_was_learned_is_kept() {
+        let directory = tempfile::tempdir().unwrap();
+        let state = StateDirectory::create(directory.path().join("state")).unwrap();
+        let from = PublicKey([1; 32]);
+        Peers::change(&state, |peers| -> Result<bool, PeersError> {
+            Ok(peers.learn(from, &[sibling(2, "oslo", "[2001:db8::2]:4600")], OWN, NOW))
+        })
+        .unwrap();
+        let kept = Peers::load(&state).unwrap();
+        let peer = kept.by_name("oslo").unwrap();
+        assert_eq!((peer.learned_from, peer.tcp_port.map(NonZeroU16::get)), (Some(from), Some(443)));
     }
 }

@@ -378,7 +378,8 @@ fn checksum_fits(bytes: &[u8]) -> bool {
         .is_some_and(|(body, checksum)| crc32(body).to_be_bytes() == *checksum)
 }
 
-fn encode_address(address: &HostPort, bytes: &mut Vec<u8>) {
+/// Appends an address as it stands in a link.
+pub(crate) fn encode_address(address: &HostPort, bytes: &mut Vec<u8>) {
     match &address.host {
         Host::Address(IpAddr::V4(v4)) => {
             bytes.push(TYPE_V4);
@@ -399,6 +400,13 @@ fn encode_address(address: &HostPort, bytes: &mut Vec<u8>) {
         }
     }
     bytes.extend(address.port.get().to_be_bytes());
+}
+
+/// Reads an address as it stands in a link; also what follows it.
+pub(crate) fn decode_address(bytes: &[u8]) -> Result<(HostPort, &[u8]), JoinLinkError> {
+    let mut reader = Reader { rest: bytes };
+    let address = reader.address()?;
+    Ok((address, reader.rest))
 }
 
 struct Reader<'a> {

@@ -3,29 +3,84 @@
 //! ```text
 //! treat flow  01 | treatment (1) | protocol (1) | source port (2) | destination port (2) | source | destination
 //! path rates  02 | (path (1) | bytes a second v)*
+//! siblings    03 | (public key (32) | TCP port (2), 0: none | name length (1) | name | addresses (1) | address, as in a join link, ...)*
 //! ```
 //!
 //! Addresses are both of 4 or both of 16 bytes. The device asks the gateway to carry a flow towards it as the device carries it the
 //! other way: addresses and ports are those of packets from the device. With path rates one end says what it expects its paths to
-//! carry towards the other, which cannot measure that. Messages of another kind are ignored.
+//! carry towards the other, which cannot measure that. With siblings a gateway names the others that let the device in; what is not in the
+//! list is none any more. Messages of another kind are ignored.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::num::NonZeroU16;
 
 use arrayvec::ArrayVec;
 use units::{BitRate, PathId};
 
 use crate::cursor::{Malformed, Reader, put_varint};
-use crate::hello::DefaultTreatment;
+use crate::frame::MAX_BLOB_LEN;
+use crate::hello::{DefaultTreatment, Name};
 use crate::inner::FlowKey;
+use crate::join_link::{HostPort, decode_address, encode_address};
 
 const TREAT_FLOW: u8 = 1;
 const PATH_RATES: u8 = 2;
+const SIBLINGS: u8 = 3;
 
 /// Paths in one message; more are left out.
 pub const MOST_RATES: usize = 16;
 
 /// What one end expects each path to carry towards the other, in any order.
 pub type PathRates = ArrayVec<(PathId, BitRate), MOST_RATES>;
+
+/// Siblings in one message at most; fewer if they do not fit.
+pub const MOST_SIBLINGS: usize = 16;
+/// Addresses of a sibling; more are left out.
+pub const MOST_SIBLING_ADDRESSES: usize = 4;
+
+/// Another gateway with the same clients.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Sibling {
+    /// Its public key.
+    pub public_key: [u8; 32],
+    /// What it calls itself.
+    pub name: Name,
+    /// Port of its framed-TCP carrier.
+    pub tcp_port: Option<NonZeroU16>,
+    /// Where it may be reached, best first; at least one.
+    pub addresses: ArrayVec<HostPort, MOST_SIBLING_ADDRESSES>,
+}
+
+impl Sibling {
+    fn put(&self, bytes: &mut Vec<u8>) {
+        bytes.extend(self.public_key);
+        bytes.extend(self.tcp_port.map_or(0, NonZeroU16::get).to_be_bytes());
+        bytes.push(self.name.as_str().len() as u8);
+        bytes.extend(self.name.as_str().bytes());
+        bytes.push(self.addresses.len() as u8);
+        self.addresses.iter().for_each(|address| encode_address(address, bytes));
+    }
+
+    fn parse<'a>(reader: &mut Reader<'a>) -> Result<Self, Malformed> {
+        let public_key = reader.array()?;
+        let tcp_port = NonZeroU16::new(reader.u16()?);
+        let length = usize::from(reader.u8()?);
+        let name = std::str::from_utf8(reader.bytes(length)?).ok().and_then(|name| Name::new(name).ok());
+        let name = name.ok_or(Malformed::Field("name of a sibling"))?;
+        let count = reader.u8()?;
+        let mut addresses = ArrayVec::new();
+        for _ in 0..count {
+            let (address, rest) =
+                decode_address(reader.rest()).map_err(|_| Malformed::Field("address of a sibling"))?;
+            *reader = Reader::new(rest);
+            addresses.try_push(address).map_err(|_| Malformed::Field("addresses of a sibling"))?;
+        }
+        if addresses.is_empty() {
+            return Err(Malformed::Field("addresses of a sibling"));
+        }
+        Ok(Self { public_key, name, tcp_port, addresses })
+    }
+}
 
 /// A message.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -40,6 +95,8 @@ pub enum Request {
     },
     /// What the sender's paths can carry.
     PathRates(PathRates),
+    /// The other gateways that let the device in, all of them; at most [`MOST_SIBLINGS`], those to be preferred first.
+    Siblings(Vec<Sibling>),
 }
 
 impl Request {
@@ -55,7 +112,22 @@ impl Request {
                 }
                 bytes
             }
+            Self::Siblings(siblings) => Self::encode_siblings(siblings),
         }
+    }
+
+    /// As many as fit.
+    fn encode_siblings(siblings: &[Sibling]) -> Vec<u8> {
+        let mut bytes = vec![SIBLINGS];
+        for sibling in siblings.iter().take(MOST_SIBLINGS) {
+            let before = bytes.len();
+            sibling.put(&mut bytes);
+            if bytes.len() > MAX_BLOB_LEN {
+                bytes.truncate(before);
+                break;
+            }
+        }
+        bytes
     }
 
     fn encode_flow(flow: &FlowKey, treatment: DefaultTreatment) -> Vec<u8> {
@@ -79,6 +151,7 @@ impl Request {
         match bytes.split_first() {
             Some((&TREAT_FLOW, rest)) => Self::parse_flow(rest).map(Some),
             Some((&PATH_RATES, rest)) => Self::parse_rates(rest).map(Some),
+            Some((&SIBLINGS, rest)) => Self::parse_siblings(rest).map(Some),
             _ => Ok(None),
         }
     }
@@ -91,6 +164,23 @@ impl Request {
             rates.try_push(rate).map_err(|_| Malformed::Field("path rates"))?;
         }
         Ok(Self::PathRates(rates))
+    }
+
+    fn parse_siblings(rest: &[u8]) -> Result<Self, Malformed> {
+        if rest.len() >= MAX_BLOB_LEN {
+            return Err(Malformed::Field("length of siblings"));
+        }
+        let mut reader = Reader::new(rest);
+        let mut siblings: Vec<Sibling> = Vec::new();
+        while !reader.is_empty() {
+            let sibling = Sibling::parse(&mut reader)?;
+            let is_known = siblings.iter().any(|known| known.public_key == sibling.public_key);
+            if is_known || siblings.len() >= MOST_SIBLINGS {
+                return Err(Malformed::Field("siblings"));
+            }
+            siblings.push(sibling);
+        }
+        Ok(Self::Siblings(siblings))
     }
 
     fn parse_flow(rest: &[u8]) -> Result<Self, Malformed> {
@@ -150,6 +240,65 @@ mod tests {
         assert_eq!(Request::parse(&[PATH_RATES]), Ok(Some(Request::PathRates(PathRates::new()))));
         assert!(Request::parse(&[PATH_RATES, 1]).is_err(), "a path without a rate");
         assert!(Request::parse(&[[PATH_RATES].as_slice(), &[1; 2 * MOST_RATES + 2]].concat()).is_err());
+    }
+
+    fn sibling(number: u8, addresses: &[&str]) -> Sibling {
+        Sibling {
+            public_key: [number; 32],
+            name: Name::new(&format!("gateway {number}")).unwrap(),
+            tcp_port: NonZeroU16::new(443 * u16::from(number % 2)),
+            addresses: addresses.iter().map(|address| address.parse().unwrap()).collect(),
+        }
+    }
+
+    #[test]
+    fn siblings_come_back_as_far_as_they_fit() {
+        let all: Vec<Sibling> = (0..20)
+            .map(|number| {
+                sibling(number, &["192.0.2.1:4600", "gw.example.org:443"][..1 + usize::from(number % 2)])
+            })
+            .collect();
+        let few = Request::Siblings(all[..5].to_vec());
+        assert_eq!(Request::parse(&few.encode()), Ok(Some(few)));
+        let bytes = Request::Siblings(all.clone()).encode();
+        assert!(bytes.len() <= MAX_BLOB_LEN);
+        let Ok(Some(Request::Siblings(read))) = Request::parse(&bytes) else { panic!("{bytes:?}") };
+        assert!(read.len() > 10 && read.len() <= MOST_SIBLINGS && all.starts_with(&read), "{}", read.len());
+        assert_eq!(Request::parse(&[SIBLINGS]), Ok(Some(Request::Siblings(Vec::new()))), "none any more");
+    }
+
+    #[test]
+    fn lists_of_siblings_that_make_no_sense_are_refused() {
+        let good = Request::Siblings(vec![sibling(1, &["192.0.2.1:4600"])]).encode();
+        for cut in 2..good.len() {
+            assert!(Request::parse(&good[..cut]).is_err(), "cut at {cut}");
+        }
+        let with = |at: usize, byte: u8| {
+            let mut bytes = good.clone();
+            bytes[at] = byte;
+            Request::parse(&bytes)
+        };
+        let (name, count) = (1 + 32 + 2, 1 + 32 + 2 + 1 + "gateway 1".len());
+        assert!(with(name + 1, b'\n').is_err(), "a name with a line break");
+        assert!(with(count, 0).is_err(), "no address");
+        assert!(with(count, 2).is_err(), "an address too few");
+        assert!(with(count + 1, 9).is_err(), "an address of no known kind");
+        let port = good.len() - 2;
+        let mut bytes = good.clone();
+        bytes[port..].fill(0);
+        assert!(Request::parse(&bytes).is_err(), "a port of 0");
+        assert!(Request::parse(&[&good[..], &good[1..]].concat()).is_err(), "one gateway twice");
+        let five = ["192.0.2.1:1"; 5].map(|text| text.parse().unwrap());
+        let mut bytes = good[..count].to_vec();
+        bytes.push(5);
+        five.iter().for_each(|address| encode_address(address, &mut bytes));
+        assert!(Request::parse(&bytes).is_err(), "five addresses");
+        let mut many = vec![SIBLINGS];
+        for number in 0..=MOST_SIBLINGS as u8 {
+            Sibling { name: Name::new("x").unwrap(), ..sibling(number, &["192.0.2.1:4600"]) }.put(&mut many);
+        }
+        assert!(many.len() <= MAX_BLOB_LEN && Request::parse(&many).is_err(), "more than there may be");
+        assert!(Request::parse(&[SIBLINGS; MAX_BLOB_LEN + 1]).is_err(), "longer than a message");
     }
 
     proptest! {

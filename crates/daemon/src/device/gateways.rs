@@ -42,6 +42,8 @@ pub struct Gateway {
     pub refused: Option<String>,
     /// When its name may be looked up again.
     pub next_resolve: Timestamp,
+    /// Whether it may be knocked at: one that is known no more serves until its session ends.
+    is_known: bool,
 }
 
 /// How far the device is with a gateway.
@@ -90,6 +92,7 @@ impl Gateway {
             refusals: 0,
             refused: None,
             next_resolve: Timestamp::ZERO,
+            is_known: true,
         }
     }
 
@@ -121,6 +124,36 @@ impl Gateways {
     /// Those that were met; more than [`MOST_GATEWAYS`] are left out.
     pub fn new(peers: Vec<Peer>) -> Self {
         Self { all: peers.into_iter().take(MOST_GATEWAYS).map(Gateway::new).collect(), expected: None }
+    }
+
+    /// These are known now. Returns those that are new or are elsewhere. One that is known no more goes, unless it is spoken to.
+    pub fn update(&mut self, peers: Vec<Peer>) -> Vec<PublicKey> {
+        for gateway in &mut self.all {
+            gateway.is_known = peers.iter().any(|peer| peer.public_key == gateway.peer.public_key);
+        }
+        self.all.retain(|gateway| gateway.is_known || gateway.session().is_some());
+        let mut news = Vec::new();
+        for peer in peers {
+            let key = peer.public_key;
+            match self.get_mut(key) {
+                Some(gateway) => {
+                    if (&gateway.peer.addresses, gateway.peer.tcp_port) != (&peer.addresses, peer.tcp_port) {
+                        gateway.addresses.tcp = peer.tcp_port;
+                        gateway.next_resolve = Timestamp::ZERO;
+                        news.push(key);
+                    }
+                    // An invitation that was used stays so.
+                    let invitation = gateway.peer.invitation.take();
+                    gateway.peer = Peer { invitation, ..peer };
+                }
+                None if self.all.len() < MOST_GATEWAYS => {
+                    self.all.push(Gateway::new(peer));
+                    news.push(key);
+                }
+                None => {}
+            }
+        }
+        news
     }
 
     /// Whether there is none: then flows go directly only.
@@ -215,6 +248,7 @@ impl Gateways {
     /// When a gateway may be knocked at, if the device is not at it. One whose last try was not needed may be at once.
     fn knock_at(&self, gateway: &Gateway) -> Option<Timestamp> {
         let at = match gateway.contact {
+            _ if !gateway.is_known => return None,
             Contact::Silent { knock_at } => knock_at,
             Contact::Outrun { .. } => Timestamp::ZERO,
             _ => return None,

@@ -5,13 +5,14 @@ use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
 use anabranch::control::{NetworkChange, NetworkReport, Status};
-use identity::PublicKey;
+use identity::{Peer, PublicKey};
 use linux::monitor::Interface;
 use linux::prefix::IpPrefix;
 use policy::steering::{MarkShare, MarkingForm, safe_marks};
 use units::{BitRate, NetworkId};
 use wire::hello::Welcome;
 use wire::join_link::HostPort;
+use wire::request::Sibling;
 
 use wire::translation::Prefix;
 
@@ -66,6 +67,8 @@ pub enum Command {
     Interfaces(Vec<Interface>),
     /// A gateway's addresses were looked up; empty if that failed.
     Resolved(PublicKey, Vec<SocketAddr>),
+    /// These gateways are known now.
+    Gateways(Vec<Peer>),
     /// A network has, or has no, NAT64.
     Nat64(NetworkId, Option<Prefix>),
     /// The interface is set up and traffic leads to it, or why not.
@@ -96,6 +99,8 @@ pub enum Task {
         /// The networks that are connected.
         interfaces: Vec<String>,
     },
+    /// A gateway names others, all that it knows.
+    Learn(PublicKey, Vec<Sibling>),
     /// Forget the invitation of a gateway, which has let the device in.
     Redeemed(PublicKey),
     /// Find a network's NAT64.

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anabranch::control::EventKind;
-use identity::{Peers, PublicKey, StateDirectory};
+use identity::{InvitationKind, Peer, Peers, PeersError, PublicKey, StateDirectory, wall_time};
 use linux::monitor::{Event, Monitor};
 use linux::netlink::Netlink;
 use linux::poll::{Interest, Poller, Token, Waker};
@@ -16,6 +16,7 @@ use linux::signals::EndSignals;
 use tracing::{debug, info, warn};
 use units::NetworkId;
 use wire::join_link::{Host, HostPort};
+use wire::request::Sibling;
 
 use super::direct::name_proxy::Upstream;
 use super::messages::{Command, Lease, Task};
@@ -29,6 +30,8 @@ use crate::supervision::{Request, Root};
 pub struct Watcher {
     /// Where a gateway's invitation is forgotten once it was used.
     pub state: StateDirectory,
+    /// This device's key.
+    pub own: PublicKey,
     /// The loop.
     pub commands: Mailbox<Command>,
     /// The thread that chooses networks for flows.
@@ -141,6 +144,7 @@ impl Watcher {
                 self.resolve(gateway, addresses, interfaces, servers);
             }
             Task::Redeemed(gateway) => self.forget_invitation(gateway),
+            Task::Learn(from, siblings) => self.learn(from, &siblings),
             Task::DiscoverNat64(network, interface) => {
                 self.discover(network, interface, servers_now(servers));
             }
@@ -173,6 +177,31 @@ impl Watcher {
         if let Err(error) = forgotten {
             let text = format!("the used invitation could not be removed: {error}");
             self.events.push(EventKind::Warning, None, text);
+        }
+    }
+
+    /// Keeps which gateways a gateway names, and has them used.
+    fn learn(&self, from: PublicKey, siblings: &[Sibling]) {
+        // With each session the same is said: nothing is written for that.
+        let is_news = Peers::load(&self.state)
+            .is_ok_and(|mut known| known.learn(from, siblings, self.own, wall_time()));
+        if !is_news {
+            return;
+        }
+        let learned = Peers::change(&self.state, |peers| -> Result<Vec<Peer>, PeersError> {
+            peers.learn(from, siblings, self.own, wall_time());
+            Ok(peers.of_kind(InvitationKind::Gateway).cloned().collect())
+        });
+        match learned {
+            Ok(gateways) => {
+                let names: Vec<&str> = gateways.iter().map(|gateway| gateway.name.as_str()).collect();
+                info!("gateways are known: {}", names.join(", "));
+                self.commands.post(Command::Gateways(gateways));
+            }
+            Err(error) => {
+                let text = format!("the gateways that the gateway names could not be kept: {error}");
+                self.events.push(EventKind::Warning, None, text);
+            }
         }
     }
 

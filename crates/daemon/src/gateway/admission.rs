@@ -16,6 +16,7 @@ use units::Bytes;
 use wire::hello::{
     DefaultTreatment, Features, Hello, MAX_DNS_SERVERS, Name, Prefixed, Refusal, Reply, Welcome,
 };
+use wire::request::{MOST_SIBLING_ADDRESSES, Sibling};
 
 use super::backend::port_forwards;
 use super::live::LiveConfig;
@@ -41,6 +42,9 @@ pub trait ClientRegistry: Send {
 
     /// A client was revoked: it must not be let in from memory.
     fn forget(&mut self, key: PublicKey);
+
+    /// Says that this gateway uses the registry; the others that do. `None` if the registry is this gateway's own, or cannot tell at the moment.
+    fn siblings(&mut self) -> Option<Vec<Sibling>>;
 
     /// The ports that lead to clients; `None` if that cannot be told at the moment.
     fn forwards(&mut self) -> Option<Vec<PortForward>>;
@@ -78,6 +82,8 @@ pub struct StoredRegistry {
     live: Arc<LiveConfig>,
     /// What the gateway is called if the configuration has no name.
     host: Name,
+    /// The gateway's key.
+    key: identity::PublicKey,
     known: FxHashMap<identity::PublicKey, Client>,
     /// Carried and not yet counted.
     waiting: FxHashMap<identity::PublicKey, Bytes>,
@@ -164,6 +170,15 @@ impl ClientRegistry for StoredRegistry {
         self.known.remove(&identity::PublicKey(key.0));
     }
 
+    fn siblings(&mut self) -> Option<Vec<Sibling>> {
+        if !self.registry.is_shared() {
+            return None;
+        }
+        let own = self.introduction();
+        let others = self.registry.announce(self.key, own.as_ref(), wall_time());
+        others.inspect_err(|error| warn!("{error}")).ok()
+    }
+
     fn forwards(&mut self) -> Option<Vec<PortForward>> {
         port_forwards(&mut self.registry).inspect_err(|error| warn!("{error}")).ok()
     }
@@ -171,7 +186,13 @@ impl ClientRegistry for StoredRegistry {
 
 impl StoredRegistry {
     /// Nothing is known yet but what the registry says, and what was kept in `state` when it could not be counted.
-    pub fn new(registry: Registry, live: Arc<LiveConfig>, host: Name, state: StateDirectory) -> Self {
+    pub fn new(
+        registry: Registry,
+        live: Arc<LiveConfig>,
+        host: Name,
+        key: identity::PublicKey,
+        state: StateDirectory,
+    ) -> Self {
         let kept = Usage::kept(&state).unwrap_or_else(|error| {
             warn!("{error}");
             None
@@ -182,7 +203,7 @@ impl StoredRegistry {
         let waiting =
             kept.filter(|usage| usage.month == month).map(|usage| usage.bytes.into_iter().collect());
         let (known, waiting) = (FxHashMap::default(), waiting.unwrap_or_default());
-        Self { registry, live, host, known, waiting, state, is_kept }
+        Self { registry, live, host, key, known, waiting, state, is_kept }
     }
 
     fn keep(&mut self, usage: &Usage) {
@@ -193,6 +214,19 @@ impl StoredRegistry {
             Ok(()) => self.is_kept = true,
             Err(error) => warn!("what clients carry is forgotten if the gateway stops now: {error}"),
         }
+    }
+
+    /// What other gateways tell their devices of this one: what its join links say. `None` if it does not know its address.
+    fn introduction(&self) -> Option<Sibling> {
+        let config = self.live.get();
+        let addresses = config.gateway.public_addresses.iter().take(MOST_SIBLING_ADDRESSES).cloned();
+        let sibling = Sibling {
+            public_key: self.key.0,
+            name: config.daemon.name.clone().unwrap_or_else(|| self.host.clone()),
+            tcp_port: config.gateway.tcp,
+            addresses: addresses.collect(),
+        };
+        (!sibling.addresses.is_empty()).then_some(sibling)
     }
 
     fn admitted(&self, client: Client, first_time: bool, wanted: DefaultTreatment) -> Admitted {

@@ -14,7 +14,7 @@ use tracing::debug;
 use units::{BitRate, Bytes, Timestamp};
 use wire::frame::{CLOSE_GOODBYE, CLOSE_RENEWED, CLOSE_REVOKED};
 use wire::inner::FlowKey;
-use wire::request::{MOST_RATES, PathRates, Request};
+use wire::request::{MOST_RATES, PathRates, Request, Sibling};
 
 use super::admission::{Admitted, Standing};
 use super::clients::Clients;
@@ -31,6 +31,8 @@ pub struct GatewayLoop {
     events: Arc<EventLog>,
     /// What the status says that never changes.
     status: Status,
+    /// What devices are told of other gateways, if anything.
+    siblings: Option<Vec<u8>>,
     total: Meter,
     next_sample: Timestamp,
     next_count: Timestamp,
@@ -46,6 +48,7 @@ impl GatewayLoop {
             tasks,
             events,
             status,
+            siblings: None,
             total: Meter::default(),
             next_sample: Timestamp::ZERO,
             next_count: Timestamp::ZERO,
@@ -115,6 +118,7 @@ impl GatewayLoop {
                 };
                 self.plane.endpoint.treat(session, back, off_the_wire(treatment));
             }
+            Ok(Some(Request::Siblings(_))) => debug!(session = session.0, "a device has no siblings"),
             Ok(Some(Request::PathRates(_))) => {
                 debug!(session = session.0, "a device says what it expects to carry")
             }
@@ -131,6 +135,25 @@ impl GatewayLoop {
             self.events.push(EventKind::ClientJoined, Some(&name), format!("{name} has joined"));
         }
         self.events.push(EventKind::ClientConnected, Some(&name), format!("{name} is connected"));
+        self.tell_siblings(session);
+    }
+
+    fn on_siblings(&mut self, siblings: Vec<Sibling>) {
+        let told = Request::Siblings(siblings).encode();
+        if self.siblings.replace(told.clone()).is_some_and(|before| before == told) {
+            return;
+        }
+        let sessions: Vec<SessionId> = self.clients.confirmed().map(|(session, _)| session).collect();
+        for session in sessions {
+            self.tell_siblings(session);
+        }
+    }
+
+    fn tell_siblings(&mut self, session: SessionId) {
+        let Some(siblings) = self.siblings.clone() else { return };
+        if let Err(error) = self.plane.endpoint.send_message(session, siblings) {
+            debug!(session = session.0, "a device is not told of other gateways: {error}");
+        }
     }
 
     fn on_closed(&mut self, session: SessionId, reason: u8) {
@@ -156,6 +179,7 @@ impl GatewayLoop {
             Command::Connected(reply) => drop(reply.try_send(self.connected())),
             Command::Standings(standings) => self.on_standings(standings),
             Command::Allow(standing) => self.allow(standing),
+            Command::Siblings(siblings) => self.on_siblings(siblings),
             Command::Count => self.count(clock::now()),
             Command::Revoke(key) => self.revoke(key),
             Command::Stop => self.stop(CLOSE_GOODBYE, "the gateway stops"),

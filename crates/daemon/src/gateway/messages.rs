@@ -6,6 +6,7 @@ use std::sync::mpsc::SyncSender;
 use anabranch::control::{Status, Traffic, UnixMillis};
 use bond::{IncomingId, PublicKey};
 use units::Bytes;
+use wire::request::Sibling;
 
 use super::admission::{Admitted, Standing};
 
@@ -31,6 +32,8 @@ pub enum Command {
     Standings(Vec<Standing>),
     /// This is what one client may carry.
     Allow(Standing),
+    /// These are the other gateways that share the registry.
+    Siblings(Vec<Sibling>),
     /// Have counted what was carried until now: other limits may hold.
     Count,
     /// End the sessions of this key: it was revoked.

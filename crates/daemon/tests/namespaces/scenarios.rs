@@ -48,6 +48,7 @@ pub const ALL: &[Scenario] = &[
     ),
     ("several_gateways_the_nearest_serves", several_gateways::the_nearest_serves),
     ("several_gateways_a_killed_one_is_left_in_traffic", several_gateways::a_killed_one_is_left_in_traffic),
+    ("several_gateways_those_that_one_names_are_used", several_gateways::those_that_one_names_are_used),
     ("several_gateways_a_goodbye_moves_at_once", several_gateways::a_goodbye_moves_at_once),
     ("several_gateways_a_dead_network_moves_nothing", several_gateways::a_dead_network_moves_nothing),
     ("several_gateways_one_revokes_and_the_other_serves", several_gateways::one_revokes_and_the_other_serves),

@@ -1,6 +1,7 @@
 //! A device that knows several gateways: which one it takes, and what makes it move.
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::io::Read;
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -179,18 +180,63 @@ fn traffic(bed: &Bed, port: u16) {
     std::thread::spawn(move || while stream.read(&mut buffer).is_ok_and(|count| count > 0) {});
 }
 
-pub fn a_killed_one_is_left_in_traffic() {
-    let Some(database) = Database::start() else { return };
-    let bed = Bed::with_second_gateway();
+/// Both gateways keep their clients in the database; the second has these addresses to tell.
+fn share_registry(bed: &Bed, database: &Database, addresses: &[&str]) {
     let place = SharedRegistry { connection: database.connection(), certificates: None };
     drop(Registry::create(RegistryPlace::Shared(place), Ipv4Pool::default()).unwrap());
-    for (role, address) in [("gateway", "198.51.100.1"), (SECOND, SECOND_V4)] {
+    for (role, addresses) in [("gateway", &["198.51.100.1"][..]), (SECOND, addresses)] {
         let text = format!(
-            "[gateway]\ndns = []\npublic_addresses = [\"{address}\"]\nregistry = \"{}\"\n",
+            "[daemon]\nname = \"{role}\"\n[gateway]\ndns = []\npublic_addresses = {addresses:?}\nregistry = \"{}\"\n",
             database.connection()
         );
         bed.write_config(role, &text);
     }
+}
+
+/// The device has the link of one gateway, which shares its clients with another.
+pub fn those_that_one_names_are_used() {
+    let Some(database) = Database::start() else { return };
+    let bed = Bed::with_second_gateway();
+    share_registry(&bed, &database, &[SECOND_V4]);
+    let _second = bed.start(SECOND);
+    let first = bed.start("gateway");
+    bed.join_at("gateway", "device");
+    let _device = bed.start("device");
+    bed.wait_until_up();
+    let known = || fs::read_to_string(bed.directory("device").join("peers.toml")).unwrap();
+    eventually("the other gateway is known", || known().contains("name = \"second\"\n"));
+    assert!(known().contains("learned_from"), "{}", known());
+    let (hello, flood) = serve_hello(&bed);
+    new_connection(&bed, hello);
+    let addresses = bed.status().addresses;
+    traffic(&bed, flood);
+    std::thread::sleep(Duration::from_millis(500));
+    first.kill();
+    let took = new_connection(&bed, hello);
+    println!("a new connection by a gateway that was only named: {took:?}");
+    assert_eq!(serving(&bed).as_deref(), Some(SECOND));
+    assert_eq!(bed.status().addresses, addresses);
+    assert!(took < Duration::from_secs(2), "{took:?}");
+
+    // It is taken off the list, and the one with the link says so once the device is there again.
+    let _first = bed.start("gateway");
+    share_registry(&bed, &database, &[]);
+    bed.client(SECOND).reload().unwrap();
+    std::thread::sleep(Duration::from_millis(500));
+    bed.client(SECOND).down().unwrap();
+    eventually("the device is back", || serving(&bed).as_deref() == Some(FIRST_NAME));
+    eventually("the other gateway is forgotten", || {
+        bed.client("gateway").reload().unwrap();
+        !known().contains("learned_from")
+    });
+    assert!(known().contains("name = \"gateway\""), "{}", known());
+    bed.download(SERVER_V4, 300_000, || {});
+}
+
+pub fn a_killed_one_is_left_in_traffic() {
+    let Some(database) = Database::start() else { return };
+    let bed = Bed::with_second_gateway();
+    share_registry(&bed, &database, &[SECOND_V4]);
     let (first, second) = both(&bed);
     let mut gateways = BTreeMap::from([("gateway", first), (SECOND, second)]);
     let _device = bed.start("device");

@@ -12,6 +12,7 @@
 
 mod clients;
 mod forwards;
+mod gateways;
 mod invitations;
 mod schema;
 mod store;
@@ -280,6 +281,11 @@ impl Registry {
         let mut store = Store::open(&place.into(), Tables::Kept)?;
         let stored = stored_v6(&mut store, None)?;
         Ok(Pools { v4, v6: v6.unwrap_or(stored) })
+    }
+
+    /// Whether other gateways may use it too.
+    pub fn is_shared(&self) -> bool {
+        self.store.is_shared()
     }
 
     /// The networks that are leased from.

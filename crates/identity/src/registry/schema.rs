@@ -89,6 +89,27 @@ const STEPS: &[Step] = &[
     ALTER TABLE clients ADD COLUMN month BIGINT NOT NULL DEFAULT 0;
 ",
     },
+    // Those that use the registry say so here, again and again.
+    Step {
+        file: "
+    CREATE TABLE gateways (
+        public_key BLOB PRIMARY KEY,
+        name       TEXT NOT NULL,
+        addresses  TEXT NOT NULL,            -- HOST:PORT, by commas
+        tcp_port   INTEGER NOT NULL,         -- 0 if none
+        last_seen  INTEGER NOT NULL
+    ) STRICT;
+",
+        shared: "
+    CREATE TABLE gateways (
+        public_key BYTEA PRIMARY KEY,
+        name       TEXT NOT NULL,
+        addresses  TEXT NOT NULL,
+        tcp_port   BIGINT NOT NULL,
+        last_seen  BIGINT NOT NULL
+    );
+",
+    },
 ];
 
 /// The version that this program makes.

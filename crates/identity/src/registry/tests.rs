@@ -4,7 +4,8 @@ use std::num::NonZeroU16;
 use policy::calendar::Day;
 use policy::limit::{ClientLimits, Limit, NamedLimit};
 use units::{BitRate, Bytes};
-use wire::hello::Refusal;
+use wire::hello::{Name, Refusal};
+use wire::request::Sibling;
 
 use super::*;
 use crate::{InvitationKind, InvitationSecret, PublicKey, UnixSeconds};
@@ -314,7 +315,7 @@ fn an_older_file_is_looked_at_without_a_change_and_updated_when_it_is_opened() {
     let state = StateDirectory::create(directory.path().join("state")).unwrap();
     let registry = Registry::create(&state, Ipv4Pool::default()).unwrap();
     let v6 = registry.pools().v6;
-    let back = "ALTER TABLE clients DROP COLUMN rate; ALTER TABLE clients DROP COLUMN quota;
+    let back = "DROP TABLE gateways; ALTER TABLE clients DROP COLUMN rate; ALTER TABLE clients DROP COLUMN quota;
                 ALTER TABLE clients DROP COLUMN used; ALTER TABLE clients DROP COLUMN month; PRAGMA user_version = 1";
     registry.store.sqlite().execute_batch(back).unwrap();
     drop(registry);
@@ -327,4 +328,27 @@ fn an_older_file_is_looked_at_without_a_change_and_updated_when_it_is_opened() {
     assert!(bytes() != before);
     registry.store.sqlite().pragma_update(None, "user_version", 99).unwrap();
     assert!(matches!(inspect(), Err(OpenError::Newer { found: 99, .. })));
+fn sibling(number: u8, address: &str) -> Sibling {
+    Sibling {
+        public_key: [number; 32],
+        name: Name::new(&format!("gateway {number}")).unwrap(),
+        tcp_port: None,
+        addresses: std::iter::once(address.parse().unwrap()).collect(),
+    }
+}
+
+#[test]
+fn gateways_announce_themselves_and_are_forgotten_after_a_day() {
+    let (_directory, mut registry) = registry("10.86.0.0/24");
+    let [one, two] = [sibling(1, "192.0.2.1:4600"), sibling(2, "gw.example.org:443")];
+    assert_eq!(registry.announce(key(1), Some(&one), NOW).unwrap(), []);
+    assert_eq!(registry.announce(key(2), Some(&two), NOW).unwrap(), std::slice::from_ref(&one));
+    let moved = Sibling { tcp_port: NonZeroU16::new(443), ..sibling(2, "192.0.2.2:4600") };
+    assert_eq!(registry.announce(key(2), Some(&moved), later(60)).unwrap(), std::slice::from_ref(&one));
+    assert_eq!(registry.announce(key(1), Some(&one), later(60)).unwrap(), std::slice::from_ref(&moved));
+    // The second says nothing for a day, the third has no address to tell.
+    assert_eq!(registry.announce(key(3), None, later(86_460)).unwrap(), [one.clone(), moved]);
+    assert_eq!(registry.announce(key(1), Some(&one), later(86_461)).unwrap(), []);
+    assert_eq!(registry.announce(key(1), None, later(86_462)).unwrap(), []);
+    assert_eq!(registry.announce(key(2), None, later(86_462)).unwrap(), [], "withdrawn");
 }

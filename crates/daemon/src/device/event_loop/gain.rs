@@ -40,6 +40,7 @@ impl DeviceLoop {
                 self.state.worth.told = rates;
                 self.state.worth.told_at = now;
             }
+            Ok(Some(Request::Siblings(siblings))) => self.on_siblings(siblings),
             Ok(_) => debug!("the gateway asks for what only a device can ask for, or is of a later version"),
             Err(error) => debug!("what the gateway says makes no sense: {error}"),
         }

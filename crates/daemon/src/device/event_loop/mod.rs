@@ -49,6 +49,8 @@ pub struct Wishes {
     pub mtu: Option<u16>,
     /// How the gateway is to carry flows towards this device.
     pub treatment: DefaultTreatment,
+    /// Whether gateways that the one in use names are used too.
+    pub learns: bool,
     /// Whether rules give flows that stay a treatment.
     pub treatments: Wanted,
     /// Whether what comes of connections is to be told.
@@ -70,6 +72,8 @@ pub struct DeviceLoop {
     /// The packet mover.
     pub plane: Plane,
     gateways: Gateways,
+    /// Whether gateways that the one in use names are used too.
+    learns: bool,
     /// What this device calls itself.
     pub name: Name,
     /// This device's key, as text.
@@ -180,6 +184,7 @@ impl DeviceLoop {
         let Wishes {
             mtu,
             treatment,
+            learns,
             treatments,
             openings,
             steering,
@@ -213,6 +218,7 @@ impl DeviceLoop {
         Self {
             plane,
             gateways: Gateways::new(gateways),
+            learns,
             name,
             public_key,
             mtu,
@@ -344,6 +350,7 @@ impl DeviceLoop {
         match command {
             Command::Interfaces(interfaces) => self.on_interfaces(now, &interfaces),
             Command::Resolved(gateway, addresses) => self.on_resolved(now, gateway, addresses),
+            Command::Gateways(peers) => self.on_gateways(now, peers),
             Command::Nat64(network, prefix) => self.on_nat64(now, network, prefix),
             Command::Captured(outcome) => self.on_captured(outcome),
             Command::Deliver(packet) => {

@@ -148,6 +148,15 @@ impl DeviceLoop {
         }
     }
 
+    /// Has a link to a gateway over every network that is connected.
+    pub(super) fn prepare_links(&mut self, now: Timestamp, key: PublicKey) {
+        let Some(gateway) = self.gateways.get_mut(key) else { return };
+        for network in self.networks.iter().filter(|network| network.connected) {
+            let link = || Link::new(network.id, Vec::new(), now);
+            gateway.links.entry(network.id).or_insert_with(link);
+        }
+    }
+
     /// Leads paths to a gateway that is knocked at from now on, over every network.
     pub(super) fn begin_links(&mut self, now: Timestamp, key: PublicKey) {
         let networks: Vec<NetworkId> = self.networks.iter().map(|network| network.id).collect();

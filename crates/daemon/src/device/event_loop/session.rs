@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use anabranch::control::{EventKind, SessionState, UnixMillis};
 use bond::{EndpointEvent, SessionEvent, SessionId};
-use identity::PublicKey;
+use identity::{Peer, PublicKey};
 use linux::clock;
 use tracing::info;
 use units::{NetworkId, Timestamp};
 use wire::frame::{CLOSE_GOODBYE, CLOSE_RENEWED, CLOSE_REPLACED, CLOSE_REVOKED};
 use wire::hello::{Features, Hello, Refusal, Reply, Welcome};
+use wire::request::Sibling;
 
 use super::{DeviceLoop, Task};
 use crate::dataplane::stamp;
@@ -248,6 +249,21 @@ impl DeviceLoop {
         }
         if self.gateways.all_refuse() {
             self.set_phase(SessionState::Refused, text);
+        }
+    }
+
+    /// The gateway that serves names others: it is trusted with that, as it was met.
+    pub(super) fn on_siblings(&mut self, siblings: Vec<Sibling>) {
+        let serving = self.gateways.serving().filter(|_| self.learns).map(|serving| serving.peer.public_key);
+        if let Some(serving) = serving {
+            self.tasks.post(Task::Learn(serving, siblings));
+        }
+    }
+
+    pub(super) fn on_gateways(&mut self, now: Timestamp, peers: Vec<Peer>) {
+        for key in self.gateways.update(peers) {
+            self.prepare_links(now, key);
+            self.resolve(now, key);
         }
     }
 

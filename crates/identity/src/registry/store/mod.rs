@@ -60,6 +60,11 @@ impl Store {
         }
     }
 
+    /// Whether it is a database for several.
+    pub(super) fn is_shared(&self) -> bool {
+        matches!(self, Self::Shared(_))
+    }
+
     /// Begins a change: no other change is made meanwhile, here or by another process or gateway.
     pub(super) fn begin(&mut self) -> Result<Transaction<'_>, RegistryError> {
         match self {

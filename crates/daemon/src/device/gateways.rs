@@ -135,6 +135,7 @@ impl Gateways {
         let mut news = Vec::new();
         for peer in peers {
             let key = peer.public_key;
+            let has_room = self.all.len() < MOST_GATEWAYS;
             match self.get_mut(key) {
                 Some(gateway) => {
                     if (&gateway.peer.addresses, gateway.peer.tcp_port) != (&peer.addresses, peer.tcp_port) {
@@ -146,7 +147,7 @@ impl Gateways {
                     let invitation = gateway.peer.invitation.take();
                     gateway.peer = Peer { invitation, ..peer };
                 }
-                None if self.all.len() < MOST_GATEWAYS => {
+                None if has_room => {
                     self.all.push(Gateway::new(peer));
                     news.push(key);
                 }

@@ -133,9 +133,7 @@ impl Bed {
         bed.second = Some(second);
         bed.write_config(
             SECOND,
-            &format!(
-                "[daemon]\nname = \"{SECOND}\"\n[gateway]\ndns = []\npublic_addresses = [\"{SECOND_V4}\"]\n"
-            ),
+            &format!("name = \"{SECOND}\"\n[gateway]\ndns = []\npublic_addresses = [\"{SECOND_V4}\"]\n"),
         );
         KeyPair::load_or_create(&bed.state(SECOND)).unwrap();
         drop(Registry::create(&bed.state(SECOND), identity::Ipv4Pool::default()).unwrap());

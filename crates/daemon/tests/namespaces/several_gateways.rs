@@ -186,7 +186,7 @@ fn share_registry(bed: &Bed, database: &Database, addresses: &[&str]) {
     drop(Registry::create(RegistryPlace::Shared(place), Ipv4Pool::default()).unwrap());
     for (role, addresses) in [("gateway", &["198.51.100.1"][..]), (SECOND, addresses)] {
         let text = format!(
-            "[daemon]\nname = \"{role}\"\n[gateway]\ndns = []\npublic_addresses = {addresses:?}\nregistry = \"{}\"\n",
+            "name = \"{role}\"\n[gateway]\ndns = []\npublic_addresses = {addresses:?}\nregistry = \"{}\"\n",
             database.connection()
         );
         bed.write_config(role, &text);

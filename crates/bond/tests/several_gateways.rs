@@ -71,7 +71,7 @@ impl World {
     fn run(&mut self, time: Duration) {
         let end = self.now + time;
         while self.now < end {
-            self.now = self.now + Duration::from_millis(1);
+            self.now += Duration::from_millis(1);
             self.device.handle_timeout(self.now);
             self.gateways.iter_mut().for_each(|gateway| gateway.handle_timeout(self.now));
             for _ in 0..4 {
@@ -145,6 +145,18 @@ fn what_waits_for_a_dead_gateway_goes_by_another() {
     let mut received = world.received[1].clone();
     received.sort_unstable();
     assert_eq!(received, [2, 3]);
+}
+
+#[test]
+fn a_session_whose_connection_ends_is_stalled_at_once() {
+    let mut world = World::new();
+    let session = world.connect(0);
+    world.device.path_lost(world.now, session, NetworkId(0));
+    world.exchange();
+    assert!(world.has(session, &SessionEvent::Stalled), "{:?}", world.events);
+    world.device.network_up(world.now, NetworkId(0));
+    world.run(Duration::from_millis(5));
+    assert!(world.has(session, &SessionEvent::Resumed), "{:?}", world.events);
 }
 
 #[test]

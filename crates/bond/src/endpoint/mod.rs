@@ -174,7 +174,7 @@ impl Endpoint {
         self.touch(session);
     }
 
-    /// What waits in one session for a path, or was lost on one, goes by another: the peer of the first is gone. Both must be established.
+    /// What waits in one session for a path, or was sent and not acknowledged, goes by another: the peer of the first is gone. Both must be established.
     /// What that peer has received without a word of it may arrive twice.
     pub fn hand_on(&mut self, now: Timestamp, from: SessionId, to: SessionId) {
         if from == to || !self.is_connected(to) {

@@ -101,6 +101,14 @@ impl Endpoint {
         }
     }
 
+    /// What a path of one session rode on has ended: for that session as if the network had gone, though handshakes go on over it.
+    pub fn path_lost(&mut self, now: Timestamp, session: SessionId, network: NetworkId) {
+        if let Some(established) = self.session_mut(session) {
+            established.network_down(now, network);
+            self.after_input(now, session);
+        }
+    }
+
     /// A network is back, or its local address has changed.
     pub fn network_up(&mut self, now: Timestamp, network: NetworkId) {
         for id in self.sorted_sessions() {

@@ -27,7 +27,7 @@ use crate::path::{Path, PathState, Progress};
 use crate::resequencer::{Load, Resequencer, Tally};
 use crate::scheduler::Scheduler;
 use crate::streams::{StreamEvent, Streams};
-use crate::unit::{Control, DataUnit, Payload};
+use crate::unit::{Control, DataUnit, Item, Payload};
 use policy::{PathStatus, Treatment};
 use rand::RngCore;
 use rand_chacha::ChaCha20Rng;
@@ -279,14 +279,21 @@ impl Session {
         self.flows.drain_packets()
     }
 
-    /// What waits for a path, and what was lost on one and not repeated yet, for a session with somebody else. Parts of packets are
-    /// left out: the other parts may have gone already.
+    /// What waits for a path, and what was sent and not acknowledged, for a session with somebody else. Parts of packets are left out:
+    /// the other parts may have arrived.
     pub(crate) fn drain_unsent(&mut self) -> Vec<Vec<u8>> {
-        let lost = self.repeats.drain(..).filter_map(|(unit, _)| match unit.payload {
+        let mut in_flight = Vec::new();
+        self.paths.iter_mut().for_each(|path| path.sent.take_items(&mut in_flight));
+        let in_flight = in_flight.into_iter().filter_map(|item| match item {
+            Item::Data(unit) => Some(unit),
+            Item::Control(_) | Item::Stream(_) | Item::Notice(_) => None,
+        });
+        let sent = self.repeats.drain(..).map(|(unit, _)| unit).chain(in_flight);
+        let whole = sent.filter_map(|unit| match unit.payload {
             Payload::Packet(bytes) if unit.part.is_none() => Some(bytes),
             Payload::Packet(_) | Payload::Repair { .. } => None,
         });
-        let mut packets: Vec<Vec<u8>> = lost.collect();
+        let mut packets: Vec<Vec<u8>> = whole.collect();
         packets.append(&mut self.flows.drain_packets());
         packets
     }

@@ -211,6 +211,7 @@ pub fn those_that_one_names_are_used() {
     let addresses = bed.status().addresses;
     traffic(&bed, flood);
     std::thread::sleep(Duration::from_millis(500));
+    assert_eq!(serving(&bed).as_deref(), Some(FIRST_NAME));
     first.kill();
     let took = new_connection(&bed, hello);
     println!("a new connection by a gateway that was only named: {took:?}");
@@ -361,6 +362,8 @@ pub fn they_are_found_where_udp_is_blocked() {
     gateways.remove(old.as_str()).unwrap().kill();
     let took = new_connection(&bed, hello);
     println!("a new connection {took:?} after the gateway was killed, over TCP alone");
+    println!("{:#?}", bed.client("device").events(EventSequence::default()).unwrap());
+    println!("{:#?}", bed.status().networks);
     let status = bed.status();
     assert_ne!(status.far_end.unwrap().name, old);
     let mut carriers = status.networks.iter().flat_map(|network| &network.paths).map(|path| path.carrier);

@@ -282,10 +282,7 @@ impl DeviceLoop {
                 self.on_event(event);
             }
             while let Some((network, remote)) = self.plane.carriers.take_ended() {
-                let links = self.gateways.iter_mut().filter_map(|gateway| gateway.links.get_mut(&network));
-                let of_connection =
-                    links.filter(|link| link.target().is_some_and(|target| target.remote == remote));
-                of_connection.for_each(|link| link.note_ended(clock::now()));
+                self.on_ended(network, remote);
             }
             if self.state.stopping.is_some_and(|at| clock::now() >= at) {
                 return Ok(());

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use anabranch::control::{EventKind, NetworkChange, NetworkReport, SessionState};
 use bond::{Carrier, PathConfig};
 use identity::PublicKey;
+use linux::clock;
 use linux::monitor::Interface;
 use policy::PathStatus;
 use units::{NetworkId, Timestamp};
@@ -13,7 +14,7 @@ use super::{DeviceLoop, Prefix, Task};
 use crate::device::direct;
 use crate::device::gateways::Gateway;
 use crate::device::networks::{NetworkEvent, reaches};
-use crate::device::targets::{self, Link};
+use crate::device::targets::{self, Link, Target};
 
 impl DeviceLoop {
     pub(super) fn on_interfaces(&mut self, now: Timestamp, interfaces: &[Interface]) {
@@ -171,6 +172,9 @@ impl DeviceLoop {
 
     /// Opens the sockets of a network's target anew and has the bond keep a path there. What others have open stays.
     pub(super) fn open(&mut self, now: Timestamp, key: PublicKey, id: NetworkId) {
+        if self.gateways.get(key).is_none_or(|gateway| gateway.session().is_none()) {
+            return;
+        }
         let is_alone = self.gateways.iter().filter(|gateway| gateway.session().is_some()).count() < 2;
         if is_alone {
             self.plane.carriers.close_network(id);
@@ -236,6 +240,21 @@ impl DeviceLoop {
             priority: network.preference.priority.0,
         };
         self.plane.endpoint.add_path(now, session, path);
+    }
+
+    /// A TCP connection has ended.
+    pub(super) fn on_ended(&mut self, network: NetworkId, remote: SocketAddr) {
+        let now = clock::now();
+        for gateway in self.gateways.iter_mut() {
+            let session = gateway.session();
+            let link = gateway.links.get_mut(&network);
+            let rode = |link: &Link| link.target() == Some(Target { carrier: Carrier::Tcp, remote });
+            let Some(link) = link.filter(|link| rode(link)) else { continue };
+            link.note_ended(now);
+            if let Some(session) = session {
+                self.plane.endpoint.path_lost(now, session, network);
+            }
+        }
     }
 
     pub(super) fn status_of(&self, id: NetworkId) -> PathStatus {

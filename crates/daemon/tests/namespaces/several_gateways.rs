@@ -362,8 +362,6 @@ pub fn they_are_found_where_udp_is_blocked() {
     gateways.remove(old.as_str()).unwrap().kill();
     let took = new_connection(&bed, hello);
     println!("a new connection {took:?} after the gateway was killed, over TCP alone");
-    println!("{:#?}", bed.client("device").events(EventSequence::default()).unwrap());
-    println!("{:#?}", bed.status().networks);
     let status = bed.status();
     assert_ne!(status.far_end.unwrap().name, old);
     let mut carriers = status.networks.iter().flat_map(|network| &network.paths).map(|path| path.carrier);

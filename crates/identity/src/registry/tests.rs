@@ -328,6 +328,8 @@ fn an_older_file_is_looked_at_without_a_change_and_updated_when_it_is_opened() {
     assert!(bytes() != before);
     registry.store.sqlite().pragma_update(None, "user_version", 99).unwrap();
     assert!(matches!(inspect(), Err(OpenError::Newer { found: 99, .. })));
+}
+
 fn sibling(number: u8, address: &str) -> Sibling {
     Sibling {
         public_key: [number; 32],

@@ -148,7 +148,7 @@ impl Config {
     /// Reads the file that was named, else `config.toml` in the state directory, else [`SYSTEM_PATH`]; a file that was
     /// named must be there.
     ///
-    /// As root it takes [what root acts on](Self::root_settings) only from a file that nobody else can change. The state directory
+    /// As root it takes what root acts on (user, registry, its certificate) only from a file that nobody else can change. The state directory
     /// belongs to the daemon's user, who may put another file in the place of root's there: it counts whose the file is that was
     /// opened, and a link there is nobody's.
     ///

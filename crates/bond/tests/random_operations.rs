@@ -67,7 +67,7 @@ fn operate(world: &mut World) {
         }
         90..92 => {
             let size = world.random.random_range(1_000..1_500);
-            world.device.datagram_too_large(id, size);
+            world.device.datagram_too_large(World::device_address(network), size);
         }
         92..94 => {
             let millis = world.random.random_range(100..40_000);

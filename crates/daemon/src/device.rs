@@ -286,9 +286,7 @@ fn work(
     let ended = tasks.clone();
     let packets = PacketThread::start(
         move || device.run(&command_receiver, &command_waker),
-        move |outcome| {
-            ended.post(messages::Task::LoopEnded(outcome));
-        },
+        move |outcome| ended.insist(messages::Task::LoopEnded(outcome)),
     )?;
 
     let answers = choices.clone();

@@ -205,7 +205,7 @@ fn older_tables_are_looked_at_without_a_change() {
     assert_eq!(database.sql("SELECT count(*) FROM pg_namespace WHERE nspname = 'anabranch'").trim(), "0");
     let pools = open(&database).pools();
     database.sql(
-        "ALTER TABLE anabranch.clients DROP COLUMN rate, DROP COLUMN quota, DROP COLUMN used, DROP COLUMN month;
+        "DROP TABLE anabranch.gateways; ALTER TABLE anabranch.clients DROP COLUMN rate, DROP COLUMN quota, DROP COLUMN used, DROP COLUMN month;
          UPDATE anabranch.version SET number = 1",
     );
     let version = || database.sql("SELECT number FROM anabranch.version").trim().to_owned();

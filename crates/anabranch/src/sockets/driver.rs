@@ -180,7 +180,7 @@ fn send(core: &mut Core, buffer: &mut Vec<u8>) -> bool {
         };
         if sent == Sent::TooLarge {
             let size = u16::try_from(transmit.segment_size).unwrap_or(u16::MAX);
-            core.bond.datagram_too_large(transmit.address.network, size);
+            core.bond.datagram_too_large(transmit.address, size);
         }
     }
     true

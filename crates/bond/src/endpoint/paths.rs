@@ -2,6 +2,7 @@
 
 use super::slot::WantedPath;
 use super::{Endpoint, PathConfig, SessionId};
+use crate::address::Address;
 use crate::session::Session;
 use policy::PathStatus;
 use policy::steering::MarkShare;
@@ -109,34 +110,43 @@ impl Endpoint {
         }
     }
 
+    /// What a path of one session rides on is there again.
+    pub fn path_back(&mut self, now: Timestamp, session: SessionId, network: NetworkId) {
+        self.slot_up(now, session, network);
+    }
+
     /// A network is back, or its local address has changed.
     pub fn network_up(&mut self, now: Timestamp, network: NetworkId) {
         for id in self.sorted_sessions() {
-            let Some(slot) = self.slots.get_mut(&id) else { continue };
-            let wanted = slot.paths.iter_mut().find(|path| path.config.address.network == network);
-            let config = wanted.map(|path| {
-                path.down = false;
-                path.config
-            });
-            if let Some(session) = &mut slot.session {
-                match config {
-                    // It was down when the session began.
-                    Some(config) if session.path_of(network).is_none() => open_path(now, session, &config),
-                    _ => session.network_up(now, network),
-                }
-            }
-            if let Some(connecting) = &mut slot.connecting {
-                connecting.hurry(now);
-            }
-            self.touch(id);
+            self.slot_up(now, id, network);
         }
     }
 
-    /// The kernel refused a datagram as too large for this network.
-    pub fn datagram_too_large(&mut self, network: NetworkId, size: u16) {
-        for slot in self.slots.values_mut() {
-            if let Some(session) = &mut slot.session {
-                session.datagram_too_large(network, size);
+    fn slot_up(&mut self, now: Timestamp, id: SessionId, network: NetworkId) {
+        let Some(slot) = self.slots.get_mut(&id) else { return };
+        let wanted = slot.paths.iter_mut().find(|path| path.config.address.network == network);
+        let config = wanted.map(|path| {
+            path.down = false;
+            path.config
+        });
+        if let Some(session) = &mut slot.session {
+            match config {
+                // It was down when the session began.
+                Some(config) if session.path_of(network).is_none() => open_path(now, session, &config),
+                _ => session.network_up(now, network),
+            }
+        }
+        if let Some(connecting) = &mut slot.connecting {
+            connecting.hurry(now);
+        }
+        self.touch(id);
+    }
+
+    /// The kernel refused a datagram as too large for the way to this address: a smaller one may be tried at once.
+    pub fn datagram_too_large(&mut self, address: Address, size: u16) {
+        for id in self.sorted_sessions() {
+            if self.session_mut(id).is_some_and(|session| session.datagram_too_large(address, size)) {
+                self.touch(id);
             }
         }
     }

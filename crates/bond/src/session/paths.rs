@@ -154,11 +154,10 @@ impl Session {
         self.requeue(now, losses.items, None);
     }
 
-    /// The kernel refused a datagram of this size on this network.
-    pub(crate) fn datagram_too_large(&mut self, network: NetworkId, size: u16) {
-        if let Some(path) = self.path_of(network) {
-            path.mtu.on_probe_lost(size, true);
-        }
+    /// The kernel refused a datagram of this size on the way to this address; whether a path of this session leads there.
+    pub(crate) fn datagram_too_large(&mut self, address: Address, size: u16) -> bool {
+        let path = self.paths.iter_mut().find(|path| path.address == address);
+        path.map(|path| path.mtu.on_probe_lost(size, true)).is_some()
     }
 }
 

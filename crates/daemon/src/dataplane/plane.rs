@@ -274,7 +274,7 @@ impl Plane {
             self.counters.unsent += 1;
             if failure == SendFailure::TooLarge {
                 let size = u16::try_from(transmit.segment_size).unwrap_or(u16::MAX);
-                self.endpoint.datagram_too_large(transmit.address.network, size);
+                self.endpoint.datagram_too_large(transmit.address, size);
             }
         }
     }

@@ -122,7 +122,9 @@ pub struct Gateways {
 
 impl Gateways {
     /// Those that were met; more than [`MOST_GATEWAYS`] are left out.
-    pub fn new(peers: Vec<Peer>) -> Self {
+    pub fn new(mut peers: Vec<Peer>) -> Self {
+        // Those that were met by a link go first.
+        peers.sort_by_key(|peer| peer.learned_from.is_some());
         Self { all: peers.into_iter().take(MOST_GATEWAYS).map(Gateway::new).collect(), expected: None }
     }
 
@@ -215,12 +217,13 @@ impl Gateways {
         self.serving().and_then(Gateway::session)
     }
 
-    /// The one that waits for the silent one's time to be over.
+    /// The one that waits for the silent one's time to be over; of several the first that answered.
     pub fn ready(&self) -> Option<(PublicKey, Timestamp)> {
-        self.all.iter().find_map(|gateway| match gateway.contact {
+        let ready = self.all.iter().filter_map(|gateway| match gateway.contact {
             Contact::Ready { until, .. } => Some((gateway.peer.public_key, until)),
             _ => None,
-        })
+        });
+        ready.min_by_key(|(_, until)| *until)
     }
 
     /// Whether some gateway is asked to let the device in.
@@ -343,7 +346,9 @@ const DOUBT: Duration = Duration::from_millis(200);
 
 #[cfg(test)]
 mod tests {
+    use arrayvec::ArrayVec;
     use identity::{InvitationKind, InvitationSecret, Peers, UnixSeconds};
+    use wire::hello::{Features, Name};
     use wire::join_link::JoinLink;
 
     use super::*;
@@ -374,6 +379,17 @@ mod tests {
 
     fn set(gateways: &mut Gateways, number: u8, contact: Contact) {
         gateways.get_mut(key(number)).unwrap().contact = contact;
+    }
+
+    fn welcome() -> Welcome {
+        Welcome {
+            name: Name::new("gateway").unwrap(),
+            features: Features::default(),
+            v4: None,
+            v6: None,
+            dns: ArrayVec::new(),
+            mtu: 1_400,
+        }
     }
 
     fn serving(session: u64) -> Contact {
@@ -430,9 +446,29 @@ mod tests {
     }
 
     #[test]
+    fn of_several_that_are_ready_the_first_that_answered_is_next() {
+        let mut gateways = Gateways::new(peers(3));
+        let ready = |session, millis| Contact::Ready {
+            session: SessionId(session),
+            welcome: Box::new(welcome()),
+            until: at(millis),
+        };
+        set(&mut gateways, 1, serving(1));
+        set(&mut gateways, 2, ready(2, 900));
+        set(&mut gateways, 3, ready(3, 700));
+        assert_eq!(gateways.ready(), Some((key(3), at(700))));
+        assert_eq!(gateways.next_due(true), Some(at(700)));
+    }
+
+    #[test]
     fn no_more_are_used_than_there_may_be() {
-        let gateways = Gateways::new(peers(MOST_GATEWAYS as u8 + 3));
+        let mut peers = peers(MOST_GATEWAYS as u8 + 3);
+        let gateways = Gateways::new(peers.clone());
         assert_eq!(gateways.keys().len(), MOST_GATEWAYS);
+        let joined = peers.len() - 1;
+        peers[..joined].iter_mut().for_each(|peer| peer.learned_from = Some(key(1)));
+        let last = peers[joined].public_key;
+        assert_eq!(Gateways::new(peers).keys()[0], last, "who was met by a link is never left out");
         assert!(Gateways::new(Vec::new()).is_empty());
     }
 }

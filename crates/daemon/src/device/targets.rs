@@ -76,12 +76,23 @@ pub struct Link {
     works: bool,
     worked: bool,
     reconnect_at: Option<Timestamp>,
+    /// The network has gone: its silence says nothing of the target.
+    gone: bool,
 }
 
 impl Link {
     /// A link that begins with the first of `targets`.
     pub fn new(network: NetworkId, targets: Vec<Target>, now: Timestamp) -> Self {
-        Self { network, targets, current: 0, since: now, works: false, worked: false, reconnect_at: None }
+        Self {
+            network,
+            targets,
+            current: 0,
+            since: now,
+            works: false,
+            worked: false,
+            reconnect_at: None,
+            gone: false,
+        }
     }
 
     /// The gateway is knocked at from now on. A link that has never worked begins with the first target on `carrier`, which works for
@@ -137,10 +148,21 @@ impl Link {
         self.worked |= works;
     }
 
-    /// The connection to the target has ended: it is to be made again after a pause.
+    /// The network has gone.
+    pub fn note_gone(&mut self, now: Timestamp) {
+        self.note(false, now);
+        (self.gone, self.reconnect_at) = (true, None);
+    }
+
+    /// The network is back: the target in use has its whole time again.
+    pub fn note_back(&mut self, now: Timestamp) {
+        (self.gone, self.since) = (false, now);
+    }
+
+    /// The connection to the target has ended. One that worked is to be made again at once, any other after a pause.
     pub fn note_ended(&mut self, now: Timestamp) {
         if self.target().is_some_and(|target| target.carrier == Carrier::Tcp) {
-            self.reconnect_at = Some(now + RECONNECT_PAUSE);
+            self.reconnect_at = Some(if self.works { now } else { now + RECONNECT_PAUSE });
         }
     }
 
@@ -154,9 +176,9 @@ impl Link {
         self.reconnect_at.take_if(|at| *at <= now).is_some()
     }
 
-    /// When to give the target in use up for the next one; `None` while it works or there is no other.
+    /// When to give the target in use up for the next one; `None` while it works, there is no other or the network has gone.
     pub fn give_up_at(&self) -> Option<Timestamp> {
-        if self.works || self.targets.len() < 2 {
+        if self.works || self.gone || self.targets.len() < 2 {
             return None;
         }
         Some(self.since + if self.worked { PATIENCE_WITH_KNOWN } else { PATIENCE_WITH_NEW })
@@ -299,6 +321,26 @@ mod tests {
         assert!(!link.take_reconnect(start));
         assert!(link.take_reconnect(start + Duration::from_millis(500)));
         assert!(!link.take_reconnect(start + Duration::from_secs(9)));
+        link.note(true, start);
+        link.note_ended(start);
+        assert!(link.take_reconnect(start), "others would be knocked at during a pause");
+        link.note(false, start);
+        link.note_ended(start);
+        assert!(!link.take_reconnect(start));
+    }
+
+    #[test]
+    fn a_network_that_is_gone_says_nothing_of_its_target() {
+        let targets = candidates(&interface(true, false), CarrierChoice::Auto, &gateway(), None);
+        let start = Timestamp::from_millis(1_000);
+        let mut link = Link::new(NetworkId(0), targets, start);
+        link.note(true, start);
+        link.note_gone(start);
+        let later = start + Duration::from_secs(60);
+        assert_eq!((link.works(), link.give_up_at(), link.advance(later)), (false, None, false));
+        link.note_back(later);
+        assert!(!link.advance(later + Duration::from_secs(14)));
+        assert!(link.advance(later + Duration::from_secs(15)));
     }
 
     #[test]

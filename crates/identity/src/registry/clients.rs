@@ -177,18 +177,26 @@ impl Registry {
     /// # Errors
     /// Any [`RegistryError`]; then nothing of it was added.
     pub fn count(&mut self, usage: &Usage) -> Result<Vec<Client>, RegistryError> {
-        if !usage.bytes.is_empty() {
-            let mut transaction = self.begin()?;
-            for (key, bytes) in &usage.bytes {
-                transaction.execute(
-                    "UPDATE clients SET used = CASE WHEN month = $2 THEN used + $3 ELSE $3 END, month = $2
-                     WHERE public_key = $1",
-                    &[key.0.into(), Value::Number(usage.month.0.into()), bytes.0.into()],
-                )?;
-            }
-            transaction.commit()?;
+        if usage.bytes.is_empty() {
+            return self.clients();
         }
-        self.clients()
+        let (v4, v6) = (self.v4, self.v6);
+        let mut transaction = self.begin()?;
+        for (key, bytes) in &usage.bytes {
+            transaction.execute(
+                "UPDATE clients SET used = CASE WHEN month = $2 THEN used + $3 ELSE $3 END, month = $2
+                 WHERE public_key = $1",
+                &[key.0.into(), Value::Number(usage.month.0.into()), bytes.0.into()],
+            )?;
+        }
+        // Before the commit: what fails after it would be counted again.
+        let rows = transaction.rows(&format!("SELECT {COLUMNS} FROM clients ORDER BY name"), &[])?;
+        let clients = rows
+            .iter()
+            .map(|row| Row::read(row).map(|row| row.into_client(v4, v6)))
+            .collect::<Result<_, _>>()?;
+        transaction.commit()?;
+        Ok(clients)
     }
 
     /// Removes a client with its lease and its forwarded ports, and withdraws an open invitation of that name.

@@ -205,6 +205,7 @@ fn table(networks: u8, slots: u16, round: u32) -> anyhow::Result<Direct> {
     let dealt: Vec<u32> =
         (0..u32::from(slots)).map(|slot| (slot * slot + round) % u32::from(networks) + 1).collect();
     let value = serde_json::json!({
+        "own_mark": 0xab51,
         "interface": "any0", "addresses": ["10.255.86.1"], "table": 43_857, "near": [], "neighbourly": [],
         "forwarding": false,
         "ecn": false,

@@ -26,6 +26,7 @@ use units::{NetworkId, Timestamp};
 use wire::frame::CLOSE_GOODBYE;
 use wire::hello::{DefaultTreatment, Name};
 use wire::inner::Headers;
+use wire::request::Sibling;
 
 use super::direct;
 use super::gateways::{Gateway, Gateways};
@@ -121,6 +122,9 @@ struct State {
     worth: Worth,
     /// What the radio says of its access points.
     advice: Vec<PointAdvice>,
+    /// What gateways have named and was not handed on yet.
+    named: BTreeMap<PublicKey, Vec<Sibling>>,
+    next_learn: Timestamp,
     next_sample: Timestamp,
     asleep: Duration,
     stopping: Option<Timestamp>,
@@ -211,6 +215,8 @@ impl DeviceLoop {
             meters: BTreeMap::new(),
             worth: Worth::default(),
             advice: Vec::new(),
+            named: BTreeMap::new(),
+            next_learn: Timestamp::ZERO,
             next_sample: Timestamp::ZERO,
             asleep: clock::asleep(),
             stopping: None,
@@ -323,7 +329,9 @@ impl DeviceLoop {
         }
         for (gateway, network) in ended {
             self.open_socket(now, gateway, network);
-            self.plane.endpoint.network_up(now, network);
+            if let Some(session) = self.gateways.get(gateway).and_then(Gateway::session) {
+                self.plane.endpoint.path_back(now, session, network);
+            }
         }
         if self.state.recapture_at.take_if(|at| *at <= now).is_some()
             && let Some(lease) = self.state.leased.clone()
@@ -332,6 +340,7 @@ impl DeviceLoop {
         }
         if now >= self.state.next_sample {
             self.sample(now);
+            self.learn(now);
             for (destination, outcome) in self.openings.take(now) {
                 self.direct.post(direct::Message::Opened(destination, outcome));
             }

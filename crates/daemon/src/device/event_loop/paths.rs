@@ -81,7 +81,10 @@ impl DeviceLoop {
                     gateway.links.insert(id, Link::new(id, targets, now));
                     true
                 }
-                Some(link) => link.retarget(targets, now),
+                Some(link) => {
+                    link.note_back(now);
+                    link.retarget(targets, now)
+                }
             };
             if changed {
                 others.push(gateway.peer.public_key);
@@ -160,8 +163,16 @@ impl DeviceLoop {
 
     /// Leads paths to a gateway that is knocked at from now on, over every network.
     pub(super) fn begin_links(&mut self, now: Timestamp, key: PublicKey) {
-        let networks: Vec<NetworkId> = self.networks.iter().map(|network| network.id).collect();
-        for id in networks {
+        let networks: Vec<(NetworkId, bool)> =
+            self.networks.iter().map(|network| (network.id, network.connected)).collect();
+        for (id, is_connected) in networks {
+            if !is_connected {
+                // Made anew when it is back: this session has no path there that could come up again.
+                if let Some(gateway) = self.gateways.get_mut(key) {
+                    gateway.links.remove(&id);
+                }
+                continue;
+            }
             let proved = self.gateways.proved(id);
             if let Some(link) = self.gateways.get_mut(key).and_then(|gateway| gateway.links.get_mut(&id)) {
                 link.begin(proved, now);

@@ -10,7 +10,7 @@ use tracing::info;
 use units::{NetworkId, Timestamp};
 use wire::frame::{CLOSE_GOODBYE, CLOSE_RENEWED, CLOSE_REPLACED, CLOSE_REVOKED};
 use wire::hello::{Features, Hello, Refusal, Reply, Welcome};
-use wire::request::Sibling;
+use wire::request::{Request, Sibling};
 
 use super::{DeviceLoop, Task};
 use crate::dataplane::stamp;
@@ -100,6 +100,13 @@ impl DeviceLoop {
     }
 
     fn on_welcome(&mut self, now: Timestamp, key: PublicKey, session: SessionId, welcome: Welcome) {
+        // It was used, whether or not the gateway is needed now.
+        if let Some(gateway) = self.gateways.get_mut(key)
+            && gateway.peer.invitation.is_some()
+            && self.tasks.post(Task::Redeemed(key))
+        {
+            gateway.peer.invitation = None;
+        }
         let Some(gateway) = self.gateways.get(key) else { return };
         match (&gateway.contact, self.gateways.serving()) {
             (Contact::Silent { .. }, _) => {}
@@ -149,17 +156,13 @@ impl DeviceLoop {
             self.treatments.forget();
             self.state.worth.forget();
         }
-        let redeemed = self.gateways.get_mut(key).is_some_and(|gateway| {
+        if let Some(gateway) = self.gateways.get_mut(key) {
             (gateway.refusals, gateway.refused) = (0, None);
-            gateway.peer.invitation.take().is_some()
-        });
+        }
         self.state.hopeless = false;
         self.state.connected_since = Some(UnixMillis::now());
         self.events.push(EventKind::SessionUp, None, text);
         self.set_up(lease);
-        if redeemed {
-            self.tasks.post(Task::Redeemed(key));
-        }
     }
 
     /// All gateways but this one are not needed any more.
@@ -254,10 +257,27 @@ impl DeviceLoop {
 
     /// The gateway that serves names others: it is trusted with that, as it was met.
     pub(super) fn on_siblings(&mut self, siblings: Vec<Sibling>) {
-        let serving = self.gateways.serving().filter(|_| self.learns).map(|serving| serving.peer.public_key);
-        if let Some(serving) = serving {
-            self.tasks.post(Task::Learn(serving, siblings));
+        if let Some(serving) = self.gateways.serving().map(|serving| serving.peer.public_key) {
+            self.keep_named(serving, siblings);
         }
+    }
+
+    fn keep_named(&mut self, by: PublicKey, siblings: Vec<Sibling>) {
+        if self.learns {
+            self.state.named.insert(by, siblings);
+        }
+    }
+
+    /// Has what gateways have named kept, not more often than a disk and name servers bear.
+    pub(super) fn learn(&mut self, now: Timestamp) {
+        if now < self.state.next_learn {
+            return;
+        }
+        let Some((by, siblings)) = self.state.named.pop_first() else { return };
+        if self.state.named.is_empty() {
+            self.state.next_learn = now + LEARN_PAUSE;
+        }
+        self.tasks.post(Task::Learn(by, siblings));
     }
 
     pub(super) fn on_gateways(&mut self, now: Timestamp, peers: Vec<Peer>) {
@@ -346,6 +366,12 @@ impl DeviceLoop {
             SessionEvent::Stalled if matches!(gateway.contact, Contact::Ready { .. }) => {
                 gateway.contact = Contact::Outrun { session, until: now };
             }
+            // It is said once: the session may be the one that serves next.
+            SessionEvent::Message(bytes) => {
+                if let Ok(Some(Request::Siblings(siblings))) = Request::parse(bytes) {
+                    self.keep_named(key, siblings);
+                }
+            }
             _ => {}
         }
     }
@@ -411,7 +437,8 @@ impl DeviceLoop {
 
     /// A network has gone: no gateway answers over it.
     pub(super) fn note_gone(&mut self, network: NetworkId, now: Timestamp) {
-        self.gateways.iter_mut().for_each(|gateway| note(gateway, network, false, now));
+        let links = self.gateways.iter_mut().filter_map(|gateway| gateway.links.get_mut(&network));
+        links.for_each(|link| link.note_gone(now));
     }
 
     pub(super) fn report_path(&self, network: NetworkId, kind: EventKind, what: &str) {
@@ -452,3 +479,4 @@ const REPLACED_PAUSE: Duration = Duration::from_secs(60);
 /// A full disk or a busy nft may be better by then.
 const RECAPTURE_PAUSE: Duration = Duration::from_secs(10);
 const RESOLVE_PAUSE: Duration = Duration::from_secs(5);
+const LEARN_PAUSE: Duration = Duration::from_secs(10);

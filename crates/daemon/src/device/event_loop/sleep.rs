@@ -23,6 +23,8 @@ impl DeviceLoop {
         for network in connected.map(|network| network.id).collect::<Vec<NetworkId>>() {
             self.note_gone(network, now);
             self.plane.endpoint.network_down(now, network);
+            let links = self.gateways.iter_mut().filter_map(|gateway| gateway.links.get_mut(&network));
+            links.for_each(|link| link.note_back(now));
             self.renew_sockets(now, network);
             self.plane.endpoint.network_up(now, network);
         }

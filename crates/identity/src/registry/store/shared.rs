@@ -60,6 +60,8 @@ impl Shared {
         let mut config: Config =
             place.connection.parse().map_err(|error| OpenError::Place(message(&error)))?;
         config.connect_timeout(PATIENCE).tcp_user_timeout(PATIENCE).application_name("anabranch");
+        // A server that was started anew knows nothing of a connection on which this side only waits.
+        config.keepalives_idle(PATIENCE).keepalives_interval(PATIENCE).keepalives_retries(2);
         let mut options = format!("-c statement_timeout={0} -c lock_timeout={0}", PATIENCE.as_millis());
         if tables == Tables::Kept {
             options += " -c default_transaction_read_only=on";

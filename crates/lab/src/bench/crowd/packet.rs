@@ -48,9 +48,11 @@ impl Stamp {
 
     /// Where in the pool its body begins: neighbours are far from each other.
     fn offset(self) -> usize {
-        let mixed = (u64::from(self.run) << 48 ^ u64::from(self.client) << 32 ^ self.number)
-            .wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        (mixed >> 32) as usize % (POOL - BODY)
+        let parts = [u64::from(self.run), u64::from(self.client), self.number];
+        let mixed = parts
+            .iter()
+            .fold(0u64, |mixed, part| (mixed ^ part).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29));
+        (mixed >> 16) as usize % (POOL - BODY)
     }
 }
 

@@ -4,6 +4,7 @@
 use lab::netbed::{FetchRequest, NetBed, SERVER_ADDRESS, fetch, listen, serve};
 use sim::NetworkSpec;
 use std::net::SocketAddr;
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 fn bed(specs: &[NetworkSpec]) -> Option<NetBed> {
@@ -60,8 +61,18 @@ fn a_cut_network_stalls_and_goes_on() {
     let device = &bed.device;
     let network = &mut bed.networks[0];
     let report = std::thread::scope(|scope| {
-        let download = scope.spawn(|| device.run(|| fetch(&request, &mut |_| true)).unwrap().unwrap());
-        std::thread::sleep(Duration::from_millis(500));
+        let (begun, has_begun) = mpsc::channel();
+        let request = &request;
+        let download = scope.spawn(move || {
+            // Nobody waits for more than the first word.
+            let mut progress = |_| {
+                let _ = begun.send(());
+                true
+            };
+            device.run(|| fetch(request, &mut progress)).unwrap().unwrap()
+        });
+        has_begun.recv_timeout(Duration::from_secs(30)).unwrap();
+        std::thread::sleep(Duration::from_millis(100));
         network.cut();
         std::thread::sleep(Duration::from_millis(700));
         network.restore();

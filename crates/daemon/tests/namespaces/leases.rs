@@ -20,7 +20,7 @@ mount -t tmpfs tmpfs /run
 mkdir -p /var/lib/dhcpcd
 mount -t tmpfs tmpfs /var/lib/dhcpcd
 mount --bind "$1/resolv.conf" /etc/resolv.conf
-exec dhcpcd --nobackground --ipv4only --nodev --noarp --denyinterfaces wan1
+exec dhcpcd --nobackground --ipv4only --noipv4ll --nodev --noarp --denyinterfaces wan1
 "#;
 
 /// systemd-networkd with one network; it finds no udev, and so waits for none.

@@ -62,7 +62,7 @@ fn a_machine_that_was_suspended_goes_on() {
 TUNNEL
 now() { cut -d' ' -f1 /proc/uptime; }
 suspend() {
-    echo 0 >/sys/class/rtc/rtc0/wakealarm; echo +12 >/sys/class/rtc/rtc0/wakealarm
+    echo 0 >/sys/class/rtc/rtc0/wakealarm; echo +20 >/sys/class/rtc/rtc0/wakealarm
     now; echo mem >/sys/power/state || fail 'suspend'
     now; until in_namespace device ping -q -c 1 -W 1 SERVER >/dev/null 2>&1; do :; done
     now

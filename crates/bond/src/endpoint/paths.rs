@@ -110,36 +110,34 @@ impl Endpoint {
         }
     }
 
-    /// What a path of one session rides on is there again.
-    pub fn path_back(&mut self, now: Timestamp, session: SessionId, network: NetworkId) {
-        self.slot_up(now, session, network);
-    }
-
     /// A network is back, or its local address has changed.
     pub fn network_up(&mut self, now: Timestamp, network: NetworkId) {
         for id in self.sorted_sessions() {
-            self.slot_up(now, id, network);
+            self.path_back(now, id, network);
         }
     }
 
-    fn slot_up(&mut self, now: Timestamp, id: SessionId, network: NetworkId) {
-        let Some(slot) = self.slots.get_mut(&id) else { return };
+    /// The same for what the path of one session rides on.
+    pub fn path_back(&mut self, now: Timestamp, session: SessionId, network: NetworkId) {
+        let Some(slot) = self.slots.get_mut(&session) else { return };
         let wanted = slot.paths.iter_mut().find(|path| path.config.address.network == network);
         let config = wanted.map(|path| {
             path.down = false;
             path.config
         });
-        if let Some(session) = &mut slot.session {
+        if let Some(established) = &mut slot.session {
             match config {
                 // It was down when the session began.
-                Some(config) if session.path_of(network).is_none() => open_path(now, session, &config),
-                _ => session.network_up(now, network),
+                Some(config) if established.path_of(network).is_none() => {
+                    open_path(now, established, &config);
+                }
+                _ => established.network_up(now, network),
             }
         }
         if let Some(connecting) = &mut slot.connecting {
             connecting.hurry(now);
         }
-        self.touch(id);
+        self.touch(session);
     }
 
     /// The kernel refused a datagram as too large for the way to this address: a smaller one may be tried at once.

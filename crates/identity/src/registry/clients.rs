@@ -131,9 +131,7 @@ impl Registry {
     /// Any [`RegistryError`].
     pub fn clients(&mut self) -> Result<Vec<Client>, RegistryError> {
         let (v4, v6) = (self.v4, self.v6);
-        let statement = format!("SELECT {COLUMNS} FROM clients ORDER BY name");
-        let rows = self.read()?.rows(&statement, &[])?;
-        rows.iter().map(|row| Row::read(row).map(|row| row.into_client(v4, v6))).collect()
+        all(&mut self.read()?, v4, v6)
     }
 
     /// Notes that the client was heard of. A time before the last one (a clock set back) is noted all the same.
@@ -190,11 +188,7 @@ impl Registry {
             )?;
         }
         // Before the commit: what fails after it would be counted again.
-        let rows = transaction.rows(&format!("SELECT {COLUMNS} FROM clients ORDER BY name"), &[])?;
-        let clients = rows
-            .iter()
-            .map(|row| Row::read(row).map(|row| row.into_client(v4, v6)))
-            .collect::<Result<_, _>>()?;
+        let clients = all(&mut transaction, v4, v6)?;
         transaction.commit()?;
         Ok(clients)
     }
@@ -218,6 +212,11 @@ impl Registry {
         transaction.commit()?;
         Ok(Revoked { client, invitation })
     }
+}
+
+fn all(transaction: &mut Transaction<'_>, v4: Ipv4Pool, v6: Ipv6Pool) -> Result<Vec<Client>, RegistryError> {
+    let rows = transaction.rows(&format!("SELECT {COLUMNS} FROM clients ORDER BY name"), &[])?;
+    rows.iter().map(|row| Row::read(row).map(|row| row.into_client(v4, v6))).collect()
 }
 
 pub(super) fn by_name(transaction: &mut Transaction<'_>, name: &str) -> Result<Option<Row>, RegistryError> {

@@ -116,10 +116,12 @@ pub enum GatewayError {
 /// Any [`GatewayError`].
 pub fn run(options: GatewayOptions) -> Result<(), GatewayError> {
     let GatewayOptions { state, config, named, renewal } = options;
-    let received = Handover::received();
+    let mut received = Handover::received();
     let goes_on = received.is_some();
-    let begin = if goes_on { supervision::go_on } else { supervision::begin };
-    let (_lock, mut journal) = begin(&state, Purpose::Gateway)?;
+    let (lock, mut journal) = match &mut received {
+        Some(received) => supervision::go_on(&state, Purpose::Gateway, received.take(LOCK))?,
+        None => supervision::begin(&state, Purpose::Gateway)?,
+    };
     let started = match prepare(&state, &config, received, &mut journal) {
         Err(error) if goes_on => {
             journal.restore()?;
@@ -127,7 +129,8 @@ pub fn run(options: GatewayOptions) -> Result<(), GatewayError> {
         }
         other => other?,
     };
-    let Started { key, nat, tun, listening, handover, user } = started;
+    let Started { key, nat, tun, listening, mut handover, user } = started;
+    handover.add(LOCK.to_owned(), lock.as_fd()).map_err(GatewayError::HandOver)?;
     let warnings = closed_firewalls(&config.gateway.interface);
     let live = LiveConfig::new(config, named, state.clone());
     let work = move |root: Root| work(state, live, key, nat, tun, listening, root, &warnings);
@@ -135,6 +138,9 @@ pub fn run(options: GatewayOptions) -> Result<(), GatewayError> {
     supervision::supervise(user, work, machine)?;
     Ok(())
 }
+
+/// The lock of the state directory among what is handed over: it is never free meanwhile.
+const LOCK: &str = "lock";
 
 /// What there is before the process splits.
 struct Started {

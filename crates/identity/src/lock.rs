@@ -1,20 +1,22 @@
 //! One daemon on one state directory.
 
 use std::fs::{File, OpenOptions};
-use std::io::{Read, Write};
+use std::io::{Read, Seek, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FlockOperation, flock, fstat};
 use rustix::io::Errno;
 use thiserror::Error;
 
 use crate::atomic_file::{WriteError, open_private};
 use crate::state::StateDirectory;
 
-/// Held by the daemon that uses a state directory; ends with the process, however that ends.
+/// Held by the daemon that uses a state directory; ends with the process, however that ends, unless a duplicate of its descriptor
+/// is kept.
 #[derive(Debug)]
 pub struct DaemonLock {
-    _file: File,
+    file: File,
 }
 
 /// Why the lock was not had.
@@ -43,8 +45,23 @@ impl DaemonLock {
     /// # Errors
     /// [`LockError::Held`] while another process has it.
     pub fn take(state: &StateDirectory) -> Result<Self, LockError> {
-        let path = state.file("daemon.lock");
-        let mut file = open_private(&path, OpenOptions::new().read(true).write(true).truncate(false))?;
+        Self::lock(state, open(state)?)
+    }
+
+    /// Goes on with a lock that was handed over by its descriptor; takes it as [`DaemonLock::take`] does if that is of another file.
+    ///
+    /// # Errors
+    /// As [`DaemonLock::take`].
+    pub fn adopt(state: &StateDirectory, descriptor: OwnedFd) -> Result<Self, LockError> {
+        let own = open(state)?;
+        let is_same = match (fstat(&descriptor), fstat(&own)) {
+            (Ok(one), Ok(other)) => (one.st_dev, one.st_ino) == (other.st_dev, other.st_ino),
+            _ => false,
+        };
+        Self::lock(state, if is_same { File::from(descriptor) } else { own })
+    }
+
+    fn lock(state: &StateDirectory, mut file: File) -> Result<Self, LockError> {
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
             Err(Errno::WOULDBLOCK) => {
@@ -53,12 +70,27 @@ impl DaemonLock {
                     process: read_process(&mut file),
                 });
             }
-            Err(error) => return Err(WriteError::new(&path, error.into()).into()),
+            Err(error) => return Err(WriteError::new(&state.file(NAME), error.into()).into()),
         }
         // The number is a courtesy to whoever finds the lock held: a full disk must not keep a daemon from running.
-        let _ = file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
-        Ok(Self { _file: file })
+        let _ = file
+            .set_len(0)
+            .and_then(|()| file.rewind())
+            .and_then(|()| writeln!(file, "{}", std::process::id()));
+        Ok(Self { file })
     }
+}
+
+impl AsFd for DaemonLock {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+}
+
+const NAME: &str = "daemon.lock";
+
+fn open(state: &StateDirectory) -> Result<File, WriteError> {
+    open_private(&state.file(NAME), OpenOptions::new().read(true).write(true).truncate(false))
 }
 
 fn read_process(file: &mut File) -> Option<u32> {

@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::num::NonZeroU16;
+use std::os::fd::AsFd;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -153,6 +154,20 @@ fn one_daemon_at_a_time() {
     assert_eq!(process, Some(std::process::id()));
     drop(lock);
     DaemonLock::take(&state).unwrap();
+}
+
+#[test]
+fn a_lock_that_is_handed_over_is_never_free() {
+    let (_directory, state) = state();
+    let handed = |lock: DaemonLock| lock.as_fd().try_clone_to_owned().unwrap();
+    let lock = DaemonLock::adopt(&state, handed(DaemonLock::take(&state).unwrap())).unwrap();
+    let lock = DaemonLock::adopt(&state, handed(lock)).unwrap();
+    let Err(LockError::Held { process, .. }) = DaemonLock::take(&state) else { panic!("it was free") };
+    assert_eq!(process, Some(std::process::id()));
+    // The lock of a file that somebody has removed is worth nothing.
+    fs::remove_file(state.file("daemon.lock")).unwrap();
+    let _own = DaemonLock::adopt(&state, handed(lock)).unwrap();
+    assert!(DaemonLock::take(&state).is_err());
 }
 
 #[test]

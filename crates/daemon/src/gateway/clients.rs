@@ -1,5 +1,6 @@
 //! Which address belongs to which session, both ways.
 
+use std::collections::hash_map::Entry;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use anabranch::control::UnixMillis;
@@ -71,6 +72,9 @@ enum Direction {
 pub struct Clients {
     sessions: FxHashMap<SessionId, ClientSession>,
     by_address: FxHashMap<IpAddr, SessionId>,
+    by_key: FxHashMap<PublicKey, Vec<SessionId>>,
+    /// Those that are confirmed: asked for at every turn of the loop.
+    connected: usize,
     /// What sessions that are over have carried, until it was handed on to be counted.
     owed: FxHashMap<PublicKey, Bytes>,
 }
@@ -91,15 +95,24 @@ impl Clients {
             policers: None,
         };
         client.allow(admitted.allowance);
+        let Self { sessions, by_key, .. } = self;
+        let of_key = by_key.entry(key).or_default();
         // An earlier session that was accepted for the key and never confirmed is forgotten by the endpoint too.
-        self.sessions.retain(|_, other| other.key != key || other.confirmed);
-        self.sessions.insert(session, client);
+        of_key.retain(|other| {
+            let stays = sessions.get(other).is_some_and(|client| client.confirmed);
+            if !stays {
+                sessions.remove(other);
+            }
+            stays
+        });
+        of_key.push(session);
+        sessions.insert(session, client);
     }
 
     /// The client has shown that it has the keys. Its addresses lead to this session from now on.
     pub fn confirm(&mut self, session: SessionId) -> Option<&ClientSession> {
         let client = self.sessions.get_mut(&session)?;
-        client.confirmed = true;
+        self.connected += usize::from(!std::mem::replace(&mut client.confirmed, true));
         for address in &client.addresses {
             self.by_address.insert(*address, session);
         }
@@ -109,7 +122,18 @@ impl Clients {
     /// A session is over. What it carried is owed.
     pub fn remove(&mut self, session: SessionId) -> Option<ClientSession> {
         let client = self.sessions.remove(&session)?;
-        self.by_address.retain(|_, of| *of != session);
+        self.connected -= usize::from(client.confirmed);
+        for address in &client.addresses {
+            if self.by_address.get(address) == Some(&session) {
+                self.by_address.remove(address);
+            }
+        }
+        if let Entry::Occupied(mut of_key) = self.by_key.entry(client.key) {
+            of_key.get_mut().retain(|of| *of != session);
+            if of_key.get().is_empty() {
+                of_key.remove();
+            }
+        }
         self.owe(&[(client.key, client.uncounted)]);
         Some(client)
     }
@@ -137,19 +161,19 @@ impl Clients {
     /// Another allowance holds for a key from now on. Returns the client's name if it is connected and was not slowed down
     /// before, and now is.
     pub fn allow(&mut self, standing: Standing) -> Option<&str> {
-        let of_key = self.sessions.values_mut().filter(|client| client.key == standing.key);
         let mut slowed = None;
-        for client in of_key {
+        for session in self.of_key(standing.key) {
+            let Some(client) = self.sessions.get_mut(&session) else { continue };
             let is_new = standing.allowance.slowed && !client.allowance.slowed && client.confirmed;
             client.allow(standing.allowance);
-            slowed = is_new.then_some(client.name.as_str()).or(slowed);
+            slowed = is_new.then_some(session).or(slowed);
         }
-        slowed
+        slowed.and_then(|session| self.sessions.get(&session)).map(|client| client.name.as_str())
     }
 
     /// The sessions of a key.
     pub fn of_key(&self, key: PublicKey) -> Vec<SessionId> {
-        self.sessions.iter().filter(|(_, client)| client.key == key).map(|(session, _)| *session).collect()
+        self.by_key.get(&key).cloned().unwrap_or_default()
     }
 
     /// All confirmed sessions.
@@ -162,7 +186,7 @@ impl Clients {
 
     /// How many are connected.
     pub fn connected(&self) -> usize {
-        self.sessions.values().filter(|client| client.confirmed).count()
+        self.connected
     }
 }
 
@@ -315,6 +339,16 @@ mod tests {
         clients.confirm(newer);
         clients.remove(older);
         assert_eq!(destined(&mut clients, &towards), Verdict::Send(newer));
-        assert_eq!(clients.connected(), 1);
+        assert_eq!((clients.connected(), clients.of_key(key)), (1, vec![newer]));
+        // One that was never used makes room for the next, which may be no better.
+        let (unused, next) = (SessionId(3), SessionId(4));
+        clients.accept(unused, key, admitted("10.86.0.2"));
+        clients.accept(next, key, admitted("10.86.0.2"));
+        assert_eq!(clients.of_key(key), [newer, next]);
+        assert!(clients.remove(unused).is_none() && clients.remove(next).is_some());
+        assert_eq!(destined(&mut clients, &towards), Verdict::Send(newer));
+        clients.remove(newer);
+        assert_eq!(destined(&mut clients, &towards), Verdict::Unreachable);
+        assert_eq!((clients.connected(), clients.of_key(key).len()), (0, 0));
     }
 }

@@ -1,6 +1,8 @@
 //! What every daemon does first and, with its journal, last.
 
 use anabranch::control::DownReport;
+use std::os::fd::OwnedFd;
+
 use identity::{DaemonLock, LockError, StateDirectory};
 use linux::journal::{Journal, JournalError};
 use linux::privileges::requirements::{self, Missing, Purpose};
@@ -33,7 +35,7 @@ pub enum StartError {
 /// # Errors
 /// Any [`StartError`].
 pub fn begin(state: &StateDirectory, purpose: Purpose) -> Result<(DaemonLock, Journal), StartError> {
-    let (lock, mut journal) = go_on(state, purpose)?;
+    let (lock, mut journal) = go_on(state, purpose, None)?;
     if journal.pending().next().is_some() {
         warn!("the last run was ended the hard way: taking its changes back");
         journal.restore()?;
@@ -41,17 +43,21 @@ pub fn begin(state: &StateDirectory, purpose: Purpose) -> Result<(DaemonLock, Jo
     Ok((lock, journal))
 }
 
-/// The same for a daemon that continues what another version of it has begun: its changes stay.
+/// The same for a daemon that continues what another version of it has begun: its changes stay, and its lock, if that was handed over.
 ///
 /// # Errors
 /// Any [`StartError`].
-pub fn go_on(state: &StateDirectory, purpose: Purpose) -> Result<(DaemonLock, Journal), StartError> {
+pub fn go_on(
+    state: &StateDirectory,
+    purpose: Purpose,
+    lock: Option<OwnedFd>,
+) -> Result<(DaemonLock, Journal), StartError> {
     let missing = requirements::missing(purpose);
     if !missing.is_empty() {
         let role = if purpose == Purpose::Gateway { "gateway" } else { "device" };
         return Err(StartError::Missing { role, missing });
     }
-    let lock = take_lock(state)?;
+    let lock = lock.map_or_else(|| take_lock(state), |descriptor| DaemonLock::adopt(state, descriptor))?;
     Ok((lock, Journal::open(state.path())?))
 }
 

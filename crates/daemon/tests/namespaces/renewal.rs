@@ -3,9 +3,12 @@
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anabranch::control::{EventKind, EventSequence};
+use identity::{DaemonLock, StateDirectory};
 
 use crate::bed::{Bed, SERVER_V4, eventually};
 use crate::hardship::ruleset;
@@ -28,6 +31,19 @@ pub fn an_updated_gateway_closes_no_port_and_no_connection() {
     let process = gateway.id();
     let client = bed.client("gateway");
     let (started, number) = (client.status().unwrap().started, interface(&bed));
+    // Who ends the gateway meanwhile must not find that none runs.
+    let state = StateDirectory::open(&bed.directory("gateway"), "the test").unwrap();
+    let is_over = Arc::new(AtomicBool::new(false));
+    let until = Arc::clone(&is_over);
+    let tries = std::thread::spawn(move || {
+        let mut tries = 0;
+        while !until.load(Ordering::Relaxed) {
+            assert!(DaemonLock::take(&state).is_err(), "the lock was free at try {tries}");
+            tries += 1;
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        tries
+    });
     // Two in a row, in the middle of a download: what was handed over once is handed over again.
     let longest = bed.download(SERVER_V4, 30_000_000, || {
         let mut last = started;
@@ -41,7 +57,9 @@ pub fn an_updated_gateway_closes_no_port_and_no_connection() {
             });
         }
     });
-    println!("longest pause of the download: {longest:?}");
+    is_over.store(true, Ordering::Relaxed);
+    let tries = tries.join().expect("it was held all the time");
+    println!("longest pause of the download: {longest:?}; the lock was tried {tries} times");
     assert_eq!(interface(&bed), number, "the interface stayed");
     let command = fs::read_to_string(format!("/proc/{process}/cmdline")).unwrap();
     assert!(command.contains("DAEMON"), "the process has kept its number");

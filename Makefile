@@ -122,6 +122,7 @@ test-demo:
 	python3 scripts/check_demo.py
 
 coverage: ## Measure how much of the pure crates their tests reach; builds them anew
+	@scripts/setup.sh coverage $(if $(CI),,--lenient)
 	@scripts/coverage.sh $(PURE)
 
 fuzz: ## Run the fuzz targets (TARGETS="frames wifi", SECONDS=60 each) and keep inputs that reach more

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # Makes sure that the programs which a part of the project runs are on this machine.
 #
-#   scripts/setup.sh build|packages|static|demo|test|experiments|bench [--lenient]
+#   scripts/setup.sh build|packages|static|demo|test|experiments|bench|coverage [--lenient]
 #
 # As root on Debian or Ubuntu it installs what is missing; anybody else gets the list and the command.
 # With --lenient missing packages are only reported: the tests that need them say so and skip.
 set -euo pipefail
 
-part=${1:?"usage: scripts/setup.sh build|packages|static|demo|test|experiments|bench [--lenient]"}
+part=${1:?"usage: scripts/setup.sh build|packages|static|demo|test|experiments|bench|coverage [--lenient]"}
 lenient=${2:-}
 export PATH="$PATH:/usr/local/sbin:/usr/sbin:/sbin"
 
@@ -77,6 +77,12 @@ bench_needs="$test_needs
 wg|wireguard-tools|sets the rival up
 go|golang-go|builds the rival, wireguard-go
 "
+# Of the compiler's own version.
+llvm=$(rustc -vV 2>/dev/null | sed -n 's/^LLVM version: \([0-9]*\).*/\1/p')
+coverage_needs="$build_needs
+llvm-cov-$llvm|llvm-$llvm|counts the lines that tests reach
+pip3|python3-pip|brings cargo-llvm-cov where it is not installed
+"
 
 case $part in
 build) needs=$build_needs ;;
@@ -86,8 +92,9 @@ demo) needs=$demo_needs ;;
 test) needs=$test_needs ;;
 experiments) needs=$test_needs ;;
 bench) needs=$bench_needs ;;
+coverage) needs=$coverage_needs ;;
 *)
-	echo "setup: there is no part \"$part\"; build, packages, static, demo, test, experiments and bench are" >&2
+	echo "setup: there is no part \"$part\"; build, packages, static, demo, test, experiments, bench and coverage are" >&2
 	exit 2
 	;;
 esac

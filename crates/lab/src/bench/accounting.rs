@@ -3,6 +3,7 @@
 
 use anyhow::{Context, bail, ensure};
 use std::fs;
+use std::process::Command;
 use std::time::Duration;
 
 /// `first` and all its descendants.
@@ -29,6 +30,48 @@ pub fn process_tree(first: u32) -> anyhow::Result<Vec<u32>> {
         next += 1;
     }
     Ok(tree.into_iter().filter_map(|process| u32::try_from(process).ok()).collect())
+}
+
+/// The thread called `name` of one of `processes`.
+///
+/// # Errors
+/// If there is none.
+pub fn thread_called(name: &str, processes: &[u32]) -> anyhow::Result<u32> {
+    for process in processes {
+        let threads = fs::read_dir(format!("/proc/{process}/task"))
+            .with_context(|| format!("look at process {process}"))?;
+        for thread in threads.flatten() {
+            // A thread may end while it is looked at.
+            let Ok(called) = fs::read_to_string(thread.path().join("comm")) else { continue };
+            let number = thread.file_name().to_str().and_then(|number| number.parse().ok());
+            if let Some(number) = number.filter(|_| called.trim_end() == name) {
+                return Ok(number);
+            }
+        }
+    }
+    bail!("none of the processes {processes:?} has a thread \"{name}\"")
+}
+
+/// A thread gets no more than `runtime` of a processor in each `period`, and that before all others (sched(7), `SCHED_DEADLINE`).
+///
+/// # Errors
+/// If the system refuses.
+pub fn hold_to(thread: u32, runtime: Duration, period: Duration) -> anyhow::Result<()> {
+    let (runtime, period) = (runtime.as_nanos().to_string(), period.as_nanos().to_string());
+    let mut chrt = Command::new("chrt");
+    chrt.args([
+        "--deadline",
+        "--sched-runtime",
+        &runtime,
+        "--sched-deadline",
+        &period,
+        "--sched-period",
+        &period,
+    ]);
+    let output = chrt.args(["--pid", "0", &thread.to_string()]).output().context("run chrt")?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "a thread is not held to its share of a processor: {}", said.trim());
+    Ok(())
 }
 
 /// What threads did with their time, as far as they wanted to run.

@@ -1,5 +1,5 @@
-//! The load on a crowd: UDP packets between every client and a server behind the gateway, in one direction at a time, as many in
-//! all whether the crowd is one client or a thousand.
+//! The load on a crowd: UDP packets between every client and a server behind the gateway, in one direction at a time, of as many
+//! flows whether the crowd is one client or a thousand.
 
 use super::members::Crowd;
 use super::packet::{Damaged, PACKET, PAYLOAD, Pattern, Stamp};
@@ -16,7 +16,7 @@ use units::{BitRate, Bytes, Timestamp};
 
 /// The server's port.
 const PORT: u16 = 9_100;
-/// The first client's; each has its own, so that the gateway's address translation need not choose others.
+/// The first flow's at its client; each has its own, so that the gateway's address translation need not choose others.
 const FIRST_PORT: u16 = 10_000;
 /// What is behind by more than this is not made up for: the source is as fast as it can be.
 const ARREARS: Duration = Duration::from_millis(20);
@@ -25,12 +25,14 @@ const GRAIN: Duration = Duration::from_micros(250);
 /// Before what is counted, so that windows have opened; and after it, for what is still on its way.
 const LEAD: Duration = Duration::from_millis(700);
 const DRAIN: Duration = Duration::from_millis(400);
+/// Those who are not busy are looked after this often.
+const LOOK_BESIDE: Duration = Duration::from_millis(5);
 /// Between two greetings, which may be lost, and for all of them.
 const GREETING_INTERVAL: Duration = Duration::from_millis(500);
 const GREETING_PATIENCE: Duration = Duration::from_secs(60);
 /// Packets after which whatever has arrived is looked at.
 const MADE_AT_ONCE: usize = 128;
-/// Datagrams of one send to one client, and reads of the server's socket in a row.
+/// Datagrams of one send to one flow, and reads of the server's socket in a row.
 const SEGMENTS: usize = 44;
 const READS: usize = 8;
 
@@ -50,7 +52,7 @@ pub(super) struct Offer {
     pub(super) direction: Direction,
     /// Of all clients together, inner packets with their headers.
     pub(super) rate: BitRate,
-    /// Packets that a client sends or is sent at once, before it is the next one's turn.
+    /// Packets of a flow in a row, before it is the next one's turn.
     pub(super) burst: usize,
     /// How long is counted.
     pub(super) length: Duration,
@@ -61,7 +63,7 @@ pub(super) struct Offer {
 pub(super) struct Carried {
     /// How long was counted.
     pub(super) length: Duration,
-    /// Bytes of inner packets that arrived meanwhile, for each client.
+    /// Bytes of inner packets that arrived meanwhile, for each flow.
     pub(super) delivered: Vec<u64>,
     /// Packets of the whole run that were offered, and those of them that arrived.
     pub(super) offered_packets: u64,
@@ -84,15 +86,16 @@ pub(super) struct Load {
     pattern: Pattern,
     gateway: Vec<u32>,
     run: u32,
+    looked_beside: Timestamp,
 }
 
 /// The server behind the gateway.
 struct FarEnd {
     socket: UdpPath,
-    /// Each client as the server sees it, behind the gateway's address translation.
+    /// Each flow as the server sees it, behind the gateway's address translation.
     peers: Vec<Option<SocketAddr>>,
     buffer: ReceiveBuffer,
-    /// Datagrams for one client that are about to be sent.
+    /// Datagrams of one flow that are about to be sent.
     outgoing: Vec<u8>,
 }
 
@@ -119,23 +122,23 @@ struct Source {
 }
 
 impl Carried {
-    /// All clients together.
+    /// All flows together.
     pub(super) fn bytes(&self) -> u64 {
         self.delivered.iter().sum()
     }
 
-    /// All clients together.
+    /// All flows together.
     pub(super) fn rate(&self) -> BitRate {
         BitRate::from_bytes_over(Bytes(self.bytes()), self.length)
     }
 
-    /// Bytes of the client that got least, and of the one that got most.
+    /// Bytes of the flow that got least, and of the one that got most.
     pub(super) fn extremes(&self) -> [u64; 2] {
         let least = self.delivered.iter().copied().min().unwrap_or(0);
         [least, self.delivered.iter().copied().max().unwrap_or(0)]
     }
 
-    /// Clients of which nothing arrived.
+    /// Flows of which nothing arrived.
     pub(super) fn unserved(&self) -> usize {
         self.delivered.iter().filter(|bytes| **bytes == 0).count()
     }
@@ -147,66 +150,74 @@ impl Carried {
 }
 
 impl Load {
-    /// Opens the server and lets every client greet it, so that the gateway's address translation knows the way back;
-    /// `gateway` are the processes whose time is counted.
+    /// Opens the server of a crowd, whose clients share `flows` evenly; `gateway` are the processes whose time is counted.
     ///
     /// # Errors
-    /// If a client does not reach the server.
-    pub(super) fn start(bed: &NetBed, crowd: Crowd, gateway: Vec<u32>) -> anyhow::Result<Self> {
+    /// If the system refuses.
+    pub(super) fn start(bed: &NetBed, crowd: Crowd, flows: usize, gateway: Vec<u32>) -> anyhow::Result<Self> {
         let to = BindTo { interface: None, local: SocketAddr::from(([0, 0, 0, 0], PORT)), mark: None };
         let socket = bed.server.run(|| UdpPath::bind(&to))?.context("open the server's socket")?;
         crowd.watch(&socket)?;
-        let far_end = FarEnd {
-            socket,
-            peers: vec![None; crowd.len()],
-            buffer: ReceiveBuffer::new(),
-            outgoing: Vec::new(),
-        };
-        let mut load = Self { crowd, far_end, pattern: Pattern::new(), gateway, run: 0 };
-        load.greet()?;
-        Ok(load)
+        let far_end =
+            FarEnd { socket, peers: vec![None; flows], buffer: ReceiveBuffer::new(), outgoing: Vec::new() };
+        let pattern = Pattern::new();
+        Ok(Self { crowd, far_end, pattern, gateway, run: 0, looked_beside: Timestamp::ZERO })
     }
 
-    fn greet(&mut self) -> anyhow::Result<()> {
+    /// The server is greeted in every flow, so that the gateway's address translation knows the way back: it forgets what was silent for
+    /// half a minute.
+    fn greet(&mut self, beside: &mut Self) -> anyhow::Result<()> {
+        self.far_end.peers.fill(None);
         let end = linux::clock::now() + GREETING_PATIENCE;
-        let mut ledger = Ledger::new(self.run, self.crowd.len());
+        let flows = self.far_end.peers.len();
+        let mut ledger = Ledger::new(self.run, flows);
         for number in 0.. {
             let now = linux::clock::now();
-            let strangers: Vec<usize> = (0..self.crowd.len()).filter(|at| !self.far_end.knows(*at)).collect();
+            let strangers: Vec<usize> = (0..flows).filter(|flow| !self.far_end.knows(*flow)).collect();
             if strangers.is_empty() {
                 return Ok(());
             }
-            ensure!(now < end, "{} clients do not reach the server through the gateway", strangers.len());
-            for client in strangers {
-                self.send_up(now, client, number)?;
-                self.crowd.settle(client)?;
+            ensure!(now < end, "{} flows do not reach the server through the gateway", strangers.len());
+            for flow in strangers {
+                self.send_up(now, flow, number)?;
+                self.crowd.settle(self.client(flow))?;
             }
             let again = now + GREETING_INTERVAL;
-            while linux::clock::now() < again {
-                self.round(again, &mut ledger)?;
+            while linux::clock::now() < again && !self.far_end.knows_all() {
+                self.round(again, &mut ledger, beside)?;
             }
         }
         Ok(())
     }
 
-    /// Offers packets and counts what arrives.
+    /// Keeps the clients connected for `length`.
     ///
     /// # Errors
-    /// If a packet arrives damaged.
-    pub(super) fn carry(&mut self, offer: Offer) -> anyhow::Result<Carried> {
+    /// If a socket fails.
+    pub(super) fn idle(&mut self, length: Duration) -> anyhow::Result<()> {
+        self.crowd.idle(length)
+    }
+
+    /// Offers packets and counts what arrives; the clients of `beside` stay connected meanwhile.
+    ///
+    /// # Errors
+    /// If a client does not reach the server, or a packet arrives damaged.
+    pub(super) fn carry(&mut self, offer: Offer, beside: &mut Self) -> anyhow::Result<Carried> {
+        self.greet(beside)?;
         self.run += 1;
         let start = linux::clock::now();
         let began_anew = self.crowd.began_anew();
-        let mut ledger = Ledger::new(self.run, self.crowd.len());
-        let mut source = Source::new(offer, start, self.crowd.len());
-        self.work(&mut source, &mut ledger, start + LEAD)?;
+        let flows = self.far_end.peers.len();
+        let mut ledger = Ledger::new(self.run, flows);
+        let mut source = Source::new(offer, start, flows);
+        self.work(&mut source, &mut ledger, start + LEAD, beside)?;
         let (from, before) = (linux::clock::now(), self.usage()?);
         ledger.counting = true;
-        self.work(&mut source, &mut ledger, from + offer.length)?;
+        self.work(&mut source, &mut ledger, from + offer.length, beside)?;
         ledger.counting = false;
         let (to, after) = (linux::clock::now(), self.usage()?);
         while linux::clock::now() < to + DRAIN {
-            self.round(to + DRAIN, &mut ledger)?;
+            self.round(to + DRAIN, &mut ledger, beside)?;
         }
         ensure!(ledger.damaged == 0, "{} packets: {Damaged}", ledger.damaged);
         Ok(Carried {
@@ -225,87 +236,118 @@ impl Load {
         Ok((Usage::of(&self.gateway)?, Usage::of(&[std::process::id()])?))
     }
 
-    fn work(&mut self, source: &mut Source, ledger: &mut Ledger, end: Timestamp) -> anyhow::Result<()> {
+    fn work(
+        &mut self,
+        source: &mut Source,
+        ledger: &mut Ledger,
+        end: Timestamp,
+        beside: &mut Self,
+    ) -> anyhow::Result<()> {
         loop {
             let now = linux::clock::now();
             if now >= end {
                 return Ok(());
             }
             self.make(now, source)?;
-            self.round(source.next_due(now).min(end), ledger)?;
+            self.round(source.next_due(now).min(end), ledger, beside)?;
         }
     }
 
-    /// Makes what is due, but not so much that clients and server wait for long. What follows each other for the same client leaves
-    /// together.
+    /// Makes what is due, but not so much that clients and server wait for long. What follows each other for the same client, or of the
+    /// same flow at the server, leaves together.
     fn make(&mut self, now: Timestamp, source: &mut Source) -> anyhow::Result<()> {
+        let direction = source.offer.direction;
         let mut last = None;
         for _ in (0..MADE_AT_ONCE).step_by(source.offer.burst) {
-            let Some(client) = source.next_turn(now) else { break };
-            if let Some(before) = last.filter(|before| *before != client) {
-                self.flush(source.offer.direction, before)?;
+            let Some(flow) = source.next_turn(now) else { break };
+            if let Some(before) = last.filter(|before| !self.leave_together(direction, *before, flow)) {
+                self.flush(direction, before)?;
             }
-            last = Some(client);
+            last = Some(flow);
             for _ in 0..source.offer.burst {
-                let number = source.next_number(client);
-                match source.offer.direction {
-                    Direction::Up => self.send_up(now, client, number)?,
-                    Direction::Down => self.send_down(client, number)?,
+                let number = source.next_number(flow);
+                match direction {
+                    Direction::Up => self.send_up(now, flow, number)?,
+                    Direction::Down => self.send_down(flow, number)?,
                 }
             }
         }
-        last.map_or(Ok(()), |client| self.flush(source.offer.direction, client))
+        last.map_or(Ok(()), |flow| self.flush(direction, flow))
     }
 
-    fn flush(&mut self, direction: Direction, client: usize) -> anyhow::Result<()> {
+    fn leave_together(&self, direction: Direction, one: usize, other: usize) -> bool {
         match direction {
-            Direction::Up => self.crowd.settle(client),
-            Direction::Down => self.far_end.flush(client),
+            Direction::Up => self.client(one) == self.client(other),
+            Direction::Down => one == other,
         }
     }
 
-    fn stamp(&self, client: usize, number: u64) -> Stamp {
-        Stamp { run: self.run, client: client as u32, number }
+    fn flush(&mut self, direction: Direction, flow: usize) -> anyhow::Result<()> {
+        match direction {
+            Direction::Up => self.crowd.settle(self.client(flow)),
+            Direction::Down => self.far_end.flush(flow),
+        }
     }
 
-    fn send_up(&mut self, now: Timestamp, client: usize, number: u64) -> anyhow::Result<()> {
+    /// Whose flow it is.
+    fn client(&self, flow: usize) -> usize {
+        flow % self.crowd.len().max(1)
+    }
+
+    fn stamp(&self, flow: usize, number: u64) -> Stamp {
+        Stamp { run: self.run, flow: flow as u32, number }
+    }
+
+    fn send_up(&mut self, now: Timestamp, flow: usize, number: u64) -> anyhow::Result<()> {
+        let client = self.client(flow);
         let own = self.crowd.address(client).context("a client has no address")?;
-        let flow = FlowAddresses {
-            local: SocketAddrV4::new(own, FIRST_PORT + client as u16),
+        let addresses = FlowAddresses {
+            local: SocketAddrV4::new(own, FIRST_PORT + flow as u16),
             remote: SocketAddrV4::new(SERVER_ADDRESS, PORT),
         };
-        let packet = self.pattern.packet(self.stamp(client, number), flow);
+        let packet = self.pattern.packet(self.stamp(flow, number), addresses);
         // What its full queue refuses was offered, and does not arrive.
         self.crowd.offer(now, client, &packet);
         Ok(())
     }
 
-    fn send_down(&mut self, client: usize, number: u64) -> anyhow::Result<()> {
-        self.pattern.put(self.stamp(client, number), &mut self.far_end.outgoing);
+    fn send_down(&mut self, flow: usize, number: u64) -> anyhow::Result<()> {
+        self.pattern.put(self.stamp(flow, number), &mut self.far_end.outgoing);
         if self.far_end.outgoing.len() >= SEGMENTS * PAYLOAD {
-            self.far_end.flush(client)?;
+            self.far_end.flush(flow)?;
         }
         Ok(())
     }
 
-    fn round(&mut self, deadline: Timestamp, ledger: &mut Ledger) -> anyhow::Result<()> {
+    fn round(&mut self, deadline: Timestamp, ledger: &mut Ledger, beside: &mut Self) -> anyhow::Result<()> {
+        let now = linux::clock::now();
+        if now >= self.looked_beside + LOOK_BESIDE {
+            self.looked_beside = now;
+            beside.idle(Duration::ZERO)?;
+        }
         let Self { crowd, far_end, pattern, .. } = self;
-        let can_read =
-            crowd.round(deadline, &mut |client, packet| ledger.enter_down(pattern, client, packet))?;
+        let clients = crowd.len().max(1);
+        let can_read = crowd.round(deadline, &mut |client, packet| {
+            ledger.enter_down(pattern, |flow| flow % clients == client, packet);
+        })?;
         if can_read { far_end.receive(pattern, ledger) } else { Ok(()) }
     }
 }
 
 impl FarEnd {
-    fn knows(&self, client: usize) -> bool {
-        self.peers.get(client).is_some_and(Option::is_some)
+    fn knows(&self, flow: usize) -> bool {
+        self.peers.get(flow).is_some_and(Option::is_some)
     }
 
-    fn flush(&mut self, client: usize) -> anyhow::Result<()> {
+    fn knows_all(&self) -> bool {
+        self.peers.iter().all(Option::is_some)
+    }
+
+    fn flush(&mut self, flow: usize) -> anyhow::Result<()> {
         if self.outgoing.is_empty() {
             return Ok(());
         }
-        let peer = self.peers.get(client).copied().flatten().context("the server does not know a client")?;
+        let peer = self.peers.get(flow).copied().flatten().context("the server does not know a flow")?;
         let sent = self.socket.send(peer, None, 0, &self.outgoing, Some(PAYLOAD));
         self.outgoing.clear();
         match sent {
@@ -318,8 +360,8 @@ impl FarEnd {
         for _ in 0..READS {
             let peers = &mut self.peers;
             let received = self.socket.receive(&mut self.buffer, &mut |datagram| {
-                if let Some(client) = ledger.enter(pattern, datagram.bytes)
-                    && let Some(peer) = peers.get_mut(client)
+                if let Some(flow) = ledger.enter(pattern, datagram.bytes)
+                    && let Some(peer) = peers.get_mut(flow)
                 {
                     *peer = Some(datagram.remote);
                 }
@@ -335,26 +377,26 @@ impl FarEnd {
 }
 
 impl Ledger {
-    fn new(run: u32, clients: usize) -> Self {
+    fn new(run: u32, flows: usize) -> Self {
         Self {
             run,
             counting: false,
-            next: vec![0; clients],
-            delivered: vec![0; clients],
+            next: vec![0; flows],
+            delivered: vec![0; flows],
             arrived: 0,
             overtaken: 0,
             damaged: 0,
         }
     }
 
-    /// A packet came out of a client's tunnel.
-    fn enter_down(&mut self, pattern: &Pattern, client: usize, packet: &[u8]) {
+    /// A packet came out of the tunnel of a client, whose flows are known by `is_own`.
+    fn enter_down(&mut self, pattern: &Pattern, is_own: impl Fn(usize) -> bool, packet: &[u8]) {
         let of = udp_payload(packet).and_then(|payload| self.enter(pattern, payload));
         // Another client's packet, or none of the server's, is as bad as a damaged one.
-        self.damaged += u64::from(of != Some(client));
+        self.damaged += u64::from(!of.is_some_and(is_own));
     }
 
-    /// A payload arrived; returns whose it is, unless it is damaged, which is counted.
+    /// A payload arrived; returns of which flow, unless it is damaged, which is counted.
     fn enter(&mut self, pattern: &Pattern, payload: &[u8]) -> Option<usize> {
         let stamp = match pattern.read(payload) {
             Ok(stamp) => stamp,
@@ -363,25 +405,25 @@ impl Ledger {
                 return None;
             }
         };
-        let client = stamp.client as usize;
+        let flow = stamp.flow as usize;
         if stamp.run == self.run {
-            let next = self.next.get_mut(client)?;
+            let next = self.next.get_mut(flow)?;
             if stamp.number < *next {
                 self.overtaken += 1;
             }
             *next = (*next).max(stamp.number + 1);
             self.arrived += 1;
             if self.counting {
-                *self.delivered.get_mut(client)? += PACKET as u64;
+                *self.delivered.get_mut(flow)? += PACKET as u64;
             }
         }
-        Some(client)
+        Some(flow)
     }
 }
 
 impl Source {
-    fn new(offer: Offer, started: Timestamp, clients: usize) -> Self {
-        Self { offer, started, passed: 0, made: 0, turn: 0, numbers: vec![0; clients] }
+    fn new(offer: Offer, started: Timestamp, flows: usize) -> Self {
+        Self { offer, started, passed: 0, made: 0, turn: 0, numbers: vec![0; flows] }
     }
 
     /// Whose turn it is, if a burst is due.
@@ -405,8 +447,8 @@ impl Source {
         if due < self.passed + self.offer.burst as u64 { now + GRAIN } else { now }
     }
 
-    fn next_number(&mut self, client: usize) -> u64 {
-        let Some(number) = self.numbers.get_mut(client) else { return 0 };
+    fn next_number(&mut self, flow: usize) -> u64 {
+        let Some(number) = self.numbers.get_mut(flow) else { return 0 };
         *number += 1;
         *number - 1
     }

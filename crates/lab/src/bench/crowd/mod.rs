@@ -5,8 +5,9 @@
 //!  client 1 .. 1000  ==== bond ====>  session 1 .. 1000 -> any0 ->   server
 //! ```
 //! Every client is an endpoint of its own that has joined by an invitation of its own, with a socket and an address of its own. One
-//! loop drives all of them and the server. Both gateways run all the time; one is busy, the other idles. What one client carried and
-//! what the crowd did are compared round by round.
+//! loop drives all of them and the server. Both gateways run all the time; one is busy, the other idles. The one client has as many
+//! flows as there are clients in the crowd, so that both gateways forward the same packets. What one client carried and what the
+//! crowd did are compared round by round.
 
 mod load;
 mod members;
@@ -14,7 +15,7 @@ mod packet;
 
 pub(super) use members::Crowd;
 
-use super::accounting::{Usage, process_tree, resident_kb};
+use super::accounting::{Usage, hold_to, process_tree, resident_kb, thread_called};
 use super::{Effort, median};
 use crate::experiment::{Goal, Metrics};
 use crate::netbed::{Bonded, NetBed};
@@ -24,8 +25,8 @@ use load::{Carried, Direction, Load, Offer};
 use std::time::Duration;
 use units::BitRate;
 
-/// The cases: name, direction, packets of one client in a row. The gateway can do most for packets that come together: in the
-/// worst case no two of a client do, in the other there are as many as a page or a piece of a film begins with.
+/// The cases: name, direction, packets of one flow in a row. The gateway can do most for packets that come together: in the
+/// worst case no two of a flow do, in the other there are as many as a page or a piece of a film begins with.
 const CASES: [(&str, Direction, usize); 4] = [
     ("up-single", Direction::Up, 1),
     ("up-bursts", Direction::Up, 16),
@@ -34,12 +35,21 @@ const CASES: [(&str, Direction, usize); 4] = [
 ];
 /// Paths are validated and measured in this time.
 const SETTLING: Duration = Duration::from_secs(3);
-/// What a gateway carries is found by adding this part to the load until not all of it arrives.
-const STEP: f64 = 1.25;
+/// What a gateway carries is found by doubling the load until not all of it arrives, then by halving the difference until what it
+/// carries and what it does not are this near to each other.
+const NEAR: f64 = 1.1;
 /// All of a load arrives if it is this part: the throughput of RFC 2544 allows no loss, which a busy machine never shows.
 const ALL: f64 = 0.95;
-/// How long each step of the search is counted.
+/// How long each step of the search is counted, and how often a load is tried that does not arrive: the machine may have been busy.
 const SEARCH: Duration = Duration::from_millis(700);
+const TRIES: usize = 2;
+/// Processor time for each byte, and what each client gets, are compared where both carry everything, and as much: at this part of the
+/// lesser of both, since what one carries for a second it need not carry for long.
+const SAFE: f64 = 0.8;
+/// What the gateways' threads that move packets get of a processor: all clients and the server are one thread, which needs more of one
+/// than the gateway does, and is not to be the limit.
+const SHARE: Duration = Duration::from_millis(1);
+const SHARE_OF: Duration = Duration::from_millis(4);
 /// Where the search begins, and where it gives up.
 const LEAST_MBPS: f64 = 20.0;
 const MOST_MBPS: f64 = 20_000.0;
@@ -49,7 +59,7 @@ struct Plan {
     clients: usize,
     rounds: usize,
     length: Duration,
-    /// All clients together; `None`: the most that both gateways carry.
+    /// All clients together; `None`: the most that both gateways carry, held to their share of a processor.
     load: Option<BitRate>,
 }
 
@@ -78,24 +88,33 @@ struct Lane {
 }
 
 impl Lane {
-    fn start(clients: usize) -> anyhow::Result<Self> {
+    fn start() -> anyhow::Result<(NetBed, Bonded)> {
         let bed = NetBed::unshaped(1)?;
-        let mut bonded = Bonded::start(&bed)?;
+        let bonded = Bonded::start(&bed)?;
+        Ok((bed, bonded))
+    }
+
+    fn join(bed: NetBed, mut bonded: Bonded, clients: usize, flows: usize) -> anyhow::Result<Self> {
         let gateway = process_tree(bonded.gateway_process())?;
         let control = BlockingClient::of_state(bonded.gateway_state()).context("reach the gateway")?;
         let empty_kb = resident_kb(&gateway)?;
         let mut crowd = Crowd::new()?;
-        crowd.join(&bed, &control, clients)?;
+        crowd.join(&bed, &control, clients).map_err(|error| bonded.explain(error))?;
         crowd.idle(SETTLING)?;
         let connected = control.status().context("ask the gateway for its clients")?.connected_clients;
         // The device of the bed is a client, too.
         ensure!(connected == Some(clients + 1), "{connected:?} clients are connected, not {}", clients + 1);
-        let load = Load::start(&bed, crowd, gateway).map_err(|error| bonded.explain(error))?;
+        let load = Load::start(&bed, crowd, flows, gateway)?;
         Ok(Self { load, bonded, empty_kb, _bed: bed })
     }
 
-    fn carry(&mut self, offer: Offer) -> anyhow::Result<Carried> {
-        self.load.carry(offer).map_err(|error| self.bonded.explain(error))
+    fn hold(&self) -> anyhow::Result<()> {
+        let thread = thread_called("packets", &process_tree(self.bonded.gateway_process())?)?;
+        hold_to(thread, SHARE, SHARE_OF)
+    }
+
+    fn carry(&mut self, offer: Offer, beside: &mut Self) -> anyhow::Result<Carried> {
+        self.load.carry(offer, &mut beside.load).map_err(|error| self.bonded.explain(error))
     }
 
     fn kb_per_client(&self, clients: usize) -> anyhow::Result<f64> {
@@ -112,10 +131,17 @@ pub(super) fn run(effort: Effort) -> anyhow::Result<Metrics> {
             length: Duration::from_secs(2),
             load: Some(BitRate::from_mbps(10.0)),
         },
-        Effort::Full => Plan { clients: 1_000, rounds: 3, length: Duration::from_secs(3), load: None },
+        Effort::Full => Plan { clients: 1_000, rounds: 3, length: Duration::from_secs(5), load: None },
     };
-    let mut one = Lane::start(1)?;
-    let mut crowd = Lane::start(plan.clients)?;
+    // Whoever has joined must be served from then on.
+    let [(one, its_gateway), (crowd, their_gateway)] = [Lane::start()?, Lane::start()?];
+    let mut crowd = Lane::join(crowd, their_gateway, plan.clients, plan.clients)?;
+    let mut one = Lane::join(one, its_gateway, 1, plan.clients)?;
+    crowd.load.idle(SETTLING)?;
+    if plan.load.is_none() {
+        one.hold()?;
+        crowd.hold()?;
+    }
     let mut metrics = Metrics::from([("clients".to_owned(), plan.clients as f64)]);
     for (case, direction, burst) in CASES {
         let mut rounds = Vec::new();
@@ -125,13 +151,14 @@ pub(super) fn run(effort: Effort) -> anyhow::Result<Metrics> {
                 Some(rate) => [rate; 2],
                 None => {
                     let first = offer(BitRate::from_mbps(LEAST_MBPS), SEARCH);
-                    [most_carried(&mut one, first)?, most_carried(&mut crowd, first)?]
+                    [most_carried(&mut one, first, &mut crowd)?, most_carried(&mut crowd, first, &mut one)?]
                 }
             };
-            // Processor time for each byte is compared where both carry everything, and as much.
-            let [few, many] = most;
-            let load = offer(few.min(many), plan.length);
-            let (one, crowd) = (one.carry(load)?, crowd.carry(load)?);
+            let both = most[0].min(most[1]).as_mbps();
+            let load = plan.load.unwrap_or_else(|| BitRate::from_mbps(SAFE * both));
+            let load = offer(load, plan.length);
+            let carried = one.carry(load, &mut crowd)?;
+            let (one, crowd) = (carried, crowd.carry(load, &mut one)?);
             let [few, many] = most.map(BitRate::as_mbps);
             eprintln!("  {case} round {round}: {many:.0} Mbit/s, one client {few:.0}");
             rounds.push(Round { most, one, crowd });
@@ -153,19 +180,33 @@ struct Round {
     crowd: Carried,
 }
 
-/// The most that arrives, by steps from `offer` on: of the last load of which all did, or of the first.
-fn most_carried(lane: &mut Lane, offer: Offer) -> anyhow::Result<BitRate> {
-    let mut offer = offer;
-    let mut most = lane.carry(offer)?.rate();
-    while most.as_mbps() >= ALL * offer.rate.as_mbps() && offer.rate.as_mbps() < MOST_MBPS {
-        offer.rate = BitRate::from_mbps(offer.rate.as_mbps() * STEP);
-        let carried = lane.carry(offer)?.rate();
-        if carried.as_mbps() < ALL * offer.rate.as_mbps() {
-            break;
+/// The most that arrives of loads like `first`, which is the least; what arrived of that if not all of it did.
+fn most_carried(lane: &mut Lane, first: Offer, beside: &mut Lane) -> anyhow::Result<BitRate> {
+    let mut carried = |mbps: f64| -> anyhow::Result<Result<f64, f64>> {
+        let offer = Offer { rate: BitRate::from_mbps(mbps), ..first };
+        let mut most: f64 = 0.0;
+        for _ in 0..TRIES {
+            let arrived = lane.carry(offer, beside)?.rate().as_mbps();
+            if arrived >= ALL * mbps {
+                return Ok(Ok(arrived));
+            }
+            most = most.max(arrived);
         }
-        most = carried;
+        Ok(Err(most))
+    };
+    let (mut arrives, mut fails) = (first.rate.as_mbps(), MOST_MBPS);
+    let mut most = match carried(arrives)? {
+        Ok(most) => most,
+        Err(part) => return Ok(BitRate::from_mbps(part)),
+    };
+    while fails > arrives * NEAR {
+        let next = (2.0 * arrives).min((arrives * fails).sqrt());
+        match carried(next)? {
+            Ok(arrived) => (arrives, most) = (next, arrived),
+            Err(_) => fails = next,
+        }
     }
-    Ok(most)
+    Ok(BitRate::from_mbps(most))
 }
 
 /// What is told of a run.

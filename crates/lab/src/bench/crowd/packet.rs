@@ -16,9 +16,9 @@ const POOL: usize = 1 << 16;
 pub(super) struct Stamp {
     /// The run of the load that it belongs to.
     pub(super) run: u32,
-    /// The client that sends or receives it.
-    pub(super) client: u32,
-    /// Its number among that client's in this run.
+    /// Which flow it is of.
+    pub(super) flow: u32,
+    /// Its number in that flow and this run.
     pub(super) number: u64,
 }
 
@@ -36,19 +36,19 @@ impl Stamp {
     fn to_bytes(self) -> [u8; Self::LENGTH] {
         let mut bytes = [0; Self::LENGTH];
         bytes[..4].copy_from_slice(&self.run.to_be_bytes());
-        bytes[4..8].copy_from_slice(&self.client.to_be_bytes());
+        bytes[4..8].copy_from_slice(&self.flow.to_be_bytes());
         bytes[8..].copy_from_slice(&self.number.to_be_bytes());
         bytes
     }
 
     fn read(bytes: &[u8; Self::LENGTH]) -> Self {
         let all = u128::from_be_bytes(*bytes);
-        Self { run: (all >> 96) as u32, client: (all >> 64) as u32, number: all as u64 }
+        Self { run: (all >> 96) as u32, flow: (all >> 64) as u32, number: all as u64 }
     }
 
     /// Where in the pool its body begins: neighbours are far from each other.
     fn offset(self) -> usize {
-        let parts = [u64::from(self.run), u64::from(self.client), self.number];
+        let parts = [u64::from(self.run), u64::from(self.flow), self.number];
         let mixed = parts
             .iter()
             .fold(0u64, |mixed, part| (mixed ^ part).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29));
@@ -100,7 +100,7 @@ mod tests {
     use crate::simbed::segment::udp_payload;
     use std::net::{Ipv4Addr, SocketAddrV4};
 
-    const STAMP: Stamp = Stamp { run: 3, client: 999, number: 70_000_000_001 };
+    const STAMP: Stamp = Stamp { run: 3, flow: 999, number: 70_000_000_001 };
 
     #[test]
     fn every_byte_counts() {

@@ -310,11 +310,18 @@ impl ModelController {
         self.start_up_window = if product > 0.0 { grown.min(bound.max(self.start_up_window)) } else { grown };
     }
 
-    /// Twice the bandwidth-delay product, and a little for acknowledgements that come in groups.
+    /// Twice the bandwidth-delay product, and a little for acknowledgements that come in groups. On a short way at least what is in
+    /// flight until a deep queue is seen: a busy peer lets packets wait for longer than they travel, and a window of less than that
+    /// would lower the rate, the rate the window, and so on.
     fn steady_window(&self) -> u64 {
-        let gain = if self.cautious_rounds > 0 { CAUTIOUS_WINDOW_GAIN } else { WINDOW_GAIN };
-        let product = self.rates.maximum().bytes_in(self.base_rtt + ACK_GRAIN).0 as f64;
-        ((gain * product) as u64 + 3 * self.datagram).max(LEAST_WINDOW_PACKETS * self.datagram)
+        let once = self.base_rtt + ACK_GRAIN;
+        let time = if self.cautious_rounds > 0 {
+            once.mul_f64(CAUTIOUS_WINDOW_GAIN)
+        } else {
+            once.mul_f64(WINDOW_GAIN).max(deep(self.base_rtt))
+        };
+        let product = self.rates.maximum().bytes_in(time).0;
+        (product + 3 * self.datagram).max(LEAST_WINDOW_PACKETS * self.datagram)
     }
 
     /// So little that no queue can stand, and a little less, so that a base that has crept up comes down again.
@@ -414,13 +421,18 @@ impl Phase {
 fn queue_seen(smoothed: Duration, base: Duration) -> Queue {
     if smoothed > base * 2 + Duration::from_millis(10) {
         Queue::Swamped
-    } else if smoothed > base * 3 / 2 + Duration::from_millis(8) {
+    } else if smoothed > deep(base) {
         Queue::Deep
     } else if smoothed > base * 11 / 10 + STANDING_MARGIN {
         Queue::Standing
     } else {
         Queue::Empty
     }
+}
+
+/// The smoothed round-trip time from which on a queue is deep.
+fn deep(base: Duration) -> Duration {
+    base * 3 / 2 + Duration::from_millis(8)
 }
 
 /// Gain of a first probe: 1.25, or less where a round of it would build more than [`PROBE_QUEUE`] of queue.

@@ -78,6 +78,25 @@ fn jitter_does_not_collapse_it() {
 }
 
 #[test]
+fn a_busy_receiver_on_a_short_way_does_not_hold_it_down() {
+    for (mbps, every) in [(200.0, 1), (200.0, 4), (500.0, 4), (200.0, 8)] {
+        let mut world = world(Link { buffer: 4_000_000, ..Link::new(mbps, 0) }, 11);
+        // While little is sent the receiver has time.
+        world.offered = Some(BitRate::from_mbps(1.0));
+        world.run(seconds(3));
+        world.link.looks_every = millis(every);
+        world.offered = Some(BitRate::from_mbps(20.0));
+        world.run(seconds(2));
+        world.offered = None;
+        world.run(seconds(1));
+        let rate = world.run(seconds(3));
+        at_least(rate, 0.9, mbps);
+        let p99 = world.queue_p99(20_000);
+        assert!(p99 < 10.0, "{p99:.1} ms of queue at {mbps} Mbit/s, looked at every {every} ms");
+    }
+}
+
+#[test]
 fn a_satellite_with_a_shallow_buffer_is_filled() {
     for loss in [0.0, 0.02] {
         let mut world = world(Link { loss, buffer: 62_500, ..Link::new(10.0, 600) }, 7);

@@ -26,6 +26,8 @@ pub(super) struct Link {
     pub(super) loss: f64,
     /// Bytes that the bottleneck may hold.
     pub(super) buffer: u64,
+    /// The receiver looks at what has come only so often: it is busy, or has a share of a processor.
+    pub(super) looks_every: Duration,
 }
 
 impl Link {
@@ -37,6 +39,7 @@ impl Link {
             reorders: false,
             loss: 0.0,
             buffer: 1_000_000,
+            looks_every: Duration::ZERO,
         }
     }
 }
@@ -245,12 +248,18 @@ impl<C: Controller> World<C> {
         if !self.link.reorders {
             received_at = received_at.max(self.last_arrival);
         }
+        received_at = self.next_look(received_at);
         self.last_arrival = self.last_arrival.max(received_at);
         self.arrivals.push(Reverse(Arrival {
             acked_at: received_at + self.link.delay / 2,
             number,
             received_at,
         }));
+    }
+
+    fn next_look(&self, at: Timestamp) -> Timestamp {
+        let every = self.link.looks_every.as_nanos() as u64;
+        if every == 0 { at } else { at + Duration::from_nanos((every - at.as_nanos() % every) % every) }
     }
 
     fn acknowledge(&mut self, arrival: Arrival) {

@@ -118,6 +118,7 @@ fn fetch_command(trial: &Trial, bed: &NetBed, lab: &Path) -> anyhow::Result<Chil
     let congestion = match algorithm {
         Algorithm::Cubic => "cubic",
         Algorithm::Bbr => "bbr",
+        Algorithm::Reno => "reno",
     };
     let (flows, seconds) = (flows.to_string(), trial.duration.as_secs_f64().to_string());
     let bytes = trial.bytes.map(|bytes| bytes.to_string());

@@ -23,5 +23,6 @@ pub use failover::{Failover, FailoverOutcome};
 pub use fairness::{Fairness, FairnessOutcome};
 pub use measure::{Progress, quantile};
 pub use tcp::Algorithm;
+pub(crate) use tcp::{TcpReceiver, TcpSender};
 pub use trial::{EndReport, Outcome, Traffic, Trial, Way};
 pub use uplink::{LentUplink, LentUplinkOutcome};

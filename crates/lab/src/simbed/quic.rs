@@ -8,7 +8,7 @@ use anyhow::Context;
 use bytes::BytesMut;
 use quinn::rustls::RootCertStore;
 use quinn::rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
-use quinn_proto::congestion::{BbrConfig, CubicConfig};
+use quinn_proto::congestion::{BbrConfig, CubicConfig, NewRenoConfig};
 use quinn_proto::{
     ClientConfig, Connection, ConnectionHandle, DatagramEvent, Dir, Endpoint, EndpointConfig, ServerConfig,
     StreamId, Transmit, TransportConfig, VarInt,
@@ -61,6 +61,7 @@ impl QuicSetup {
         match self.algorithm {
             Algorithm::Cubic => transport.congestion_controller_factory(Arc::new(CubicConfig::default())),
             Algorithm::Bbr => transport.congestion_controller_factory(Arc::new(BbrConfig::default())),
+            Algorithm::Reno => transport.congestion_controller_factory(Arc::new(NewRenoConfig::default())),
         };
         Arc::new(transport)
     }

@@ -61,6 +61,7 @@ fn measurement(trial: &Trial, indices: Vec<usize>, arrangement: Arrangement) -> 
         congestion: match algorithm {
             Algorithm::Cubic => Congestion::Cubic,
             Algorithm::Bbr => Congestion::Bbr,
+            Algorithm::Reno => Congestion::Reno,
         },
         length: trial.duration,
         // One byte is as good as idle, and ends.

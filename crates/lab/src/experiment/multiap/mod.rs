@@ -1,7 +1,9 @@
 //! The experiments of MULTIAP: every access point in range, and only as much as each is worth.
 
 mod estimator;
+mod fairness;
 mod many_points;
+mod nomadic;
 mod real_points;
 mod shared_air;
 mod steering;
@@ -21,6 +23,8 @@ pub(super) fn experiments() -> Vec<Experiment> {
         many_points::experiment(),
         walk::experiment(),
         varying::experiment(),
+        nomadic::experiment(),
+        fairness::experiment(),
     ]
 }
 

@@ -6,7 +6,9 @@
 //!    +---------------------------------- half a round trip, no air -------------------------------+
 //! ```
 //! As in `[MULTIAP] section 6.2.1`: a packet takes each access point's own time of air, the next one to send is chosen by weighted fair queueing among
-//! those that have something, and what goes up takes no air.
+//! those that have something, and what goes up takes no air. Other clients of the access points, with plain TCP, may take part (`plain.rs`).
+
+mod plain;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
@@ -21,6 +23,9 @@ use policy::PathStatus;
 use policy::steering::{MarkShare, MarkingForm, PointView, Steering, SteeringSettings, safe_marks};
 use units::{Frequency, NetworkId, Timestamp};
 use wire::inner::Ecn;
+
+use plain::Plain;
+pub(super) use plain::{PlainClient, Shares};
 
 /// One access point.
 #[derive(Clone, Copy, Debug)]
@@ -104,7 +109,7 @@ struct World {
     order: u64,
     /// When each uplink has sent what it has.
     uplinks: Vec<Timestamp>,
-    queues: Vec<VecDeque<Vec<u8>>>,
+    queues: Vec<VecDeque<Waiting>>,
     /// Virtual time of weighted fair queueing, of each.
     turns: Vec<f64>,
     /// Whose packet is on the air, and until when.
@@ -122,12 +127,23 @@ struct World {
     heard: Vec<Timestamp>,
     received: u64,
     sent: u32,
+    plain: Vec<Plain>,
+}
+
+/// In an access point's queue.
+#[derive(Clone)]
+struct Waiting {
+    /// The plain client that it is for; `None`: the device.
+    plain: Option<usize>,
+    bytes: Vec<u8>,
 }
 
 enum Carried {
     /// At the access point's queue.
-    Down(usize, Vec<u8>),
+    Down(usize, Waiting),
     Up(usize, Vec<u8>),
+    /// From a plain client.
+    PlainUp(usize, Vec<u8>),
 }
 
 impl SharedAir {
@@ -206,6 +222,7 @@ impl World {
             heard: vec![Timestamp::ZERO; count],
             received: 0,
             sent: 0,
+            plain: Vec::new(),
             run,
         })
     }
@@ -275,7 +292,8 @@ impl World {
         loop {
             let arrival = self.wire.keys().next().map(|(at, _)| *at);
             let air = self.air.map(|(_, ends)| ends);
-            let timers = [self.device.poll_timeout(), self.gateway.poll_timeout(), arrival, air];
+            let plain = self.plain.iter().filter_map(Plain::poll_timeout).min();
+            let timers = [self.device.poll_timeout(), self.gateway.poll_timeout(), arrival, air, plain];
             let next = timers.into_iter().flatten().min().unwrap_or(end);
             if next > end {
                 self.now = end;
@@ -284,8 +302,8 @@ impl World {
             self.now = self.now.max(next);
             while let Some(entry) = self.wire.first_entry().filter(|entry| entry.key().0 <= self.now) {
                 match entry.remove() {
-                    Carried::Down(index, bytes) if self.queues[index].len() < QUEUE => {
-                        self.queues[index].push_back(bytes);
+                    Carried::Down(index, waiting) if self.queues[index].len() < QUEUE => {
+                        self.queues[index].push_back(waiting);
                         self.take_turns();
                     }
                     Carried::Down(..) => {}
@@ -294,21 +312,27 @@ impl World {
                         let from = Address { network: NetworkId(0), carrier: Carrier::Udp, remote };
                         self.gateway.handle_datagram(self.now, from, Ecn::Ect0, &mut bytes);
                     }
+                    Carried::PlainUp(client, bytes) => self.plain[client].handle_up(self.now, &bytes),
                 }
             }
             if let Some((index, _)) = self.air.filter(|(_, ends)| *ends <= self.now) {
                 self.air = None;
-                if let Some(mut bytes) = self.queues[index].pop_front()
-                    && self.packet_times[index].is_some()
-                {
-                    self.arrived[index] += 1;
-                    self.heard[index] = self.now;
-                    self.device.handle_datagram(self.now, device_address(index)?, Ecn::Ect0, &mut bytes);
+                match self.queues[index].pop_front() {
+                    Some(Waiting { plain: Some(client), bytes }) => {
+                        self.plain[client].handle_down(self.now, &bytes);
+                    }
+                    Some(Waiting { plain: None, mut bytes }) if self.packet_times[index].is_some() => {
+                        self.arrived[index] += 1;
+                        self.heard[index] = self.now;
+                        self.device.handle_datagram(self.now, device_address(index)?, Ecn::Ect0, &mut bytes);
+                    }
+                    _ => {}
                 }
                 self.take_turns();
             }
             self.device.handle_timeout(self.now);
             self.gateway.handle_timeout(self.now);
+            self.plain.iter_mut().for_each(|plain| plain.handle_timeout(self.now));
             self.pump()?;
         }
     }
@@ -323,11 +347,14 @@ impl World {
         let time = self.turns[next];
         // Who had nothing to send saves no turns up.
         self.turns.iter_mut().for_each(|turn| *turn = turn.max(time));
-        let point = self.run.points[next];
-        self.turns[next] = time + 1.0 / point.weight;
-        let size = self.queues[next].front().map_or(0, Vec::len);
-        let part = ((size + 28) as f64 / FULL).clamp(0.25, 1.0);
-        let time = self.packet_times[next].map_or(IN_VAIN, |time| time.mul_f64(part));
+        let Some(waiting) = self.queues[next].front() else { return };
+        let (packet_time, weight, size) = match waiting.plain {
+            Some(client) => self.plain[client].on_air(waiting.bytes.len()),
+            None => (self.packet_times[next], self.run.points[next].weight, waiting.bytes.len() + 28),
+        };
+        self.turns[next] = time + 1.0 / weight;
+        let part = (size as f64 / FULL).clamp(0.25, 1.0);
+        let time = packet_time.map_or(IN_VAIN, |time| time.mul_f64(part));
         self.air = Some((next, self.now + time));
     }
 
@@ -360,7 +387,20 @@ impl World {
                     continue;
                 }
                 self.uplinks[index] = begin + apart;
-                self.post(begin + apart + half, Carried::Down(index, datagram.to_vec()));
+                let waiting = Waiting { plain: None, bytes: datagram.to_vec() };
+                self.post(begin + apart + half, Carried::Down(index, waiting));
+            }
+        }
+        for (client, plain) in self.plain.iter_mut().enumerate() {
+            let (index, at) = (plain.point(), self.now + half);
+            while let Some(bytes) = plain.poll_down(self.now) {
+                let waiting = Waiting { plain: Some(client), bytes };
+                self.order += 1;
+                self.wire.insert((at, self.order), Carried::Down(index, waiting));
+            }
+            while let Some(bytes) = plain.poll_up(self.now) {
+                self.order += 1;
+                self.wire.insert((at, self.order), Carried::PlainUp(client, bytes));
             }
         }
         while self.gateway.poll_packet().is_some() {}

@@ -2,6 +2,7 @@
 
 use super::bbr::Bbr;
 use super::cubic::Cubic;
+use super::reno::Reno;
 use std::time::Duration;
 use units::{BitRate, Timestamp};
 
@@ -13,6 +14,8 @@ pub enum Algorithm {
     Cubic,
     /// BBR.
     Bbr,
+    /// Reno.
+    Reno,
 }
 
 impl Algorithm {
@@ -21,6 +24,7 @@ impl Algorithm {
         match self {
             Self::Cubic => Box::new(Cubic::new()),
             Self::Bbr => Box::new(Bbr::new(packet_bytes)),
+            Self::Reno => Box::new(Reno::new()),
         }
     }
 }

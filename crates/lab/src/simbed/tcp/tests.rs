@@ -23,7 +23,7 @@ fn steady() -> NetworkSpec {
 
 #[test]
 fn a_clean_link_is_filled() {
-    for algorithm in [Algorithm::Cubic, Algorithm::Bbr] {
+    for algorithm in [Algorithm::Cubic, Algorithm::Bbr, Algorithm::Reno] {
         let outcome = download(steady(), algorithm, 1, None);
         // 1448 of 1500 bytes are payload: 38.6 Mbit/s at most.
         assert!(outcome.goodput_mbps > 36.5, "{algorithm:?}: {} Mbit/s", outcome.goodput_mbps);

@@ -32,7 +32,7 @@ pub fn an_updated_gateway_closes_no_port_and_no_connection() {
     let client = bed.client("gateway");
     let (started, number) = (client.status().unwrap().started, interface(&bed));
     // Who ends the gateway meanwhile must not find that none runs.
-    let state = StateDirectory::open(&bed.directory("gateway"), "the test").unwrap();
+    let state = StateDirectory::open(bed.directory("gateway"), "the test").unwrap();
     let is_over = Arc::new(AtomicBool::new(false));
     let until = Arc::clone(&is_over);
     let tries = std::thread::spawn(move || {

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! root:   lock, journal, interface, NAT --fork--> supervisor: undoes all at the end
-//! worker: watcher thread (signals, registry)  --commands-->  loop thread (packets)  --events--> log
-//!         control thread (control.sock)       --commands-->
+//! worker: watcher thread (signals, registry)  --commands-->  loop threads (packets)  --events--> log
+//!         control thread (control.sock)       --commands-->  one for each part
 //! ```
 
 mod admission;
@@ -12,6 +12,7 @@ mod clients;
 mod event_loop;
 mod live;
 mod messages;
+mod parts;
 mod renewal;
 
 use std::collections::VecDeque;
@@ -39,6 +40,7 @@ use linux::tun::{Tun, TunError};
 use thiserror::Error;
 use tracing::{info, warn};
 use units::Bytes;
+use wire::datagram::Part;
 
 use crate::config::{Config, GatewayConfig};
 use crate::control::{self, BusDoor, Callers, ControlServer, Doors, EventLog};
@@ -48,8 +50,10 @@ use crate::mailbox::Mailbox;
 use crate::supervision::{self, Answer, Machine, Request, Root, StartError, SuperviseError};
 
 use admission::{ClientRegistry, StoredRegistry};
+use event_loop::GatewayLoop;
 use live::LiveConfig;
 use messages::{Command, Task};
+use parts::{Parts, Places};
 use renewal::Listening;
 
 pub use renewal::Renewal;
@@ -129,11 +133,11 @@ pub fn run(options: GatewayOptions) -> Result<(), GatewayError> {
         }
         other => other?,
     };
-    let Started { key, nat, tun, listening, mut handover, user } = started;
+    let Started { key, nat, queues, listening, mut handover, user } = started;
     handover.add(LOCK.to_owned(), lock.as_fd()).map_err(GatewayError::HandOver)?;
     let warnings = closed_firewalls(&config.gateway.interface);
     let live = LiveConfig::new(config, named, state.clone());
-    let work = move |root: Root| work(state, live, key, nat, tun, listening, root, &warnings);
+    let work = move |root: Root| work(state, live, key, nat, queues, listening, root, &warnings);
     let machine = || GatewayMachine { journal, renewal, handover, is_renewed: false };
     supervision::supervise(user, work, machine)?;
     Ok(())
@@ -146,7 +150,7 @@ const LOCK: &str = "lock";
 struct Started {
     key: KeyPair,
     nat: Nat,
-    tun: Tun,
+    queues: Vec<Tun>,
     listening: Listening,
     /// Duplicates, for the program that goes on after this one.
     handover: Handover,
@@ -165,16 +169,19 @@ fn prepare(
     let pools = registry.pools();
     let key = KeyPair::load_or_create(state)?;
     let nat = Nat { forwards: backend::port_forwards(&mut registry)?, ..nat(gateway, pools) };
-    let (tun, is_adopted) = renewal::interface(gateway, &own_addresses(pools), &mut received)?;
+    let parts = parts::count(gateway.threads);
+    let (queues, is_known) = renewal::interface(gateway, &own_addresses(pools), parts, &mut received)?;
     // No connection to it must be carried over a fork.
     drop(registry);
-    let listening = Listening::open(gateway, &mut received)?;
+    let listening = Listening::open(gateway, parts, &mut received)?;
     let mut handover = Handover::default();
-    handover.add(renewal::tun_name(tun.name()), tun.as_fd()).map_err(GatewayError::HandOver)?;
+    for queue in &queues {
+        handover.add(renewal::tun_name(queue.name()), queue.as_fd()).map_err(GatewayError::HandOver)?;
+    }
     listening.hand_over(&mut handover).map_err(GatewayError::HandOver)?;
 
     let user = supervision::prepare(state, &config.daemon.user)?;
-    if is_adopted {
+    if is_known {
         // Without a moment in which packets are not translated.
         nat.reload()?;
     } else {
@@ -186,7 +193,7 @@ fn prepare(
             return Err(error.into());
         }
     }
-    Ok(Started { key, nat, tun, listening, handover, user })
+    Ok(Started { key, nat, queues, listening, handover, user })
 }
 
 /// Everything that [`run`] would change on the machine, a line each, without changing it.
@@ -294,8 +301,8 @@ fn work(
     live: LiveConfig,
     key: KeyPair,
     nat: Nat,
-    tun: Tun,
-    listening: Listening,
+    queues: Vec<Tun>,
+    mut listening: Listening,
     root: Root,
     warnings: &[String],
 ) -> Result<(), Box<dyn std::error::Error>> {
@@ -305,24 +312,13 @@ fn work(
     for warning in warnings {
         events.push(EventKind::Warning, None, warning);
     }
-    let (commands, command_receiver, command_waker) = Mailbox::new(COMMANDS)?;
+    let boxes = queues.iter().map(|_| Mailbox::new(COMMANDS)).collect::<io::Result<Vec<_>>>()?;
+    let parts = Parts::new(boxes.iter().map(|(commands, ..)| commands.clone()).collect());
     let (tasks, task_receiver, task_waker) = Mailbox::new(TASKS)?;
     let (config, live) = (live.get(), Arc::new(live));
     let gateway = &config.gateway;
     let open = || open_registry(gateway, &state);
 
-    let endpoint = EndpointConfig {
-        key: PrivateKey::new(*key.private_bytes()),
-        session: SessionConfig::default(),
-        accept: true,
-        retry_above: RETRY_ABOVE,
-        aes: dataplane::has_aes(),
-    };
-    let endpoint = Endpoint::new(endpoint, dataplane::seed()?)?;
-    let poller = Poller::new()?;
-    let mut carriers = Carriers::new(FIRST_SOCKET_TOKEN, None);
-    listening.attach(&poller, &mut carriers)?;
-    let plane = Plane::new(poller, tun, carriers, endpoint, &command_waker)?;
     let registry = open()?;
     let addresses = own_addresses(registry.pools()).iter().map(|prefix| prefix.address()).collect();
     let host = match &config.daemon.name {
@@ -337,17 +333,27 @@ fn work(
         status.why = format!("{}; but {}", status.why, warnings.join("; "));
     }
     status.addresses = addresses;
-    let packets = event_loop::GatewayLoop::new(plane, tasks.clone(), events.clone(), status);
-    let ended = tasks.clone();
-    let packets = PacketThread::start(
-        move || packets.run(&command_receiver, &command_waker),
-        move |outcome| ended.insist(Task::LoopEnded(outcome)),
-    )?;
+    let mut planes = Vec::new();
+    let shares = Part::all(queues.len() as u32);
+    for ((queue, part), (_, receiver, waker)) in queues.into_iter().zip(shares).zip(boxes) {
+        planes.push((plane(&key, queue, part, &mut listening, &waker)?, part.number(), receiver, waker));
+    }
+    let places = Places::default();
+    let mut threads = Vec::new();
+    for (plane, part, receiver, waker) in planes {
+        let (parts, places, events) = (parts.clone(), places.clone(), events.clone());
+        let packets = GatewayLoop::new(plane, part, parts, places, tasks.clone(), events, status.clone());
+        let ended = tasks.clone();
+        threads.push(PacketThread::start(
+            move || packets.run(&receiver, &waker),
+            move |outcome| ended.insist(Task::LoopEnded(outcome)),
+        )?);
+    }
 
     let web = control::web::open(&state, config.daemon.web, &events);
     let ported = nat.clone();
     let backend = backend::GatewayBackend {
-        commands: commands.clone(),
+        parts: parts.clone(),
         root,
         events,
         registry: Mutex::new(open()?),
@@ -360,10 +366,33 @@ fn work(
         ControlServer::start_with(doors, &state, Callers::of_state(&state, None)?, Arc::new(backend))?;
     info!("the gateway listens on {}", texts(&gateway.listen));
     let mut ports = Ports { nat: ported, live };
-    let outcome = watch(&mut registry, &mut ports, &commands, &signals, &task_receiver, &task_waker);
+    let outcome = watch(&mut registry, &mut ports, &parts, &signals, &task_receiver, &task_waker);
     drop(control);
-    packets.join()?;
+    threads.into_iter().try_for_each(PacketThread::join)?;
     Ok(outcome?)
+}
+
+/// What moves the packets of one part.
+fn plane(
+    key: &KeyPair,
+    queue: Tun,
+    part: Part,
+    listening: &mut Listening,
+    waker: &Waker,
+) -> Result<Plane, Box<dyn std::error::Error>> {
+    let endpoint = EndpointConfig {
+        key: PrivateKey::new(*key.private_bytes()),
+        session: SessionConfig::default(),
+        accept: true,
+        retry_above: RETRY_ABOVE,
+        aes: dataplane::has_aes(),
+    };
+    let endpoint = Endpoint::new(endpoint, dataplane::seed()?)?.as_part(part);
+    let poller = Poller::new()?;
+    let mut carriers = Carriers::new(FIRST_SOCKET_TOKEN, None);
+    carriers.set_part(part);
+    listening.attach(&poller, &mut carriers)?;
+    Ok(Plane::new(poller, queue, carriers, endpoint, waker)?)
 }
 
 fn texts(addresses: &[SocketAddr]) -> String {
@@ -391,11 +420,11 @@ impl Ports {
     }
 }
 
-/// The second thread's work, until the loop has ended.
+/// The watcher thread's work, until all loops have ended.
 fn watch(
     registry: &mut dyn ClientRegistry,
     ports: &mut Ports,
-    commands: &Mailbox<Command>,
+    parts: &Parts,
     signals: &EndSignals,
     tasks: &Receiver<Task>,
     waker: &Waker,
@@ -408,6 +437,7 @@ fn watch(
     let mut seen: VecDeque<bond::PublicKey> = VecDeque::new();
     // At once: something may wait to be counted since the last run, and clients are to be known before the registry is gone.
     let mut next_look = Instant::now();
+    let (mut running, mut all) = (parts.count(), Ok(()));
     loop {
         // Notes wait for the disk; devices that knock go first.
         let until_look = next_look.saturating_duration_since(Instant::now());
@@ -415,7 +445,7 @@ fn watch(
         poller.wait(Some(timeout), &mut ready).map_err(failed)?;
         if next_look <= Instant::now() {
             next_look = Instant::now() + LOOK_INTERVAL;
-            look(registry, ports, commands, &[]);
+            look(registry, ports, parts, &[]);
         }
         if ready.is_empty()
             && let Some(key) = seen.pop_front()
@@ -424,23 +454,33 @@ fn watch(
         }
         while let Some(signal) = signals.take() {
             info!("ending on signal {signal}");
-            commands.post(Command::Stop);
+            parts.tell(|| Command::Stop);
         }
         waker.reset();
         while let Ok(task) = tasks.try_recv() {
             match task {
-                Task::Admit { id, peer, payload } => {
+                Task::Admit { part, id, peer, payload } => {
                     let (payload, admitted) = admission::answer(registry, peer, &payload);
-                    commands.post(Command::Answer { id, peer, payload, admitted: admitted.map(Box::new) });
+                    let admitted = admitted.map(Box::new);
+                    parts.post(part, Command::Answer { id, peer, payload, admitted });
                 }
                 Task::Seen(key) if seen.len() < TASKS && !seen.contains(&key) => seen.push_back(key),
                 Task::Seen(_) => {}
                 Task::Count(carried) => {
-                    look(registry, ports, commands, &carried);
+                    look(registry, ports, parts, &carried);
                     next_look = Instant::now() + LOOK_INTERVAL;
                 }
                 Task::Forget(key) => registry.forget(key),
-                Task::LoopEnded(outcome) => return outcome,
+                Task::LoopEnded(outcome) => {
+                    running -= 1;
+                    if outcome.is_err() {
+                        parts.tell(|| Command::Stop);
+                    }
+                    all = all.and(outcome);
+                    if running == 0 {
+                        return all;
+                    }
+                }
             }
         }
     }
@@ -450,19 +490,19 @@ fn watch(
 fn look(
     registry: &mut dyn ClientRegistry,
     ports: &mut Ports,
-    commands: &Mailbox<Command>,
+    parts: &Parts,
     carried: &[(bond::PublicKey, Bytes)],
 ) {
     if let Some(standings) = registry.count(carried) {
-        commands.post(Command::Standings(standings));
+        parts.tell(|| Command::Standings(standings.clone()));
         ports.follow(registry);
     }
-    follow_siblings(registry, commands);
+    follow_siblings(registry, parts);
 }
 
-fn follow_siblings(registry: &mut dyn ClientRegistry, commands: &Mailbox<Command>) {
+fn follow_siblings(registry: &mut dyn ClientRegistry, parts: &Parts) {
     if let Some(siblings) = registry.siblings() {
-        commands.post(Command::Siblings(siblings));
+        parts.tell(|| Command::Siblings(siblings.clone()));
     }
 }
 

@@ -45,6 +45,15 @@ fn hint(error: &io::Error) -> &'static str {
 impl BindTo {
     /// A non-blocking socket of `kind` with interface, mark and address set.
     pub(crate) fn open(&self, kind: Type) -> Result<Socket, BindError> {
+        self.open_with(kind, |_| Ok(()))
+    }
+
+    /// The same; `prepare` is called just before the socket gets its address.
+    pub(crate) fn open_with(
+        &self,
+        kind: Type,
+        prepare: impl FnOnce(&Socket) -> io::Result<()>,
+    ) -> Result<Socket, BindError> {
         let (protocol, name) =
             if kind == Type::DGRAM { (Protocol::UDP, "UDP") } else { (Protocol::TCP, "TCP") };
         let fail = |step| move |error| self.failed(name, step, error);
@@ -62,6 +71,7 @@ impl BindTo {
         if kind == Type::STREAM {
             socket.set_reuse_address(true).map_err(fail("share the address with closing connections"))?;
         }
+        prepare(&socket).map_err(fail("prepare"))?;
         socket.bind(&self.local.into()).map_err(fail("bind"))?;
         Ok(socket)
     }

@@ -4,7 +4,7 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
-use crate::system_call::{check, check_size, set_integer_option};
+use crate::system_call::{attach_program, check, check_size, set_integer_option};
 
 /// A socket that receives what DHCP servers say on one interface, as whole Ethernet frames, and sends such frames there.
 pub struct LeaseSocket(OwnedFd);
@@ -24,18 +24,7 @@ impl LeaseSocket {
         // SAFETY: the descriptor was just opened and nobody else owns it.
         let socket = unsafe { OwnedFd::from_raw_fd(raw) };
         set_integer_option(socket.as_fd(), libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, 1)?;
-        let mut program = answers_only();
-        let filter = libc::sock_fprog { len: program.len() as libc::c_ushort, filter: program.as_mut_ptr() };
-        // SAFETY: the pointer is to a live sock_fprog, which points to a live program of that length.
-        check(unsafe {
-            libc::setsockopt(
-                socket.as_raw_fd(),
-                libc::SOL_SOCKET,
-                libc::SO_ATTACH_FILTER,
-                (&raw const filter).cast(),
-                size_of::<libc::sock_fprog>() as libc::socklen_t,
-            )
-        })?;
+        attach_program(socket.as_fd(), libc::SO_ATTACH_FILTER, &answers_only())?;
         // SAFETY: all-zero bytes are a valid sockaddr_ll.
         let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
         address.sll_family = libc::AF_PACKET as u16;

@@ -63,6 +63,11 @@ impl Poller {
         self.control(libc::EPOLL_CTL_MOD, source.as_fd(), token, interest)
     }
 
+    /// Waits for a descriptor no longer that stays open. One that is closed is forgotten by itself.
+    pub fn remove(&self, source: &impl AsFd) -> io::Result<()> {
+        self.control(libc::EPOLL_CTL_DEL, source.as_fd(), Token(0), Interest::Readable)
+    }
+
     fn control(
         &self,
         operation: libc::c_int,

@@ -39,6 +39,27 @@ pub(crate) fn set_integer_option(
     .map(drop)
 }
 
+/// Gives a socket a program of classic BPF, by the option that says what for.
+#[expect(unsafe_code, reason = "setsockopt has options that no safe wrapper offers")]
+pub(crate) fn attach_program(
+    socket: BorrowedFd<'_>,
+    option: libc::c_int,
+    program: &[libc::sock_filter],
+) -> io::Result<()> {
+    let program = libc::sock_fprog { len: program.len() as u16, filter: program.as_ptr().cast_mut() };
+    // SAFETY: the program lives until the call returns and the kernel only reads it.
+    check(unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            option,
+            (&raw const program).cast(),
+            size_of::<libc::sock_fprog>() as libc::socklen_t,
+        )
+    })
+    .map(drop)
+}
+
 /// The user whose rights this process has.
 #[expect(unsafe_code, reason = "the standard library does not tell")]
 pub(crate) fn effective_user() -> u32 {

@@ -8,7 +8,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 
-use crate::system_call::{check, check_size, set_integer_option};
+use crate::system_call::{attach_program, check, check_size, set_integer_option};
 
 /// Sees packets from one IPv4 /16 and one IPv6 /64, on all interfaces.
 pub struct TrafficTap {
@@ -28,7 +28,7 @@ impl TrafficTap {
         let socket = unsafe { OwnedFd::from_raw_fd(raw) };
         set_integer_option(socket.as_fd(), libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, 1)?;
         set_integer_option(socket.as_fd(), libc::SOL_SOCKET, libc::SO_RCVBUF, BUFFER)?;
-        attach(&socket, &filter(v4, v6))?;
+        attach_program(socket.as_fd(), libc::SO_ATTACH_FILTER, &filter(v4, v6))?;
         // SAFETY: all-zero bytes are a valid sockaddr_ll.
         let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
         address.sll_family = libc::AF_PACKET as u16;
@@ -93,21 +93,6 @@ fn filter(v4: Ipv4Addr, v6: Ipv6Addr) -> [libc::sock_filter; 14] {
         step(RETURN, HEADER as u32),
         step(RETURN, 0),
     ]
-}
-
-fn attach(socket: &OwnedFd, program: &[libc::sock_filter]) -> io::Result<()> {
-    let program = libc::sock_fprog { len: program.len() as u16, filter: program.as_ptr().cast_mut() };
-    // SAFETY: the program lives until the call returns and the kernel only reads it.
-    check(unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_ATTACH_FILTER,
-            (&raw const program).cast(),
-            size_of::<libc::sock_fprog>() as libc::socklen_t,
-        )
-    })
-    .map(drop)
 }
 
 /// Most packets of one [`TrafficTap::drain`].

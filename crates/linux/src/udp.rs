@@ -4,8 +4,10 @@
 //! itself. What arrives is cut back into datagrams here.
 
 mod batch;
+mod team;
 
 pub use batch::SendBatch;
+pub use team::NumberPlaces;
 
 use std::io::{self, IoSliceMut};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};

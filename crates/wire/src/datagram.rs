@@ -10,6 +10,8 @@
 //! ```
 //!
 //! `EE` is the key epoch modulo 4, `NN` the length of the packet number less one. Integers are big-endian.
+//!
+//! The index of a handshake and those of data stand at fixed places, so that a [`Part`] of a responder is found without a look at the rest.
 
 use crate::cursor::{Malformed, Reader};
 use units::PathId;
@@ -31,11 +33,56 @@ pub const RESET_TOKEN_LEN: usize = 16;
 /// Largest Noise message that is accepted in a handshake.
 pub const MAX_NOISE_LEN: usize = 1024;
 
-const DATA_BIT: u8 = 0x80;
 const TYPE_INITIATION: u8 = 0x01;
 const TYPE_RESPONSE: u8 = 0x02;
 const TYPE_RETRY: u8 = 0x03;
 const TYPE_RESET: u8 = 0x04;
+
+/// The bit of a first byte that tells data from all else.
+pub const DATA_BIT: u8 = 0x80;
+/// Where the receiver index of data begins.
+pub const DATA_INDEX_AT: usize = 1;
+/// Where the sender index of a handshake begins.
+pub const HANDSHAKE_INDEX_AT: usize = 4;
+
+/// One of several endpoints that have one key and share the sessions among them: index modulo their number.
+///
+/// A responder's part takes the handshakes whose initiator has chosen such an index, and gives its sessions such indexes itself. Which
+/// part that is is the initiator's choice by chance; all messages of one handshake, on whatever carrier, reach the same one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Part {
+    number: u32,
+    of: u32,
+}
+
+impl Part {
+    /// The only one.
+    pub const WHOLE: Self = Self { number: 0, of: 1 };
+
+    /// All parts of a responder that has `of` (at least one).
+    pub fn all(of: u32) -> impl Iterator<Item = Self> {
+        let of = of.max(1);
+        (0..of).map(move |number| Self { number, of })
+    }
+
+    /// Which one it is, from 0.
+    pub fn number(self) -> usize {
+        self.number as usize
+    }
+
+    /// Whether the sessions with this index are its own.
+    pub fn has(self, index: u32) -> bool {
+        index % self.of == self.number
+    }
+
+    /// The number of the part that a datagram to the responder is for. What is too short to tell is for the first.
+    pub fn of_datagram(self, datagram: &[u8]) -> usize {
+        let is_data = datagram.first().is_some_and(|first| first & DATA_BIT != 0);
+        let at = if is_data { DATA_INDEX_AT } else { HANDSHAKE_INDEX_AT };
+        let index = datagram.get(at..).and_then(<[u8]>::first_chunk);
+        index.map_or(0, |index| (u32::from_be_bytes(*index) % self.of) as usize)
+    }
+}
 
 /// A datagram, told apart but not authenticated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -316,6 +363,42 @@ mod tests {
         assert_eq!(bytes.len(), header.len());
         bytes.extend_from_slice(&[0; TAG_LEN + 1]);
         assert_eq!(Datagram::parse(&bytes), Ok(Datagram::Data(header)));
+    }
+
+    #[test]
+    fn all_that_is_said_in_a_session_finds_the_same_part() {
+        let parts: Vec<Part> = Part::all(3).collect();
+        let mut found = [0; 3];
+        for index in [0, 1, 2, 3, 0x8000_0001, u32::MAX] {
+            let mut data = Vec::new();
+            let (path, epoch) = (PathId(9), 1);
+            DataHeader { receiver_index: index, epoch, path, truncated_number: 5, number_len: 1 }
+                .put(&mut data);
+            let mut hello = Vec::new();
+            let (noise, retry_token) = ([7; 40], [8; RETRY_TOKEN_LEN]);
+            let initiation = Initiation {
+                version: VERSION,
+                features: u16::MAX,
+                sender_index: index,
+                noise: &noise,
+                retry_token: &retry_token,
+                mac: [0; MAC_LEN],
+            };
+            initiation.put_without_mac(&mut hello);
+            let takers: Vec<usize> =
+                parts.iter().filter(|part| part.has(index)).map(|part| part.number()).collect();
+            for part in &parts {
+                assert_eq!([part.of_datagram(&data), part.of_datagram(&hello)], [takers[0]; 2]);
+            }
+            assert_eq!(takers.len(), 1);
+            found[takers[0]] += 1;
+        }
+        assert_eq!(found, [4, 1, 1]);
+        for short in [&[][..], &[0x80], &[0x80, 0, 0, 7], &[1, 1, 0, 0, 0, 0, 7]] {
+            assert_eq!(parts[2].of_datagram(short), 0);
+        }
+        assert_eq!(Part::all(0).collect::<Vec<_>>(), [Part::WHOLE]);
+        assert!(Part::WHOLE.has(u32::MAX));
     }
 
     #[test]

@@ -31,6 +31,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::time::Duration;
 use units::Timestamp;
+use wire::datagram::Part;
 use wire::inner::FlowKey;
 
 /// An initiator whose paths have all been silent this long begins a new handshake.
@@ -45,6 +46,7 @@ pub struct Endpoint {
     tokens: TokenKey,
     /// Bounds of streams; `None` if sessions carry none.
     streams: Option<StreamLimits>,
+    part: Part,
     random: ChaCha20Rng,
     slots: FxHashMap<SessionId, Slot>,
     by_index: FxHashMap<u32, SessionId>,
@@ -72,6 +74,7 @@ impl Endpoint {
             tokens: TokenKey::new(&config.key),
             public,
             streams: None,
+            part: Part::WHOLE,
             random: ChaCha20Rng::from_seed(seed),
             slots: FxHashMap::default(),
             by_index: FxHashMap::default(),
@@ -88,6 +91,12 @@ impl Endpoint {
             resets: 0,
             config,
         })
+    }
+
+    /// The same endpoint as one of several that have its key and share its sessions, before it has any. What is for another part does
+    /// not come here, or next to never.
+    pub fn as_part(self, part: Part) -> Self {
+        Self { part, ..self }
     }
 
     /// This endpoint's own public key.
@@ -234,7 +243,7 @@ impl Endpoint {
     fn free_index(&mut self) -> u32 {
         loop {
             let index = self.random.next_u32();
-            if !self.by_index.contains_key(&index) {
+            if self.part.has(index) && !self.by_index.contains_key(&index) {
                 return index;
             }
         }

@@ -17,7 +17,9 @@ impl Endpoint {
             self.resets_since = now;
             self.resets = 0;
         }
-        if !self.config.accept || size < Reset::LEN || self.resets >= MAX_RESETS {
+        // What is another part's came here by chance: the kernel joins datagrams of one sender, and looks at the first of them.
+        let is_own = self.part.has(index);
+        if !is_own || !self.config.accept || size < Reset::LEN || self.resets >= MAX_RESETS {
             return;
         }
         self.resets += 1;

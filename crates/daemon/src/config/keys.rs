@@ -4,7 +4,7 @@ use policy::calendar::BillingDay;
 use policy::energy::Card;
 use policy::rules::{Matcher, Strictness};
 use policy::{Priority, Split, Treatment};
-use std::num::NonZeroU16;
+use std::num::{NonZeroU8, NonZeroU16};
 use wire::hello::{MAX_DNS_SERVERS, MIN_MTU, Name};
 use wire::join_link::MAX_ADDRESSES;
 
@@ -531,6 +531,17 @@ pub(super) const GATEWAY: &[Key<GatewayConfig>] = &[
             }
             let port = value::number(value, 1..=65_535)?;
             NonZeroU16::new(port as u16).map(|port| config.tcp = Some(port))
+        },
+    },
+    Key {
+        name: "threads",
+        meaning: "Threads that packets go through. Each client is served by one of them.",
+        accepts: "a whole number from 1 to 64",
+        default: "2",
+        otherwise: Some("one for each processor, at most 8"),
+        set: |config, value| {
+            let threads = value::number(value, 1..=64)?;
+            NonZeroU8::new(threads as u8).map(|threads| config.threads = Some(threads))
         },
     },
     Key {

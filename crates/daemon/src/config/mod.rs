@@ -13,7 +13,7 @@ mod value;
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::num::NonZeroU16;
+use std::num::{NonZeroU8, NonZeroU16};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -174,6 +174,8 @@ pub struct GatewayConfig {
     pub pool_v4: Ipv4Pool,
     /// IPv6 network of the clients; the one drawn by `gateway init` if `None`.
     pub pool_v6: Option<Ipv6Pool>,
+    /// Threads that packets go through; one for each processor, up to eight, if `None`.
+    pub threads: Option<NonZeroU8>,
     /// DNS servers for the clients; those of this machine if `None`.
     pub dns: Option<Vec<IpAddr>>,
     /// Clients may talk to each other.
@@ -330,6 +332,7 @@ impl Default for GatewayConfig {
             public_addresses: Vec::new(),
             pool_v4: Ipv4Pool::default(),
             pool_v6: None,
+            threads: None,
             dns: None,
             client_to_client: false,
             limits: LimitSettings::default(),

@@ -4,6 +4,8 @@
 //! network is an interface, with one UDP socket of each family. On a gateway a network is one of the host's own
 //! addresses, learned from what arrives, so that answers leave from the address that was spoken to.
 
+mod moving;
+
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 
@@ -16,7 +18,10 @@ use rustc_hash::FxHashMap;
 use thiserror::Error;
 use tracing::debug;
 use units::{NetworkId, Timestamp};
+use wire::datagram::Part;
 use wire::inner::Ecn;
+
+pub use moving::MovedConnection;
 
 /// Why a socket could not be opened.
 #[derive(Debug, Error)]
@@ -80,6 +85,8 @@ pub struct Carriers {
     tcp: FxHashMap<(NetworkId, SocketAddr), Token>,
     locals: Vec<(Token, IpAddr)>,
     ended: Vec<(NetworkId, SocketAddr)>,
+    part: Part,
+    moving: Vec<MovedConnection>,
     waiting: Waiting,
     failed: Vec<(Transmit, SendFailure)>,
     buffer: ReceiveBuffer,
@@ -97,6 +104,8 @@ impl Carriers {
             tcp: FxHashMap::default(),
             locals: Vec::new(),
             ended: Vec::new(),
+            part: Part::WHOLE,
+            moving: Vec::new(),
             waiting: Waiting::default(),
             failed: Vec::new(),
             buffer: ReceiveBuffer::new(),
@@ -315,6 +324,8 @@ impl Carriers {
         now: Timestamp,
         sink: &mut impl FnMut(Address, Ecn, &mut [u8]),
     ) -> usize {
+        let part = self.part;
+        let mut strays = Vec::new();
         let result = match self.sockets.get_mut(&token) {
             None => return 0,
             Some(Socket::Own { path, network }) => {
@@ -336,6 +347,7 @@ impl Carriers {
             }
             Some(Socket::Listener(_)) => return self.accept(poller, token, now),
             Some(Socket::Connection { carrier, network, heard_at, .. }) => {
+                let is_accepted = *network == ACCEPTED;
                 let address =
                     Address { network: *network, carrier: Carrier::Tcp, remote: carrier.remote_address() };
                 let flushed = if writable { carrier.flush() } else { Ok(()) };
@@ -343,12 +355,16 @@ impl Carriers {
                     false => Ok(0),
                     true => carrier.receive(&mut self.stream_buffer, &mut |datagram| {
                         *heard_at = now;
-                        sink(address, Ecn::NotEct, datagram);
+                        match part.of_datagram(datagram) {
+                            of if is_accepted && of != part.number() => strays.push((of, datagram.to_vec())),
+                            _ => sink(address, Ecn::NotEct, datagram),
+                        }
                     }),
                 })
             }
         };
         self.watch_writing(poller, token);
+        self.move_connection(poller, token, strays);
         match result {
             Ok(count) => count,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
@@ -373,20 +389,25 @@ impl Carriers {
                 return 0;
             }
         };
+        self.keep_connection(poller, carrier, now);
+        0
+    }
+
+    fn keep_connection(&mut self, poller: &Poller, carrier: TcpCarrier, now: Timestamp) {
         if self.tcp.len() >= MAXIMUM_CONNECTIONS {
             self.close_stalest();
         }
         let remote = carrier.remote_address();
-        match self.watch(poller, &carrier, Interest::Readable) {
+        let watches_writing = carrier.wants_to_write();
+        match self.watch(poller, &carrier, interest_of(&carrier)) {
             Ok(token) => {
                 let connection =
-                    Socket::Connection { carrier, network: ACCEPTED, watches_writing: false, heard_at: now };
+                    Socket::Connection { carrier, network: ACCEPTED, watches_writing, heard_at: now };
                 self.sockets.insert(token, connection);
                 self.tcp.insert((ACCEPTED, remote), token);
             }
             Err(error) => debug!(%error, "a connection cannot be watched"),
         }
-        0
     }
 
     /// Makes room for a new connection: the one that was silent the longest goes.
@@ -406,8 +427,7 @@ impl Carriers {
             && carrier.wants_to_write() != *watches_writing
         {
             let wanted = carrier.wants_to_write();
-            let interest = if wanted { Interest::ReadableOrWritable } else { Interest::Readable };
-            if poller.change(carrier, token, interest).is_ok() {
+            if poller.change(carrier, token, interest_of(carrier)).is_ok() {
                 *watches_writing = wanted;
             }
         }
@@ -438,6 +458,10 @@ impl Carriers {
     pub fn take_ended(&mut self) -> Option<(NetworkId, SocketAddr)> {
         self.ended.pop()
     }
+}
+
+fn interest_of(carrier: &TcpCarrier) -> Interest {
+    if carrier.wants_to_write() { Interest::ReadableOrWritable } else { Interest::Readable }
 }
 
 fn failure(transmit: &Transmit, error: &SendError) -> SendFailure {

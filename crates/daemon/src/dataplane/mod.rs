@@ -18,7 +18,7 @@ mod unreachable;
 use policy::Treatment;
 use wire::hello::DefaultTreatment;
 
-pub use carriers::{CarrierError, Carriers, SendFailure};
+pub use carriers::{CarrierError, Carriers, MovedConnection, SendFailure};
 pub use plane::{FIRST_SOCKET_TOKEN, Owner, Plane, Verdict};
 pub use thread::PacketThread;
 pub use traffic::Meter;

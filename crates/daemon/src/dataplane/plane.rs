@@ -13,7 +13,7 @@ use units::Timestamp;
 use wire::inner::{Ecn, FlowKey, Headers};
 use wire::request::Request;
 
-use super::{Carriers, SendFailure, on_the_wire, unreachable};
+use super::{Carriers, MovedConnection, SendFailure, on_the_wire, unreachable};
 
 /// What one round of the loop may do before it looks at everything else again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -86,6 +86,31 @@ fn treat(endpoint: &mut Endpoint, session: SessionId, flow: FlowKey, treatment: 
     let request = Request::TreatFlow { flow, treatment: on_the_wire(treatment) };
     if let Err(error) = endpoint.send_message(session, request.encode()) {
         debug!("the other end carries a flow as all others: {error}");
+    }
+}
+
+/// Does with a packet from any0 what its owner says; whether it is on its way.
+fn carry(
+    endpoint: &mut Endpoint,
+    owner: &mut impl Owner,
+    answers: &mut Vec<Vec<u8>>,
+    now: Timestamp,
+    headers: &Headers,
+    packet: &[u8],
+) -> bool {
+    match owner.judge(headers, packet) {
+        Verdict::Send(session) => endpoint.handle_parsed_packet(now, session, headers, packet),
+        Verdict::Treat(session, treatment) => {
+            treat(endpoint, session, headers.key, treatment);
+            endpoint.handle_parsed_packet(now, session, headers, packet)
+        }
+        Verdict::Unreachable => {
+            if answers.len() < MAXIMUM_ANSWERS {
+                answers.extend(unreachable::answer(packet));
+            }
+            false
+        }
+        Verdict::Drop => false,
     }
 }
 
@@ -177,30 +202,12 @@ impl Plane {
             let result = tun.read_packets(&mut |packet| {
                 counters.from_interface += packet.len() as u64;
                 let headers = wire::inner::parse(packet).ok();
-                let verdict = match &headers {
-                    Some(headers) if !owner.takes(headers, packet) => owner.judge(headers, packet),
-                    _ => Verdict::Drop,
-                };
-                let taken = match (headers, verdict) {
-                    (Some(headers), Verdict::Send(session)) => {
-                        endpoint.handle_parsed_packet(now, session, &headers, packet)
-                    }
-                    (Some(headers), Verdict::Treat(session, treatment)) => {
-                        treat(endpoint, session, headers.key, treatment);
-                        endpoint.handle_parsed_packet(now, session, &headers, packet)
-                    }
-                    (_, Verdict::Unreachable) if answers.len() < MAXIMUM_ANSWERS => {
-                        answers.extend(unreachable::answer(packet));
-                        false
-                    }
-                    _ => false,
-                };
+                let taken = headers.is_some_and(|headers| {
+                    !owner.takes(&headers, packet) && carry(endpoint, owner, answers, now, &headers, packet)
+                });
                 counters.not_taken += u64::from(!taken);
             });
-            if !self.answers.is_empty() {
-                self.tun.write_packets(&self.answers)?;
-                self.answers.clear();
-            }
+            self.answer()?;
             match result {
                 Ok(packets) => unsent += packets,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
@@ -217,6 +224,38 @@ impl Plane {
             self.send(clock::now());
         }
         Ok(())
+    }
+
+    fn answer(&mut self) -> io::Result<()> {
+        if !self.answers.is_empty() {
+            self.tun.write_packets(&self.answers)?;
+            self.answers.clear();
+        }
+        Ok(())
+    }
+
+    /// Takes packets that another part has read from its queue of any0. What this one does not know either is as from there.
+    ///
+    /// # Errors
+    /// If the interface fails for good.
+    pub fn take_in(&mut self, owner: &mut impl Owner, packets: &[Vec<u8>]) -> io::Result<()> {
+        let now = clock::now();
+        let Self { endpoint, answers, counters, .. } = self;
+        for packet in packets {
+            let Ok(headers) = wire::inner::parse(packet) else { continue };
+            let taken = carry(endpoint, owner, answers, now, &headers, packet);
+            counters.not_taken += u64::from(!taken);
+        }
+        self.answer()
+    }
+
+    /// Goes on with a connection that another part has accepted.
+    pub fn take_connection(&mut self, moved: MovedConnection) {
+        let now = clock::now();
+        let Self { poller, carriers, endpoint, .. } = self;
+        carriers.go_on(poller, moved, now, &mut |from, ecn, datagram: &mut [u8]| {
+            endpoint.handle_datagram(now, from, ecn, datagram);
+        });
     }
 
     fn read_socket(&mut self, owner: &mut impl Owner, entry: &Ready) -> io::Result<()> {

@@ -14,17 +14,18 @@ use linux::nat::{Nat, PortForward};
 use policy::limit::Allowance;
 
 use super::admission::Standing;
+use super::event_loop;
 use super::live::LiveConfig;
 use super::messages::{Command, ConnectedClient};
+use super::parts::Parts;
 use crate::control::clients::{self, Introduction};
 use crate::control::{Backend, BackendError, EventLog, take_down};
-use crate::mailbox::Mailbox;
 use crate::supervision::{Request, Root};
 
 /// Answers from the registry and from the loop.
 pub struct GatewayBackend {
-    /// The loop.
-    pub commands: Mailbox<Command>,
+    /// The loops.
+    pub parts: Parts,
     /// The process that kept root.
     pub root: Arc<Root>,
     /// What happened.
@@ -40,9 +41,8 @@ pub struct GatewayBackend {
 }
 
 impl GatewayBackend {
-    fn ask<T>(&self, command: impl FnOnce(SyncSender<T>) -> Command) -> Result<T, BackendError> {
-        let busy = || BackendError::Unavailable("the gateway is too busy to answer; try again".to_owned());
-        self.commands.ask(PATIENCE, command).ok_or_else(busy)
+    fn ask<T>(&self, command: impl Fn(SyncSender<T>) -> Command) -> Result<Vec<T>, BackendError> {
+        self.parts.ask(PATIENCE, command).ok_or_else(busy)
     }
 
     fn registry(&self) -> MutexGuard<'_, Registry> {
@@ -55,6 +55,10 @@ impl GatewayBackend {
             .reload()
             .map_err(|error| BackendError::Internal(error.to_string()))
     }
+}
+
+fn busy() -> BackendError {
+    BackendError::Unavailable("the gateway is too busy to answer; try again".to_owned())
 }
 
 /// The translation table with these ports, as the configuration has the rest.
@@ -85,11 +89,11 @@ pub fn port_forwards(registry: &mut Registry) -> Result<Vec<PortForward>, Regist
 
 impl Backend for GatewayBackend {
     fn status(&self) -> Result<Status, BackendError> {
-        self.ask(Command::Status)
+        event_loop::together(self.ask(Command::Status)?).ok_or_else(busy)
     }
 
     fn down(&self) -> Result<DownReport, BackendError> {
-        take_down(&self.root, || self.commands.post(Command::Stop))
+        take_down(&self.root, || self.parts.tell(|| Command::Stop))
     }
 
     fn events(&self) -> &EventLog {
@@ -97,7 +101,7 @@ impl Backend for GatewayBackend {
     }
 
     fn clients(&self) -> Result<GatewayClients, BackendError> {
-        let connected = self.ask(Command::Connected)?;
+        let connected: Vec<_> = self.ask(Command::Connected)?.into_iter().flatten().collect();
         let limits = self.live.get().gateway.limits;
         let mut list = clients::list(&mut self.registry(), &limits, wall_time())?;
         for report in &mut list.clients {
@@ -127,7 +131,7 @@ impl Backend for GatewayBackend {
         let mut registry = self.registry();
         let (revoked, key) = clients::revoke(&mut registry, name)?;
         if let Some(key) = key {
-            self.commands.post(Command::Revoke(bond::PublicKey(key.0)));
+            self.parts.tell(|| Command::Revoke(bond::PublicKey(key.0)));
             self.events.push(EventKind::ClientRevoked, Some(name), format!("{name} was revoked"));
             self.reload_nat(&mut registry)?;
         }
@@ -139,20 +143,20 @@ impl Backend for GatewayBackend {
         let (report, key) = clients::limit(&mut self.registry(), &limits, request, wall_time())?;
         let AllowanceReport { rate, quota, slowed, .. } = report.allowance;
         let standing = Standing { key: bond::PublicKey(key.0), allowance: Allowance { rate, quota, slowed } };
-        self.commands.post(Command::Allow(standing));
+        self.parts.tell(|| Command::Allow(standing));
         Ok(report)
     }
 
     fn reload(&self) -> Result<ReloadReport, BackendError> {
         let report = self.live.reload().map_err(|error| BackendError::Conflict(error.to_string()))?;
         self.reload_nat(&mut self.registry())?;
-        self.commands.post(Command::Count);
+        self.parts.tell(|| Command::Count);
         Ok(report)
     }
 
     fn renew(&self) -> Result<RenewReport, BackendError> {
         self.root.ask(&Request::Renew).map_err(|error| BackendError::Conflict(error.to_string()))?;
-        if !self.commands.post(Command::Renew) {
+        if !self.parts.tell(|| Command::Renew) {
             return Err(BackendError::Unavailable("the gateway is too busy; try again".to_owned()));
         }
         Ok(RenewReport { was: env!("CARGO_PKG_VERSION").to_owned() })

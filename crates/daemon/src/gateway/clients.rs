@@ -12,6 +12,7 @@ use units::Bytes;
 use wire::inner::Headers;
 
 use super::admission::{Admitted, Standing};
+use super::parts::{Arrival, Places};
 use crate::dataplane::{Meter, Owner, Verdict};
 
 /// A client's session.
@@ -37,9 +38,16 @@ pub struct ClientSession {
     pub allowance: Allowance,
     /// Keeps it to that: to it, and from it.
     policers: Option<[Policer; 2]>,
+    /// When it was confirmed.
+    arrival: Arrival,
 }
 
 impl ClientSession {
+    /// When it was confirmed.
+    pub fn arrival(&self) -> Arrival {
+        self.arrival
+    }
+
     /// Whether a packet to it, or from it, is within its limit; then it counts.
     fn admits(&mut self, direction: Direction, length: usize) -> bool {
         let length = Bytes(length as u64);
@@ -67,9 +75,15 @@ enum Direction {
     From,
 }
 
-/// The sessions of all clients.
+/// The sessions of a part's clients.
 #[derive(Debug, Default)]
 pub struct Clients {
+    /// Number of the part.
+    part: usize,
+    /// Where the clients of all parts are.
+    places: Places,
+    /// Packets for clients of other parts, by their numbers.
+    strays: FxHashMap<usize, Vec<Vec<u8>>>,
     sessions: FxHashMap<SessionId, ClientSession>,
     by_address: FxHashMap<IpAddr, SessionId>,
     by_key: FxHashMap<PublicKey, Vec<SessionId>>,
@@ -80,6 +94,11 @@ pub struct Clients {
 }
 
 impl Clients {
+    /// Nobody yet.
+    pub fn new(part: usize, places: Places) -> Self {
+        Self { part, places, ..Self::default() }
+    }
+
     /// A session was accepted; packets are routed to it once it is confirmed.
     pub fn accept(&mut self, session: SessionId, key: PublicKey, admitted: Admitted) {
         let mut client = ClientSession {
@@ -93,6 +112,7 @@ impl Clients {
             uncounted: Bytes(0),
             allowance: Allowance::default(),
             policers: None,
+            arrival: Arrival::default(),
         };
         client.allow(admitted.allowance);
         let Self { sessions, by_key, .. } = self;
@@ -109,20 +129,38 @@ impl Clients {
         sessions.insert(session, client);
     }
 
-    /// The client has shown that it has the keys. Its addresses lead to this session from now on.
-    pub fn confirm(&mut self, session: SessionId) -> Option<&ClientSession> {
+    /// The client has shown that it has the keys. Its addresses lead to this session from now on. If it was at another part before,
+    /// that is to let it go.
+    pub fn confirm(&mut self, session: SessionId) -> Option<(&ClientSession, Option<usize>)> {
         let client = self.sessions.get_mut(&session)?;
         self.connected += usize::from(!std::mem::replace(&mut client.confirmed, true));
+        let (arrival, before) = self.places.arrive(self.part, client.key, &client.addresses);
+        client.arrival = arrival;
         for address in &client.addresses {
             self.by_address.insert(*address, session);
         }
-        Some(client)
+        Some((client, before))
+    }
+
+    /// The confirmed sessions of a key that had come before `arrival`.
+    pub fn before(&self, key: PublicKey, arrival: Arrival) -> Vec<SessionId> {
+        let mut sessions = self.of_key(key);
+        sessions.retain(|session| {
+            self.sessions.get(session).is_some_and(|client| client.confirmed && client.arrival < arrival)
+        });
+        sessions
+    }
+
+    /// Takes packets for clients of other parts, with the numbers of those.
+    pub fn take_strays(&mut self) -> impl Iterator<Item = (usize, Vec<Vec<u8>>)> {
+        self.strays.drain()
     }
 
     /// A session is over. What it carried is owed.
     pub fn remove(&mut self, session: SessionId) -> Option<ClientSession> {
         let client = self.sessions.remove(&session)?;
         self.connected -= usize::from(client.confirmed);
+        self.places.leave(client.arrival, client.key, &client.addresses);
         for address in &client.addresses {
             if self.by_address.get(address) == Some(&session) {
                 self.by_address.remove(address);
@@ -198,6 +236,16 @@ impl Owner for Clients {
         let client = self.sessions.get_mut(&session);
         let admitted = client.is_some_and(|client| client.admits(Direction::To, packet.len()));
         if admitted { Verdict::Send(session) } else { Verdict::Drop }
+    }
+
+    fn takes(&mut self, headers: &Headers, packet: &[u8]) -> bool {
+        let destination = headers.key.destination;
+        if self.by_address.contains_key(&destination) {
+            return false;
+        }
+        let Some(part) = self.places.of(destination).filter(|part| *part != self.part) else { return false };
+        self.strays.entry(part).or_default().push(packet.to_vec());
+        true
     }
 
     fn allows(&mut self, session: SessionId, packet: &[u8]) -> bool {
@@ -278,6 +326,32 @@ mod tests {
         assert!(clients.allows(one, &packet([10, 86, 0, 2], [8, 8, 8, 8])));
         assert!(!clients.allows(other, &packet([10, 86, 0, 2], [8, 8, 8, 8])), "another client's address");
         assert!(!clients.allows(one, &[]) && !clients.allows(one, &[0x60; 10]));
+    }
+
+    #[test]
+    fn packets_for_another_parts_client_are_laid_aside() {
+        let places = Places::default();
+        let [mut here, mut there] = [0, 1].map(|part| Clients::new(part, places.clone()));
+        let (session, key) = (SessionId(1), PublicKey([1; 32]));
+        let towards = packet([8, 8, 8, 8], [10, 86, 0, 2]);
+        let takes = |clients: &mut Clients| clients.takes(&wire::inner::parse(&towards).unwrap(), &towards);
+        there.accept(session, key, admitted("10.86.0.2"));
+        assert!(!takes(&mut here) && !takes(&mut there), "nobody is there yet");
+        assert_eq!(there.confirm(session).unwrap().1, None);
+        assert!(takes(&mut here) && !takes(&mut there));
+        assert_eq!(here.take_strays().collect::<Vec<_>>(), [(1, vec![towards.clone()])]);
+        assert_eq!(destined(&mut there, &towards), Verdict::Send(session));
+        // It comes again, to the other part this time.
+        here.accept(session, key, admitted("10.86.0.2"));
+        let (client, before) = here.confirm(session).unwrap();
+        assert_eq!(before, Some(1));
+        let arrival = client.arrival();
+        assert_eq!(here.before(key, arrival), []);
+        assert_eq!(there.before(key, arrival), [session]);
+        there.remove(session);
+        assert!(takes(&mut there) && !takes(&mut here));
+        here.remove(session);
+        assert!(!takes(&mut there) && !takes(&mut here));
     }
 
     #[test]

@@ -1,24 +1,25 @@
-//! The gateway's loop: keeps the sessions of its clients, moves packets.
+//! The loop of a gateway's part: keeps the sessions of its clients, moves packets.
 
 use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
-use anabranch::control::{EventKind, Role, SessionState, Status, UnixMillis};
+use anabranch::control::{EventKind, Role, SessionState, Status, Traffic, UnixMillis};
 use bond::{Endpoint, EndpointEvent, IncomingId, PathState, PublicKey, SessionEvent, SessionId};
 use linux::clock;
 use linux::poll::Waker;
 use rustc_hash::FxHashSet;
 use tracing::debug;
 use units::{BitRate, Bytes, Timestamp};
-use wire::frame::{CLOSE_GOODBYE, CLOSE_RENEWED, CLOSE_REVOKED};
+use wire::frame::{CLOSE_GOODBYE, CLOSE_RENEWED, CLOSE_REPLACED, CLOSE_REVOKED};
 use wire::inner::FlowKey;
 use wire::request::{MOST_RATES, PathRates, Request, Sibling};
 
 use super::admission::{Admitted, Standing};
 use super::clients::Clients;
 use super::messages::{Command, ConnectedClient, Task};
+use super::parts::{Arrival, Parts, Places};
 use crate::control::EventLog;
 use crate::dataplane::{Meter, Plane, off_the_wire};
 use crate::mailbox::Mailbox;
@@ -27,6 +28,9 @@ use crate::mailbox::Mailbox;
 pub struct GatewayLoop {
     plane: Plane,
     clients: Clients,
+    /// Number of this part; the first speaks for all.
+    part: usize,
+    parts: Parts,
     tasks: Mailbox<Task>,
     events: Arc<EventLog>,
     /// What the status says that never changes.
@@ -40,11 +44,21 @@ pub struct GatewayLoop {
 }
 
 impl GatewayLoop {
-    /// Puts the parts together; `status` is the report of a gateway without clients.
-    pub fn new(plane: Plane, tasks: Mailbox<Task>, events: Arc<EventLog>, status: Status) -> Self {
+    /// Puts things together for the part with the number `part`; `status` is the report of a gateway without clients.
+    pub fn new(
+        plane: Plane,
+        part: usize,
+        parts: Parts,
+        places: Places,
+        tasks: Mailbox<Task>,
+        events: Arc<EventLog>,
+        status: Status,
+    ) -> Self {
         Self {
             plane,
-            clients: Clients::default(),
+            clients: Clients::new(part, places),
+            part,
+            parts,
             tasks,
             events,
             status,
@@ -61,7 +75,9 @@ impl GatewayLoop {
     /// # Errors
     /// If waiting or the interface fails for good.
     pub fn run(mut self, commands: &Receiver<Command>, waker: &Waker) -> io::Result<()> {
-        self.events.push(EventKind::Started, None, "the gateway has started");
+        if self.part == 0 {
+            self.events.push(EventKind::Started, None, "the gateway has started");
+        }
         loop {
             let now = clock::now();
             if now >= self.next_sample {
@@ -73,10 +89,11 @@ impl GatewayLoop {
             let deadline = deadline.unwrap_or(Timestamp::FAR_FUTURE);
             if self.plane.round(&mut self.clients, deadline, waker)? {
                 while let Ok(command) = commands.try_recv() {
-                    self.obey(command);
+                    self.obey(command)?;
                 }
                 self.plane.drain(&mut self.clients)?;
             }
+            self.hand_over();
             while let Some(event) = self.plane.poll_event() {
                 self.on_event(event);
             }
@@ -87,11 +104,21 @@ impl GatewayLoop {
         }
     }
 
+    /// Gives other parts what came here and is theirs. What one has no room for is lost, as on a full link.
+    fn hand_over(&mut self) {
+        for (part, packets) in self.clients.take_strays() {
+            self.parts.post(part, Command::Packets(packets));
+        }
+        while let Some(connection) = self.plane.carriers.take_moving() {
+            self.parts.post(connection.part, Command::Connection(Box::new(connection)));
+        }
+    }
+
     fn on_event(&mut self, event: EndpointEvent) {
         match event {
             EndpointEvent::Incoming { id, peer, payload, from } => {
                 debug!(remote = %from.remote, "a device knocks");
-                if !self.tasks.post(Task::Admit { id, peer, payload }) {
+                if !self.tasks.post(Task::Admit { part: self.part, id, peer, payload }) {
                     self.plane.endpoint.ignore(id);
                 }
             }
@@ -128,7 +155,10 @@ impl GatewayLoop {
     }
 
     fn on_connected(&mut self, session: SessionId) {
-        let Some(client) = self.clients.confirm(session) else { return };
+        let Some((client, before)) = self.clients.confirm(session) else { return };
+        if let Some(before) = before {
+            self.parts.post(before, Command::Moved(client.key, client.arrival()));
+        }
         let name = client.name.clone();
         self.tasks.post(Task::Seen(client.key));
         if client.first_time {
@@ -171,7 +201,7 @@ impl GatewayLoop {
         }
     }
 
-    fn obey(&mut self, command: Command) {
+    fn obey(&mut self, command: Command) -> io::Result<()> {
         match command {
             Command::Answer { id, peer, payload, admitted } => self.answer(id, peer, &payload, admitted),
             // The asker may have gone; then nobody needs the answer.
@@ -182,11 +212,25 @@ impl GatewayLoop {
             Command::Siblings(siblings) => self.on_siblings(siblings),
             Command::Count => self.count(clock::now()),
             Command::Revoke(key) => self.revoke(key),
+            Command::Moved(key, arrival) => self.let_go(key, arrival),
+            Command::Packets(packets) => self.plane.take_in(&mut self.clients, &packets)?,
+            Command::Connection(connection) => self.plane.take_connection(*connection),
             Command::Stop => self.stop(CLOSE_GOODBYE, "the gateway stops"),
             Command::Renew => {
                 self.stop(CLOSE_RENEWED, "the gateway becomes the program that is installed now")
             }
         }
+        Ok(())
+    }
+
+    /// A client goes on at another part.
+    fn let_go(&mut self, key: PublicKey, arrival: Arrival) {
+        for session in self.clients.before(key, arrival) {
+            self.clients.remove(session);
+            self.plane.endpoint.close(session, CLOSE_REPLACED);
+        }
+        let owed = self.clients.take_owed();
+        self.hand_on(owed);
     }
 
     fn answer(&mut self, id: IncomingId, peer: PublicKey, payload: &[u8], admitted: Option<Box<Admitted>>) {
@@ -253,7 +297,9 @@ impl GatewayLoop {
             return;
         }
         self.count(clock::now());
-        self.events.push(EventKind::Stopping, None, text);
+        if self.part == 0 {
+            self.events.push(EventKind::Stopping, None, text);
+        }
         let sessions: Vec<SessionId> = self.clients.confirmed().map(|(session, _)| session).collect();
         for session in sessions {
             self.plane.endpoint.close(session, reason);
@@ -320,6 +366,26 @@ fn tell_rates(endpoint: &mut Endpoint, session: SessionId) {
     }
 }
 
+/// The report of a gateway, from those of its parts; `None` if there is none.
+pub fn together(parts: Vec<Status>) -> Option<Status> {
+    parts.into_iter().reduce(|all, part| {
+        let (one, other) = (all.traffic, part.traffic);
+        Status {
+            connected_clients: all
+                .connected_clients
+                .zip(part.connected_clients)
+                .map(|(all, part)| all + part),
+            traffic: Traffic {
+                sent: Bytes(one.sent.0 + other.sent.0),
+                received: Bytes(one.received.0 + other.received.0),
+                sending: BitRate(one.sending.0 + other.sending.0),
+                receiving: BitRate(one.receiving.0 + other.receiving.0),
+            },
+            ..all
+        }
+    })
+}
+
 /// The report of a gateway that nobody uses yet.
 pub fn empty_status(name: String, public_key: String, interface: String, mtu: u16) -> Status {
     Status {
@@ -336,7 +402,7 @@ pub fn empty_status(name: String, public_key: String, interface: String, mtu: u1
         mtu: Bytes(mtu.into()),
         far_end: None,
         connected_clients: Some(0),
-        traffic: anabranch::control::Traffic::default(),
+        traffic: Traffic::default(),
         gain: None,
         delivery: None,
         networks: Vec::new(),

@@ -9,9 +9,10 @@ use units::Bytes;
 use wire::request::Sibling;
 
 use super::admission::{Admitted, Standing};
+use super::parts::Arrival;
+use crate::dataplane::MovedConnection;
 
-/// To the loop.
-#[derive(Debug)]
+/// To the loop of a part.
 pub enum Command {
     /// The answer to a device, and who it is if it is let in.
     Answer {
@@ -38,6 +39,12 @@ pub enum Command {
     Count,
     /// End the sessions of this key: it was revoked.
     Revoke(PublicKey),
+    /// The client with this key has come to another part: what it had here before is over.
+    Moved(PublicKey, Arrival),
+    /// Packets for clients of this part, from another part's queue of the interface.
+    Packets(Vec<Vec<u8>>),
+    /// A connection whose other end speaks with this part.
+    Connection(Box<MovedConnection>),
     /// Say goodbye to all and end.
     Stop,
     /// The same where another version of this program goes on at once.
@@ -62,6 +69,8 @@ pub struct ConnectedClient {
 pub enum Task {
     /// May this device in?
     Admit {
+        /// Number of the part where it waits.
+        part: usize,
         /// Its wait.
         id: IncomingId,
         /// Its key.
@@ -75,6 +84,6 @@ pub enum Task {
     Count(Vec<(PublicKey, Bytes)>),
     /// This key was revoked.
     Forget(PublicKey),
-    /// The loop has ended.
+    /// The loop of a part has ended.
     LoopEnded(Result<(), String>),
 }

@@ -17,14 +17,15 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use linux::BindTo;
 use linux::handover::Handover;
 use linux::poll::Poller;
 use linux::prefix::IpPrefix;
 use linux::tcp_carrier::TcpCarrierListener;
 use linux::tun::{Tun, TunError};
-use linux::udp::UdpPath;
+use linux::udp::{NumberPlaces, UdpPath};
+use linux::{BindError, BindTo};
 use tracing::{info, warn};
+use wire::datagram::{DATA_BIT, DATA_INDEX_AT, HANDSHAKE_INDEX_AT};
 
 use crate::config::GatewayConfig;
 use crate::dataplane::{CarrierError, Carriers};
@@ -95,27 +96,27 @@ impl Renewal {
 
 /// Where devices knock.
 pub struct Listening {
-    udp: Vec<UdpPath>,
+    /// For each address a socket for each part, in their order.
+    udp: Vec<Vec<UdpPath>>,
+    /// The first part accepts connections for all.
     tcp: Vec<(SocketAddr, TcpCarrierListener)>,
 }
 
 impl Listening {
-    /// Opens the sockets of the configuration, or goes on with those that were handed over.
+    /// Opens the sockets of the configuration for as many parts, or goes on with those that were handed over.
     ///
     /// # Errors
     /// If a UDP socket cannot be opened; without TCP and, on machines that have none, IPv6 it goes on.
-    pub fn open(config: &GatewayConfig, handover: &mut Handover) -> Result<Self, CarrierError> {
+    pub fn open(config: &GatewayConfig, parts: usize, handover: &mut Handover) -> Result<Self, CarrierError> {
         let mut listening = Self { udp: Vec::new(), tcp: Vec::new() };
         let tcp = |local: &SocketAddr| Some(SocketAddr::new(local.ip(), config.tcp?.get()));
-        let names = config.listen.iter().map(|local| udp_name(*local));
+        let names = config.listen.iter().flat_map(|local| (0..parts).map(|part| udp_name(*local, part)));
         let wanted: Vec<String> = names.chain(config.listen.iter().filter_map(tcp).map(tcp_name)).collect();
         // A port must be free before it is bound at another address.
         handover.retain(|name| name.starts_with(TUN) || wanted.iter().any(|wanted| wanted == name));
         for local in &config.listen {
-            let adopted = handover.take(&udp_name(*local)).and_then(|socket| UdpPath::adopt(socket).ok());
-            let bound = adopted.map_or_else(|| UdpPath::bind(&bind_to(*local)), Ok);
-            match bound {
-                Ok(path) => listening.udp.push(path),
+            match udp_sockets(*local, parts, handover) {
+                Ok(team) => listening.udp.push(team),
                 // Machines without IPv6 are common, and "[::]" is the default.
                 Err(error) if local.is_ipv6() && local.ip().is_unspecified() => warn!("no IPv6: {error}"),
                 Err(error) => return Err(error.into()),
@@ -135,8 +136,10 @@ impl Listening {
     /// # Errors
     /// If there are too many descriptors.
     pub fn hand_over(&self, handover: &mut Handover) -> io::Result<()> {
-        for path in &self.udp {
-            handover.add(udp_name(path.local_address()), path.as_fd())?;
+        for team in &self.udp {
+            for (part, path) in team.iter().enumerate() {
+                handover.add(udp_name(path.local_address(), part), path.as_fd())?;
+            }
         }
         for (local, listener) in &self.tcp {
             handover.add(tcp_name(*local), listener.as_fd())?;
@@ -144,46 +147,80 @@ impl Listening {
         Ok(())
     }
 
-    /// Listens.
+    /// Takes out the sockets of the first part of those that have none yet, and listens there.
     ///
     /// # Errors
     /// If a socket cannot be watched.
-    pub fn attach(self, poller: &Poller, carriers: &mut Carriers) -> Result<(), CarrierError> {
-        for path in self.udp {
-            carriers.listen_udp(poller, path)?;
+    pub fn attach(&mut self, poller: &Poller, carriers: &mut Carriers) -> Result<(), CarrierError> {
+        for team in self.udp.iter_mut().filter(|team| !team.is_empty()) {
+            carriers.listen_udp(poller, team.remove(0))?;
         }
-        for (_, listener) in self.tcp {
+        for (_, listener) in self.tcp.drain(..) {
             carriers.listen_tcp(poller, listener)?;
         }
         Ok(())
     }
 }
 
-/// The interface of the configuration, or the one that was handed over; and whether it is that.
+/// A socket for each part. Which one gets a datagram is told by the index in it.
+fn udp_sockets(local: SocketAddr, parts: usize, handover: &mut Handover) -> Result<Vec<UdpPath>, BindError> {
+    let mut team: Vec<UdpPath> = (0..parts)
+        .map_while(|part| handover.take(&udp_name(local, part)))
+        .map_while(|socket| UdpPath::adopt(socket).ok())
+        .collect();
+    if team.is_empty() {
+        team.push(UdpPath::bind(&bind_to(local))?);
+    }
+    while let (Some(first), true) = (team.first(), team.len() < parts) {
+        let next = first.beside()?;
+        team.push(next);
+    }
+    if let Some(first) = team.first().filter(|_| parts > 1) {
+        let places = NumberPlaces { bits: DATA_BIT, with: DATA_INDEX_AT, without: HANDSHAKE_INDEX_AT };
+        first.share_out(places, parts as u32)?;
+    }
+    Ok(team)
+}
+
+/// The interface of the configuration with a queue for each part, and whether one of this name was handed over: what was changed on
+/// the machine for it holds for this one too, be it the same or made anew.
 ///
 /// # Errors
 /// Any [`TunError`].
 pub fn interface(
     config: &GatewayConfig,
     addresses: &[IpPrefix],
+    parts: usize,
     handover: &mut Handover,
-) -> Result<(Tun, bool), TunError> {
-    if let Some(descriptor) = handover.take(&tun_name(&config.interface)) {
-        match Tun::adopt(descriptor, config.mtu.into(), addresses) {
-            Ok(tun) => return Ok((tun, true)),
+) -> Result<(Vec<Tun>, bool), TunError> {
+    let (name, mtu) = (tun_name(&config.interface), config.mtu.into());
+    let descriptors: Vec<_> = std::iter::from_fn(|| handover.take(&name)).collect();
+    let is_known = !descriptors.is_empty();
+    // Its number of queues is settled when it is made.
+    if descriptors.len() == parts {
+        let adopt = |descriptor| Tun::adopt(descriptor, mtu, addresses);
+        match descriptors.into_iter().map(adopt).collect() {
+            Ok(queues) => return Ok((queues, true)),
             Err(error) => warn!("the interface is made anew: {error}"),
         }
+    } else {
+        // Two cannot have one name.
+        drop(descriptors);
     }
-    Tun::create(&config.interface, config.mtu.into(), addresses).map(|tun| (tun, false))
+    Tun::create_queues(&config.interface, mtu, addresses, parts).map(|queues| (queues, is_known))
 }
 
-/// Its name among what is handed over.
+/// The name of its queues among what is handed over.
 pub fn tun_name(interface: &str) -> String {
     format!("{TUN}{interface}")
 }
 
-fn udp_name(local: SocketAddr) -> String {
-    format!("udp {local}")
+/// The first is called as a gateway without parts calls its only one.
+fn udp_name(local: SocketAddr, part: usize) -> String {
+    match part {
+        0 => format!("udp {local}"),
+        _ => format!("udp {local} part {part}"),
+    }
 }
 
 fn tcp_name(local: SocketAddr) -> String {
@@ -213,22 +250,27 @@ mod tests {
 
     #[test]
     fn sockets_are_gone_on_with_and_make_room_for_others() {
-        let listening = |listen: &str, handover: &mut Handover| {
+        let listening = |listen: &str, parts: usize, handover: &mut Handover| {
             let config = GatewayConfig { listen: vec![listen.parse().unwrap()], ..GatewayConfig::default() };
-            let opened = Listening::open(&config, handover).unwrap();
+            let opened = Listening::open(&config, parts, handover).unwrap();
             let mut next = Handover::default();
             opened.hand_over(&mut next).unwrap();
-            (opened.udp[0].local_address().to_string(), opened.tcp.len(), next)
+            let addresses = opened.udp[0].iter().map(|path| path.local_address().to_string()).collect();
+            (addresses, next)
         };
         // Whatever port is free.
         let free = std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let one = format!("127.0.0.1:{free}");
-        let (address, _, mut handed) = listening(&one, &mut Handover::default());
-        assert_eq!(address, one);
-        let (again, _, mut handed) = listening(&one, &mut handed);
-        assert_eq!(again, one, "the port was not free: it is the same socket");
+        let (addresses, mut handed): (Vec<String>, _) = listening(&one, 1, &mut Handover::default());
+        assert_eq!(addresses, [&*one]);
+        // The port was not free meanwhile: these are the same sockets, with others beside them or without some.
+        for parts in [1, 3, 2, 4, 1, 2] {
+            let (addresses, next) = listening(&one, parts, &mut handed);
+            assert_eq!(addresses, vec![&*one; parts]);
+            handed = next;
+        }
         let all = format!("0.0.0.0:{free}");
-        assert_eq!(listening(&all, &mut handed).0, all);
+        assert_eq!(listening(&all, 2, &mut handed).0, [&*all, &all]);
     }
 
     #[test]

@@ -29,6 +29,7 @@ mod nat64;
 mod neighbours;
 mod network_manager;
 mod over_mptcp;
+mod parts;
 mod recording;
 mod renewal;
 mod resolved;

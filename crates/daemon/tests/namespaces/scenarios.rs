@@ -36,6 +36,18 @@ pub const ALL: &[Scenario] = &[
     ("without_networks_packets_wait_then_fail_then_flow", without_networks_packets_wait_then_fail_then_flow),
     ("a_port_of_the_gateway_leads_to_the_device", a_port_of_the_gateway_leads_to_the_device),
     ("a_thousand_idle_clients_are_small", crate::crowd::a_thousand_idle_clients_are_small),
+    (
+        "a_device_is_served_by_whichever_thread_it_comes_to",
+        crate::parts::a_device_is_served_by_whichever_thread_it_comes_to,
+    ),
+    (
+        "connections_of_a_device_follow_it_to_its_thread",
+        crate::parts::connections_of_a_device_follow_it_to_its_thread,
+    ),
+    (
+        "another_number_of_threads_is_taken_over_by_an_update",
+        crate::parts::another_number_of_threads_is_taken_over_by_an_update,
+    ),
     ("a_client_is_kept_to_its_limit", limits::a_client_is_kept_to_its_limit),
     ("who_has_used_its_quota_is_slowed_down", limits::who_has_used_its_quota_is_slowed_down),
     (
@@ -429,12 +441,17 @@ pub fn kill(process: u32) {
     assert!(done.success());
 }
 
-fn where_udp_is_blocked_tcp_carries() {
-    let bed = Bed::new(false);
+/// Networks that let no UDP through to the gateway.
+pub fn block_udp(bed: &Bed) {
     nft(
         &bed.gateway,
         "table inet test_no_udp { chain c { type filter hook input priority -10; iifname \"lan*\" meta l4proto udp drop; } }",
     );
+}
+
+fn where_udp_is_blocked_tcp_carries() {
+    let bed = Bed::new(false);
+    block_udp(&bed);
     let _daemons = bed.connected();
     let carriers = || -> Vec<CarrierKind> {
         let networks = bed.status().networks;

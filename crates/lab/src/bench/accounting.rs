@@ -32,24 +32,24 @@ pub fn process_tree(first: u32) -> anyhow::Result<Vec<u32>> {
     Ok(tree.into_iter().filter_map(|process| u32::try_from(process).ok()).collect())
 }
 
-/// The thread called `name` of one of `processes`.
+/// The threads called `name` of `processes`.
 ///
 /// # Errors
 /// If there is none.
-pub fn thread_called(name: &str, processes: &[u32]) -> anyhow::Result<u32> {
+pub fn threads_called(name: &str, processes: &[u32]) -> anyhow::Result<Vec<u32>> {
+    let mut threads = Vec::new();
     for process in processes {
-        let threads = fs::read_dir(format!("/proc/{process}/task"))
+        let all = fs::read_dir(format!("/proc/{process}/task"))
             .with_context(|| format!("look at process {process}"))?;
-        for thread in threads.flatten() {
+        for thread in all.flatten() {
             // A thread may end while it is looked at.
             let Ok(called) = fs::read_to_string(thread.path().join("comm")) else { continue };
-            let number = thread.file_name().to_str().and_then(|number| number.parse().ok());
-            if let Some(number) = number.filter(|_| called.trim_end() == name) {
-                return Ok(number);
-            }
+            let number: Option<u32> = thread.file_name().to_str().and_then(|number| number.parse().ok());
+            threads.extend(number.filter(|_| called.trim_end() == name));
         }
     }
-    bail!("none of the processes {processes:?} has a thread \"{name}\"")
+    ensure!(!threads.is_empty(), "none of the processes {processes:?} has a thread \"{name}\"");
+    Ok(threads)
 }
 
 /// A thread gets no more than `runtime` of a processor in each `period`, and that before all others (sched(7), `SCHED_DEADLINE`).

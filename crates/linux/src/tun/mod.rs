@@ -55,7 +55,7 @@ pub enum TunError {
 fn hint(error: &io::Error) -> &'static str {
     match errno(error) {
         libc::EPERM => "; it takes root or CAP_NET_ADMIN",
-        libc::EBUSY => "; another program holds it: is anabranch running already?",
+        libc::EBUSY | libc::EINVAL => "; another program holds it: is anabranch running already?",
         _ => "",
     }
 }
@@ -95,10 +95,44 @@ impl Tun {
         mtu: u32,
         addresses: &[IpPrefix],
     ) -> Result<Self, TunError> {
-        let name = make_interface(&file, name, libc::IFF_TUN | libc::IFF_NO_PI | libc::IFF_VNET_HDR)?;
-        let fail = |error| TunError::Interface { name: name.clone(), error };
-        let udp = set_offloads(&file).map_err(fail)?;
+        Self::set_up(file, name, FLAGS, mtu, addresses)
+    }
 
+    /// The same for several threads: each gets one of `queues` (at least one). The packets of a flow are read from the queue where packets
+    /// of it were written in the last seconds; those of any other flow from any.
+    ///
+    /// # Errors
+    /// Any [`TunError`].
+    pub fn create_queues(
+        name: &str,
+        mtu: u32,
+        addresses: &[IpPrefix],
+        queues: usize,
+    ) -> Result<Vec<Self>, TunError> {
+        if queues <= 1 {
+            return Self::create(name, mtu, addresses).map(|tun| vec![tun]);
+        }
+        let Reserved(file) = Reserved::open()?;
+        let flags = FLAGS | libc::IFF_MULTI_QUEUE;
+        // Else it would become another queue of somebody else's interface.
+        let mut all = vec![Self::set_up(file, name, flags | libc::IFF_TUN_EXCL, mtu, addresses)?];
+        while let (Some(first), true) = (all.first(), all.len() < queues) {
+            let Reserved(file) = Reserved::open()?;
+            make_interface(&file, &first.name, flags)?;
+            let queue = Self::over(file, first.name.clone(), first.index)?;
+            all.push(queue);
+        }
+        Ok(all)
+    }
+
+    fn set_up(
+        file: File,
+        name: &str,
+        flags: libc::c_int,
+        mtu: u32,
+        addresses: &[IpPrefix],
+    ) -> Result<Self, TunError> {
+        let name = make_interface(&file, name, flags)?;
         let mut netlink = Netlink::open().map_err(NetlinkError::from)?;
         let index = netlink.link(&name)?.map_or(0, |link| link.index);
         netlink.set_link_mtu(index, mtu)?;
@@ -108,8 +142,16 @@ impl Tun {
         for address in addresses {
             netlink.add_address(index, *address)?;
         }
-        let joiner = Joiner::new(udp);
-        Ok(Self { file, name, index, buffer: Box::new([0; BUFFER]), joiner })
+        Self::over(file, name, index)
+    }
+
+    fn over(file: File, name: String, index: u32) -> Result<Self, TunError> {
+        match set_offloads(&file) {
+            Ok(udp) => {
+                Ok(Self { file, name, index, buffer: Box::new([0; BUFFER]), joiner: Joiner::new(udp) })
+            }
+            Err(error) => Err(TunError::Interface { name, error }),
+        }
     }
 
     /// Goes on with the descriptor of an interface that this process has made in its earlier life; what waits in it stays.
@@ -119,10 +161,9 @@ impl Tun {
     pub fn adopt(descriptor: OwnedFd, mtu: u32, addresses: &[IpPrefix]) -> Result<Self, TunError> {
         let file = File::from(descriptor);
         let name = interface_of(&file).map_err(TunError::Device)?;
-        let udp = set_offloads(&file).map_err(|error| TunError::Interface { name: name.clone(), error })?;
         let index = Netlink::open().map_err(NetlinkError::from)?.link(&name)?.map_or(0, |link| link.index);
         configure(index, mtu, addresses)?;
-        Ok(Self { file, name, index, buffer: Box::new([0; BUFFER]), joiner: Joiner::new(udp) })
+        Self::over(file, name, index)
     }
 
     /// The interface's name.
@@ -276,6 +317,7 @@ fn set_offloads(file: &File) -> io::Result<bool> {
     set(tcp).map(|_| false)
 }
 
+const FLAGS: libc::c_int = libc::IFF_TUN | libc::IFF_NO_PI | libc::IFF_VNET_HDR;
 /// A segment of 64 KiB and the header before it.
 const BUFFER: usize = 65_536 + virtio::LENGTH;
 /// Segments that wait for us in the kernel; a burst of all flows while the thread is busy elsewhere.

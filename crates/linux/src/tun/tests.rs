@@ -232,6 +232,35 @@ fn tcp_and_udp_cross_between_two_interfaces() {
 }
 
 #[test]
+fn a_flow_comes_back_in_its_queue() {
+    in_namespace(|| {
+        let mut queues = Tun::create_queues("any0", 1_400, &["10.0.0.2/24".parse().unwrap()], 3).unwrap();
+        assert_eq!(queues.len(), 3);
+        let server = UdpSocket::bind("10.0.0.2:80").unwrap();
+        server.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        for port in 5_000..5_012 {
+            let own = usize::from(port) % queues.len();
+            queues[own].write_packets(&train(false, UDP, port, 1)).unwrap();
+            let mut buffer = [0; 2_000];
+            let (length, from) = server.recv_from(&mut buffer).unwrap();
+            assert_eq!((length, from.port()), (300, port));
+            server.send_to(b"yes", from).unwrap();
+            let mut answers = vec![0; queues.len()];
+            let deadline = Instant::now() + Duration::from_secs(5);
+            while answers.iter().sum::<usize>() == 0 && Instant::now() < deadline {
+                for (queue, answers) in queues.iter_mut().zip(&mut answers) {
+                    while queue.read_packets(&mut |packet| *answers += usize::from(packet[9] == UDP)).is_ok()
+                    {
+                    }
+                }
+            }
+            let at = answers.iter().position(|answers| *answers == 1);
+            assert_eq!(at, Some(own), "{answers:?}");
+        }
+    });
+}
+
+#[test]
 fn refusals_name_the_cause() {
     in_namespace(|| {
         let error = Tun::create("a name with blanks", 1_400, &[]).err().unwrap();
@@ -239,6 +268,11 @@ fn refusals_name_the_cause() {
         let _first = Tun::create("any0", 1_400, &[]).unwrap();
         let error = Tun::create("any0", 1_400, &[]).err().unwrap();
         assert!(error.to_string().contains("is anabranch running already?"), "{error}");
+        let _queues = Tun::create_queues("any1", 1_400, &[], 2).unwrap();
+        for queues in [1, 2] {
+            let error = Tun::create_queues("any1", 1_400, &[], queues).err().unwrap();
+            assert!(error.to_string().contains("is anabranch running already?"), "{error}");
+        }
     });
 }
 

@@ -15,7 +15,7 @@ mod packet;
 
 pub(super) use members::Crowd;
 
-use super::accounting::{Usage, hold_to, process_tree, resident_kb, thread_called};
+use super::accounting::{Usage, hold_to, process_tree, resident_kb, threads_called};
 use super::{Effort, median};
 use crate::experiment::{Goal, Metrics};
 use crate::netbed::{Bonded, NetBed};
@@ -46,7 +46,7 @@ const TRIES: usize = 2;
 /// Processor time for each byte, and what each client gets, are compared where both carry everything, and as much: at this part of the
 /// lesser of both, since what one carries for a second it need not carry for long.
 const SAFE: f64 = 0.8;
-/// What the gateways' threads that move packets get of a processor: all clients and the server are one thread, which needs more of one
+/// What each of the gateways' threads that move packets gets of a processor: all clients and the server are one thread, which needs more of one
 /// than the gateway does, and is not to be the limit.
 const SHARE: Duration = Duration::from_millis(1);
 const SHARE_OF: Duration = Duration::from_millis(4);
@@ -109,8 +109,8 @@ impl Lane {
     }
 
     fn hold(&self) -> anyhow::Result<()> {
-        let thread = thread_called("packets", &process_tree(self.bonded.gateway_process())?)?;
-        hold_to(thread, SHARE, SHARE_OF)
+        let threads = threads_called("packets", &process_tree(self.bonded.gateway_process())?)?;
+        threads.into_iter().try_for_each(|thread| hold_to(thread, SHARE, SHARE_OF))
     }
 
     fn carry(&mut self, offer: Offer, beside: &mut Self) -> anyhow::Result<Carried> {

@@ -20,6 +20,7 @@ mod rates;
 mod reception;
 pub mod scan;
 pub mod security;
+mod settling;
 pub mod slots;
 mod station;
 mod waking;

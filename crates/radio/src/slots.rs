@@ -7,6 +7,8 @@ use std::time::Duration;
 use rand::Rng;
 use units::NetworkId;
 
+use crate::settling::Settling;
+
 /// Who has a turn.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Member {
@@ -37,6 +39,9 @@ pub struct SlotSettings {
     /// Added to each slot, drawn evenly between nothing and this: stations that share access points do not march in step.
     /// `[MULTIAP] section 7.1`: 10 ms.
     pub spread: Duration,
+    /// Stay with one network while it alone delivers as much as turns would, and visit the others seldom. Only where weights are equal, `alpha`
+    /// is not 0 and no member needs its slots whole.
+    pub settle: bool,
 }
 
 impl Default for SlotSettings {
@@ -46,6 +51,7 @@ impl Default for SlotSettings {
             least: Duration::from_millis(10),
             alpha: 2.0,
             spread: Duration::ZERO,
+            settle: false,
         }
     }
 }
@@ -80,6 +86,7 @@ pub struct Slots {
     /// Place of the member whose turn it is.
     at: usize,
     cycles: u32,
+    settling: Settling,
 }
 
 /// A turn.
@@ -94,7 +101,7 @@ pub struct Slot {
 impl Slots {
     /// Nobody's turn yet.
     pub fn new(settings: SlotSettings) -> Self {
-        Self { settings, turns: Vec::new(), at: 0, cycles: 0 }
+        Self { settings, turns: Vec::new(), at: 0, cycles: 0, settling: Settling::default() }
     }
 
     /// Changes the settings; they hold from the next slot on.
@@ -128,6 +135,10 @@ impl Slots {
     pub fn remove(&mut self, member: Member) {
         let Some(at) = self.turns.iter().position(|turn| turn.member == member) else { return };
         self.turns.remove(at);
+        if self.settling.on() == Some(member) {
+            self.settling.stop();
+            self.turns.iter_mut().for_each(|turn| turn.given_up = false);
+        }
         if at <= self.at {
             // The next turn is that of the one after it.
             self.at = self.at.checked_sub(1).unwrap_or(self.turns.len().saturating_sub(1));
@@ -169,11 +180,15 @@ impl Slots {
     /// What a member delivered in a turn that took so long. Only a `full` turn, in which something was under way nearly all the time,
     /// tells what the member can deliver: `[MULTIAP] eq. 6` supposes that all paths are kept busy.
     pub fn delivered(&mut self, member: Member, bytes: u64, time: Duration, full: bool) {
+        let settled = self.settling.on().is_some();
         let Some(turn) = self.turns.iter_mut().find(|turn| turn.member == member) else { return };
         turn.full = full;
         if full {
             turn.bytes += bytes;
             turn.time += time;
+        } else if turn.given_up && settled {
+            // What it could deliver at an earlier visit is no reason to move there.
+            turn.delivers = None;
         }
     }
 
@@ -194,7 +209,7 @@ impl Slots {
             if self.at == 0 {
                 self.cycles = self.cycles.wrapping_add(1);
                 if self.cycles.is_multiple_of(PERIOD_CYCLES) {
-                    self.end_period();
+                    self.end_period(randomness);
                 }
             }
             let skipped = self.turns[self.at].given_up && !self.cycles.is_multiple_of(GIVEN_UP_CYCLES);
@@ -218,6 +233,9 @@ impl Slots {
     /// How long a member's slot is now, without what chance adds. `None` for one that has no turn.
     pub fn length(&self, member: Member) -> Option<Duration> {
         let turn = self.turns.iter().find(|turn| turn.member == member)?;
+        if turn.given_up && self.settling.on().is_some() {
+            return Some(self.settings.least);
+        }
         let active = || self.turns.iter().filter(|other| !other.given_up || other.member == member);
         let planned = |turn: &Turn| self.planned(turn, &active);
         let others = u32::try_from(active().count().saturating_sub(1)).unwrap_or(u32::MAX).max(1);
@@ -285,13 +303,19 @@ impl Slots {
     }
 
     /// Judges what came in the last few cycles.
-    fn end_period(&mut self) {
+    fn end_period(&mut self, randomness: &mut impl Rng) {
         for turn in &mut self.turns {
             // A member that is given up may have had no turn in this period.
             if !turn.time.is_zero() || !turn.given_up {
                 turn.delivers = (!turn.time.is_zero()).then(|| turn.bytes as f64 / turn.time.as_secs_f64());
             }
             (turn.bytes, turn.time) = (0, Duration::ZERO);
+        }
+        if let Some(stays) = self.settle(randomness) {
+            for turn in self.turns.iter_mut().filter(|turn| turn.member != Member::Scan) {
+                (turn.given_up, turn.poor_periods) = (turn.member != stays, 0);
+            }
+            return;
         }
         if self.settings.alpha == 0.0 {
             self.turns.iter_mut().for_each(|turn| turn.given_up = false);
@@ -307,6 +331,21 @@ impl Slots {
                 turn.given_up = turn.poor_periods >= POOR_PERIODS;
             }
         }
+    }
+
+    /// With whom to stay, after what came in a period.
+    fn settle(&mut self, randomness: &mut impl Rng) -> Option<Member> {
+        let networks = || self.turns.iter().filter(|turn| turn.member != Member::Scan);
+        let weight = networks().next().map(|turn| turn.weight);
+        let is_equal = networks().all(|turn| turn.is_divisible && Some(turn.weight) == weight);
+        let is_wanted = self.settings.settle && self.settings.alpha != 0.0 && is_equal;
+        if !is_wanted {
+            self.settling.stop();
+            return None;
+        }
+        let readings: Vec<(Member, Option<f64>)> =
+            networks().map(|turn| (turn.member, turn.delivers)).collect();
+        self.settling.end_period(&readings, randomness)
     }
 }
 
@@ -438,6 +477,23 @@ mod tests {
         assert_eq!(run(&mut grouped, 2, |_| 1.0), [(B, 20), (A, 60)]);
         grouped.keep_whole(B);
         assert_eq!(run(&mut grouped, 2, |_| 1.0), [(B, 60), (A, 60)]);
+    }
+
+    #[test]
+    fn who_settles_visits_the_others_shortly_and_moves_to_what_is_better() {
+        let settings = SlotSettings { settle: true, ..SlotSettings::default() };
+        let mut settled = slots(settings, &[(A, 1), (B, 1)]);
+        let turns = run(&mut settled, 200, |member| if member == A { 2e6 } else { 1e6 });
+        // By hand: four cycles of A, and a visit.
+        assert_eq!(turns[195..].iter().filter(|turn| **turn == (A, 200)).count(), 4, "{:?}", &turns[190..]);
+        assert!(turns[195..].contains(&(B, 10)));
+        run(&mut settled, 200, |member| if member == B { 2e6 } else { 1e6 });
+        assert_eq!((settled.length(B), settled.is_given_up(A)), (Some(Duration::from_millis(200)), true));
+        settled.remove(B);
+        assert!(!settled.is_given_up(A));
+        let mut weighted = slots(settings, &[(A, 2), (B, 1)]);
+        run(&mut weighted, 200, |_| 2e6);
+        assert!(!weighted.is_given_up(A) && !weighted.is_given_up(B), "weights are a wish for turns");
     }
 
     #[test]

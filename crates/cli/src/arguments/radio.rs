@@ -61,6 +61,9 @@ pub struct RadioUp {
     /// Make slots up to so many milliseconds longer by chance, so that several such radios do not march in step
     #[arg(long, value_name = "MS", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=100))]
     pub spread: u32,
+    /// Stay with one network while it alone delivers as much as turns would, and visit the others seldom, where many share their channels
+    #[arg(long, conflicts_with = "soft_handoff")]
+    pub settle: bool,
     /// Weight of listening for further networks; 0: only while one is missing
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub scan_weight: u16,
@@ -105,6 +108,7 @@ impl RadioUp {
             cycle,
             alpha: self.alpha,
             spread: milliseconds(self.spread),
+            settle: self.settle,
             ..SlotSettings::default()
         }
     }

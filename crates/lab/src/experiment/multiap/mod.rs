@@ -3,10 +3,13 @@
 mod estimator;
 mod fairness;
 mod many_points;
+mod many_users;
 mod nomadic;
 mod real_points;
 mod shared_air;
 mod steering;
+mod switching_air;
+mod two_channels;
 mod uplink;
 mod varying;
 mod walk;
@@ -25,6 +28,8 @@ pub(super) fn experiments() -> Vec<Experiment> {
         varying::experiment(),
         nomadic::experiment(),
         fairness::experiment(),
+        two_channels::experiment(),
+        many_users::experiment(),
     ]
 }
 

@@ -1,0 +1,140 @@
+//! MULTIAP section 7.1: one to ten radios, each with an access point on three channels, and no word between them.
+
+use std::time::Duration;
+
+use radio::slots::SlotSettings;
+
+use super::switching_air::{CHANGE_OF_CHANNEL, SwitchingAir};
+use super::{id, mean, rounded};
+use crate::experiment::{Axes, BarGroup, Bed, Experiment, Goal, Metrics, Report};
+
+const CHANNELS: usize = 3;
+/// What each carries, in Mbit/s: the paper's.
+const CAPACITY: f64 = 22.0;
+const USERS: std::ops::RangeInclusive<usize> = 1..=10;
+/// In the plot.
+const SHOWN: [usize; 5] = [1, 2, 3, 5, 10];
+/// Each with other starts and other chance.
+const DRAWS: u64 = 20;
+const SETTLING: Duration = Duration::from_secs(20);
+const MEASURED: Duration = Duration::from_secs(60);
+/// How well they do before they have settled.
+const FIRST: Duration = Duration::from_secs(5);
+const SPREAD: Duration = Duration::from_millis(10);
+
+/// Name, settings of the turns, what a change of channel takes, and whether each stays on a channel by chance.
+type Way = (&'static str, SlotSettings, Duration, bool);
+
+fn ways() -> [Way; 5] {
+    let usual = SlotSettings::default();
+    let spread = SlotSettings { spread: SPREAD, ..usual };
+    [
+        ("even", SlotSettings { alpha: 0.0, ..usual }, CHANGE_OF_CHANNEL, false),
+        ("paper", spread, Duration::ZERO, false),
+        ("turns", spread, CHANGE_OF_CHANNEL, false),
+        ("random", usual, CHANGE_OF_CHANNEL, true),
+        ("ours", SlotSettings { settle: true, ..spread }, CHANGE_OF_CHANNEL, false),
+    ]
+}
+
+pub(super) fn experiment() -> Experiment {
+    let mut spec = toml::Table::new();
+    spec.insert(
+        "channels".into(),
+        format!("{CHANNELS}, {CAPACITY} Mbit/s each, shared evenly by those on it").into(),
+    );
+    spec.insert("change_of_channel_us".into(), (CHANGE_OF_CHANNEL.as_micros() as i64).into());
+    spec.insert(
+        "whole".into(),
+        format!("what as many channels carry as there are users, {CHANNELS} at most").into(),
+    );
+    spec.insert("even".into(), "equal slots, cycles of 200 ms, by each one's own clock".into());
+    spec.insert(
+        "paper".into(),
+        "eq. 6 with alpha 2, slots up to 10 ms longer by chance, changes of channel cost nothing".into(),
+    );
+    spec.insert("turns".into(), "the same with what changes cost: our radio without --settle".into());
+    spec.insert("random".into(), "each stays on a channel drawn by chance".into());
+    spec.insert("ours".into(), "our radio with --settle --spread 10".into());
+    spec.insert("draws".into(), (DRAWS as i64).into());
+    spec.insert("settling_s".into(), (SETTLING.as_secs() as i64).into());
+    spec.insert("measured_s".into(), (MEASURED.as_secs() as i64).into());
+    let bars = SHOWN.map(|users| BarGroup {
+        label: if users == 1 { "1 user".to_owned() } else { format!("{users} users") },
+        bars: ways().map(|(name, ..)| (name.to_owned(), format!("{name}.users_{users}"))).to_vec(),
+    });
+    Experiment {
+        id: id("sec71-users"),
+        title: "one to ten users with one radio each and access points on three channels: what all receive, as a part of what the channels carry"
+            .to_owned(),
+        spec,
+        paper: Some("section 7.1: 100, 80, 64, 70, 76, 81 and 87 % with 1, 2, 3, 4, 5, 7 and 10 users".to_owned()),
+        goals: USERS.map(|users| Goal::at_least(format!("ours.users_{users}"), 0.9)).collect(),
+        beds: vec![Bed::Sim],
+        bars: bars.to_vec(),
+        unit: "part of what the channels carry",
+        axes: Axes { over: Some("users"), unit: None },
+        runner: Box::new(|_bed, seed| Ok(run(seed))),
+    }
+}
+
+fn run(seed: u64) -> Report {
+    let mut metrics = Metrics::new();
+    let mut series = Vec::new();
+    for way in ways() {
+        let name = way.0;
+        let mut line = Vec::new();
+        for users in USERS {
+            let draws = draws(way, users, SETTLING, MEASURED, seed);
+            let parts = parts(&draws);
+            let fairness: Vec<f64> = draws.iter().map(|each| jain(each)).collect();
+            let worst = parts.iter().copied().fold(f64::INFINITY, f64::min);
+            metrics.insert(format!("{name}.users_{users}"), rounded(mean(&parts)));
+            metrics.insert(format!("{name}.worst_draw_{users}"), rounded(worst));
+            metrics.insert(format!("{name}.fairness_{users}"), rounded(mean(&fairness)));
+            line.push((users as f64, mean(&parts)));
+        }
+        series.push((name.to_owned(), line));
+        if way.1.settle {
+            for users in USERS {
+                let first = mean(&parts(&draws(way, users, Duration::ZERO, FIRST, seed)));
+                metrics.insert(format!("{name}.first_{}_s_{users}", FIRST.as_secs()), rounded(first));
+            }
+        }
+    }
+    Report { metrics, series, ..Report::default() }
+}
+
+/// What each user received in each draw, in Mbit/s.
+fn draws(way: Way, users: usize, settling: Duration, measured: Duration, seed: u64) -> Vec<Vec<f64>> {
+    let (_, slots, change, stays) = way;
+    let draw = |number: u64| {
+        let channels = vec![CAPACITY; CHANNELS];
+        let seed = seed * 1_000_000 + users as u64 * 1_000 + number;
+        SwitchingAir { channels, clients: users, slots, change, stays, settling, measured, seed }.run()
+    };
+    (0..DRAWS).map(draw).collect()
+}
+
+/// Of what as many channels carry as there are users.
+fn parts(draws: &[Vec<f64>]) -> Vec<f64> {
+    let part = |each: &Vec<f64>| each.iter().sum::<f64>() / (CAPACITY * each.len().min(CHANNELS) as f64);
+    draws.iter().map(part).collect()
+}
+
+/// Jain's index: 1 where all have the same, 1 / n where one has all.
+fn jain(shares: &[f64]) -> f64 {
+    let squares: f64 = shares.iter().map(|share| share * share).sum();
+    shares.iter().sum::<f64>().powi(2) / (shares.len() as f64 * squares).max(f64::MIN_POSITIVE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn jains_index_by_hand() {
+        assert!((jain(&[2.0, 2.0]) - 1.0).abs() < 1e-9);
+        assert!((jain(&[2.0, 0.0]) - 0.5).abs() < 1e-9);
+    }
+}

@@ -1,0 +1,141 @@
+//! Staying with one network of several while its channel gives as much as turns would.
+//!
+//! A radio receives from one network at a time, so where all of them have something for it whenever it comes, turns carry no more than the best
+//! of them alone. With other radios about they carry less: two are on one channel while another is idle, and `[MULTIAP] section 7.1` found
+//! only 64 % carried where three radios share three channels. So a radio stays, visits the others shortly and seldom, and moves to one that gives clearly more. A visit
+//! already shares the channel with those who are there, so it tells what a stay would give.
+//!
+//! ```text
+//!            all are full, by a coin                 another gave more in several periods, by a coin
+//! taking turns ---------------------> staying on one ---------------------> staying on the other
+//!      ^                                   |
+//!      +-----------------------------------+ the one is not full any more: it alone does not keep the radio busy
+//! ```
+//! The coin keeps two radios that saw the same from moving together for ever.
+
+use rand::Rng;
+
+use crate::slots::Member;
+
+/// Whether turns are taken, or with whom the radio stays.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Settling {
+    on: Option<Member>,
+    /// Periods in a row in which another gave clearly more.
+    better_periods: u8,
+    /// Periods before it stays with anyone again.
+    wait: u8,
+}
+
+impl Settling {
+    /// With whom it stays; `None` while turns are taken.
+    pub fn on(&self) -> Option<Member> {
+        self.on
+    }
+
+    /// Takes turns again.
+    pub fn stop(&mut self) {
+        (self.on, self.better_periods) = (None, 0);
+    }
+
+    /// Judges a period: for each network what it delivered while the radio was there, in bytes a second; `None` if it did not keep
+    /// the radio busy. Gives with whom the radio stays from now on.
+    pub fn end_period(
+        &mut self,
+        readings: &[(Member, Option<f64>)],
+        randomness: &mut impl Rng,
+    ) -> Option<Member> {
+        self.wait = self.wait.saturating_sub(1);
+        let known = || readings.iter().filter_map(|(member, delivers)| Some((*member, (*delivers)?)));
+        let best = known().max_by(|one, other| one.1.total_cmp(&other.1)).filter(|(_, most)| *most > 0.0);
+        let Some((best, most)) = best.filter(|_| readings.len() > 1) else {
+            self.stop();
+            return None;
+        };
+        let Some(on) = self.on else {
+            if self.wait == 0 && known().count() == readings.len() && randomness.random_bool(CHANCE) {
+                let alike: Vec<Member> = known()
+                    .filter(|(_, delivers)| delivers * CLEARLY_MORE >= most)
+                    .map(|(at, _)| at)
+                    .collect();
+                self.on = alike.get(randomness.random_range(0..alike.len().max(1))).copied();
+            }
+            return self.on;
+        };
+        let Some((_, now)) = known().find(|(member, _)| *member == on) else {
+            self.stop();
+            self.wait = WAIT_PERIODS;
+            return None;
+        };
+        self.better_periods =
+            if most > now * CLEARLY_MORE { self.better_periods.saturating_add(1) } else { 0 };
+        if self.better_periods >= BETTER_PERIODS && randomness.random_bool(CHANCE) {
+            (self.on, self.better_periods) = (Some(best), 0);
+        }
+        self.on
+    }
+}
+
+/// More by this factor is clearly more. One radio less among three on a channel gives the others 1.5 times as much.
+const CLEARLY_MORE: f64 = 1.25;
+/// ... if it is so for this many periods: one visit may have met a moment in which those who are there were away.
+const BETTER_PERIODS: u8 = 2;
+/// Chance of moving, and of settling, in each period in which it is due.
+const CHANCE: f64 = 0.5;
+/// Periods of turns after one network alone did not keep the radio busy: about half a minute.
+const WAIT_PERIODS: u8 = 30;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rand::SeedableRng;
+    use rand_chacha::ChaCha8Rng;
+    use units::NetworkId;
+
+    const A: Member = Member::Network(NetworkId(1));
+    const B: Member = Member::Network(NetworkId(2));
+
+    /// What it is on after each of some periods with the same readings.
+    fn periods(
+        settling: &mut Settling,
+        readings: &[(Member, Option<f64>)],
+        count: usize,
+    ) -> Vec<Option<Member>> {
+        let mut randomness = ChaCha8Rng::seed_from_u64(3);
+        (0..count).map(|_| settling.end_period(readings, &mut randomness)).collect()
+    }
+
+    #[test]
+    fn it_stays_with_the_best_and_moves_where_clearly_more_is_found() {
+        let mut settling = Settling::default();
+        periods(&mut settling, &[(A, Some(2e6)), (B, Some(1e6))], 20);
+        assert_eq!(settling.on(), Some(A));
+        periods(&mut settling, &[(A, Some(1e6)), (B, Some(1.2e6))], 50);
+        assert_eq!(settling.on(), Some(A), "a little more is not worth a move");
+        let moved = periods(&mut settling, &[(A, Some(1e6)), (B, Some(2e6))], 20);
+        assert_eq!((moved[0], settling.on()), (Some(A), Some(B)), "not by one reading");
+    }
+
+    #[test]
+    fn who_is_not_kept_busy_takes_turns() {
+        let mut settling = Settling::default();
+        periods(&mut settling, &[(A, Some(2e6)), (B, None)], 50);
+        assert_eq!(settling.on(), None, "the other has its own bottleneck: both together give more");
+        periods(&mut settling, &[(A, Some(2e6)), (B, Some(2e6))], 20);
+        assert!(settling.on().is_some());
+        periods(&mut settling, &[(A, None), (B, None)], 1);
+        assert_eq!(settling.on(), None);
+        periods(&mut settling, &[(A, Some(2e6))], 20);
+        assert_eq!(settling.on(), None, "one network alone has all the time anyhow");
+    }
+
+    #[test]
+    fn after_a_stay_that_was_not_full_turns_are_taken_for_a_while() {
+        let mut settling = Settling::default();
+        let full = [(A, Some(2e6)), (B, Some(1e6))];
+        periods(&mut settling, &full, 20);
+        periods(&mut settling, &[(A, None), (B, Some(1e6))], 1);
+        let then = periods(&mut settling, &full, 60);
+        assert!(then[..29].iter().all(Option::is_none) && then[59] == Some(A), "{then:?}");
+    }
+}

@@ -37,7 +37,7 @@ use linux::signals::EndSignals;
 use linux::tun::{Reserved, Tun, TunError};
 use policy::Treatment;
 use thiserror::Error;
-use tracing::warn;
+use tracing::{info, warn};
 use wire::hello::{HelloError, Name};
 
 use crate::config::{
@@ -367,6 +367,7 @@ fn work(
         recorder.finish();
     }
     packets.join()?;
+    info!("stopped");
     Ok(outcome?)
 }
 

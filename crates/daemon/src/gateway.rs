@@ -163,6 +163,9 @@ fn prepare(
     received: Option<Handover>,
     journal: &mut Journal,
 ) -> Result<Started, GatewayError> {
+    if let Err(error) = linux::descriptors::raise_limit() {
+        warn!("no more connections than usual: {error}");
+    }
     let mut received = received.unwrap_or_default();
     let gateway = &config.gateway;
     let mut registry = open_registry(gateway, state)?;
@@ -369,6 +372,7 @@ fn work(
     let outcome = watch(&mut registry, &mut ports, &parts, &signals, &task_receiver, &task_waker);
     drop(control);
     threads.into_iter().try_for_each(PacketThread::join)?;
+    info!("stopped");
     Ok(outcome?)
 }
 
@@ -384,7 +388,7 @@ fn plane(
         key: PrivateKey::new(*key.private_bytes()),
         session: SessionConfig::default(),
         accept: true,
-        retry_above: RETRY_ABOVE,
+        retry_above: RETRY_ABOVE / part.count() as u32,
         aes: dataplane::has_aes(),
     };
     let endpoint = Endpoint::new(endpoint, dataplane::seed()?)?.as_part(part);
@@ -457,6 +461,7 @@ fn watch(
             parts.tell(|| Command::Stop);
         }
         waker.reset();
+        let mut counted: Option<Vec<(bond::PublicKey, Bytes)>> = None;
         while let Ok(task) = tasks.try_recv() {
             match task {
                 Task::Admit { part, id, peer, payload } => {
@@ -466,22 +471,23 @@ fn watch(
                 }
                 Task::Seen(key) if seen.len() < TASKS && !seen.contains(&key) => seen.push_back(key),
                 Task::Seen(_) => {}
-                Task::Count(carried) => {
-                    look(registry, ports, parts, &carried);
-                    next_look = Instant::now() + LOOK_INTERVAL;
-                }
+                Task::Count(of_part) => counted.get_or_insert_default().extend(of_part),
                 Task::Forget(key) => registry.forget(key),
                 Task::LoopEnded(outcome) => {
                     running -= 1;
-                    if outcome.is_err() {
-                        parts.tell(|| Command::Stop);
-                    }
                     all = all.and(outcome);
-                    if running == 0 {
-                        return all;
-                    }
+                    // Also if it has not failed: another may have been too busy to hear of the end.
+                    parts.tell(|| Command::Stop);
                 }
             }
+        }
+        // The parts count at about the same times: one look for all that have.
+        if let Some(carried) = counted {
+            look(registry, ports, parts, &carried);
+            next_look = Instant::now() + LOOK_INTERVAL;
+        }
+        if running == 0 {
+            return all;
         }
     }
 }
@@ -511,7 +517,7 @@ fn follow_siblings(registry: &mut dyn ClientRegistry, parts: &Parts) {
 const LOOK_INTERVAL: Duration = Duration::from_secs(35);
 const SIGNALS: Token = Token(0);
 const WAKER: Token = Token(1);
-/// Initiations a second above which devices must prove their address first.
+/// Initiations a second above which devices must prove their address first, of all parts.
 const RETRY_ABOVE: u32 = 200;
 const COMMANDS: usize = 1_024;
 const TASKS: usize = 2_048;

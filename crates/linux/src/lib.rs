@@ -10,6 +10,7 @@ pub mod cgroup;
 pub mod clock;
 pub mod cycles;
 pub mod dbus;
+pub mod descriptors;
 pub mod desktop;
 pub mod direct;
 pub mod dns;

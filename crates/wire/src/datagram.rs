@@ -70,6 +70,11 @@ impl Part {
         self.number as usize
     }
 
+    /// How many there are.
+    pub fn count(self) -> usize {
+        self.of as usize
+    }
+
     /// Whether the sessions with this index are its own.
     pub fn has(self, index: u32) -> bool {
         index % self.of == self.number

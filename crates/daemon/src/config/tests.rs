@@ -1,3 +1,5 @@
+use std::num::NonZeroU8;
+
 use super::*;
 
 fn fault(text: &str) -> String {
@@ -49,6 +51,7 @@ fn every_default_in_the_example_is_the_real_one() {
         Some(expected.4),
     );
     assert_eq!(all_set, expected);
+    assert_eq!(config.gateway.threads.take(), NonZeroU8::new(2));
     assert_eq!(config.gateway.registry_ca.take(), Some("/etc/anabranch/registry-ca.pem".into()));
     assert_eq!(config.device.neighbour_address.take(), "10.254.86.1".parse().ok());
     let backup = NetworkConfig {

@@ -21,6 +21,7 @@ use units::{NetworkId, Timestamp};
 use wire::datagram::Part;
 use wire::inner::Ecn;
 
+use moving::MOST_STRAYS;
 pub use moving::MovedConnection;
 
 /// Why a socket could not be opened.
@@ -356,7 +357,11 @@ impl Carriers {
                     true => carrier.receive(&mut self.stream_buffer, &mut |datagram| {
                         *heard_at = now;
                         match part.of_datagram(datagram) {
-                            of if is_accepted && of != part.number() => strays.push((of, datagram.to_vec())),
+                            of if is_accepted && of != part.number() => {
+                                if strays.len() < MOST_STRAYS {
+                                    strays.push((of, datagram.to_vec()));
+                                }
+                            }
                             _ => sink(address, Ecn::NotEct, datagram),
                         }
                     }),
@@ -364,9 +369,11 @@ impl Carriers {
             }
         };
         self.watch_writing(poller, token);
-        self.move_connection(poller, token, strays);
         match result {
-            Ok(count) => count,
+            Ok(count) => {
+                self.move_connection(poller, token, strays);
+                count
+            }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
             Err(error) => {
                 debug!(%error, "a socket failed");
@@ -394,7 +401,7 @@ impl Carriers {
     }
 
     fn keep_connection(&mut self, poller: &Poller, carrier: TcpCarrier, now: Timestamp) {
-        if self.tcp.len() >= MAXIMUM_CONNECTIONS {
+        if self.tcp.len() >= MAXIMUM_CONNECTIONS / self.part.count() {
             self.close_stalest();
         }
         let remote = carrier.remote_address();
@@ -489,5 +496,6 @@ fn network_of(locals: &mut Vec<(Token, IpAddr)>, token: Token, local: IpAddr) ->
 const ACCEPTED: NetworkId = NetworkId(u32::MAX);
 /// Own addresses that a gateway answers from.
 const MAXIMUM_LOCALS: usize = 256;
+/// Of all parts.
 const MAXIMUM_CONNECTIONS: usize = 4_096;
 const STREAM_BUFFER: usize = 64 * 1024;

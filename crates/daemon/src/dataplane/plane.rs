@@ -203,7 +203,7 @@ impl Plane {
                 counters.from_interface += packet.len() as u64;
                 let headers = wire::inner::parse(packet).ok();
                 let taken = headers.is_some_and(|headers| {
-                    !owner.takes(&headers, packet) && carry(endpoint, owner, answers, now, &headers, packet)
+                    owner.takes(&headers, packet) || carry(endpoint, owner, answers, now, &headers, packet)
                 });
                 counters.not_taken += u64::from(!taken);
             });

@@ -2,10 +2,11 @@
 
 use std::fmt::Display;
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread::{Builder, JoinHandle};
 
 use linux::privileges::seccomp;
-use tracing::{info, warn};
+use tracing::warn;
 
 /// A running packet thread.
 pub struct PacketThread(JoinHandle<()>);
@@ -24,7 +25,12 @@ impl PacketThread {
             if let Err(cause) = seccomp::allow_data_plane() {
                 warn!("{cause}");
             }
-            ended(run().map_err(|error| error.to_string()));
+            // Nobody else would hear of a panic: other threads go on.
+            let outcome = catch_unwind(AssertUnwindSafe(run));
+            ended(match outcome {
+                Ok(outcome) => outcome.map_err(|error| error.to_string()),
+                Err(_) => Err("the packet thread panicked".to_owned()),
+            });
         };
         Builder::new().name("packets".to_owned()).spawn(body).map(Self)
     }
@@ -34,8 +40,6 @@ impl PacketThread {
     /// # Errors
     /// If it has panicked.
     pub fn join(self) -> Result<(), &'static str> {
-        self.0.join().map_err(|_| "the packet thread panicked")?;
-        info!("stopped");
-        Ok(())
+        self.0.join().map_err(|_| "the packet thread panicked")
     }
 }

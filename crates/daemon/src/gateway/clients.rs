@@ -12,7 +12,7 @@ use units::Bytes;
 use wire::inner::Headers;
 
 use super::admission::{Admitted, Standing};
-use super::parts::{Arrival, Places};
+use super::parts::{Arrival, Arrived, Places};
 use crate::dataplane::{Meter, Owner, Verdict};
 
 /// A client's session.
@@ -38,12 +38,14 @@ pub struct ClientSession {
     pub allowance: Allowance,
     /// Keeps it to that: to it, and from it.
     policers: Option<[Policer; 2]>,
-    /// When it was confirmed.
+    /// When it was let in.
     arrival: Arrival,
+    /// What became of it when it had used the keys.
+    arrived: Option<Arrived>,
 }
 
 impl ClientSession {
-    /// When it was confirmed.
+    /// When it was let in.
     pub fn arrival(&self) -> Arrival {
         self.arrival
     }
@@ -112,7 +114,8 @@ impl Clients {
             uncounted: Bytes(0),
             allowance: Allowance::default(),
             policers: None,
-            arrival: Arrival::default(),
+            arrival: self.places.next(),
+            arrived: None,
         };
         client.allow(admitted.allowance);
         let Self { sessions, by_key, .. } = self;
@@ -129,17 +132,23 @@ impl Clients {
         sessions.insert(session, client);
     }
 
-    /// The client has shown that it has the keys. Its addresses lead to this session from now on. If it was at another part before,
-    /// that is to let it go.
-    pub fn confirm(&mut self, session: SessionId) -> Option<(&ClientSession, Option<usize>)> {
+    /// The client has shown that it has the keys. Its addresses lead to this session from now on, unless it has come to another part since.
+    pub fn confirm(&mut self, session: SessionId) -> Option<(&ClientSession, Arrived)> {
         let client = self.sessions.get_mut(&session)?;
-        self.connected += usize::from(!std::mem::replace(&mut client.confirmed, true));
-        let (arrival, before) = self.places.arrive(self.part, client.key, &client.addresses);
-        client.arrival = arrival;
+        if let Some(arrived) = client.arrived {
+            return Some((client, arrived));
+        }
+        let arrived = self.places.arrive(self.part, client.arrival, client.key, &client.addresses);
+        client.arrived = Some(arrived);
+        if arrived == Arrived::Late {
+            return Some((client, arrived));
+        }
+        client.confirmed = true;
+        self.connected += 1;
         for address in &client.addresses {
             self.by_address.insert(*address, session);
         }
-        Some((client, before))
+        Some((client, arrived))
     }
 
     /// The confirmed sessions of a key that had come before `arrival`.
@@ -249,6 +258,10 @@ impl Owner for Clients {
     }
 
     fn allows(&mut self, session: SessionId, packet: &[u8]) -> bool {
+        // The answer to its first packet may be there before the loop hears that the session is confirmed.
+        if matches!(self.confirm(session), None | Some((_, Arrived::Late))) {
+            return false;
+        }
         let Some(client) = self.sessions.get_mut(&session) else { return false };
         let is_own = source(packet).is_some_and(|source| client.addresses.contains(&source));
         is_own && client.admits(Direction::From, packet.len())
@@ -337,14 +350,20 @@ mod tests {
         let takes = |clients: &mut Clients| clients.takes(&wire::inner::parse(&towards).unwrap(), &towards);
         there.accept(session, key, admitted("10.86.0.2"));
         assert!(!takes(&mut here) && !takes(&mut there), "nobody is there yet");
-        assert_eq!(there.confirm(session).unwrap().1, None);
+        let here_from = |before| Arrived::Here { before };
+        assert_eq!(there.confirm(session).unwrap().1, here_from(None));
         assert!(takes(&mut here) && !takes(&mut there));
         assert_eq!(here.take_strays().collect::<Vec<_>>(), [(1, vec![towards.clone()])]);
         assert_eq!(destined(&mut there, &towards), Verdict::Send(session));
         // It comes again, to the other part this time.
         here.accept(session, key, admitted("10.86.0.2"));
-        let (client, before) = here.confirm(session).unwrap();
-        assert_eq!(before, Some(1));
+        // Its first packet is enough: the answer may be quicker than the news of it.
+        assert!(here.allows(session, &packet([10, 86, 0, 2], [8, 8, 8, 8])));
+        assert_eq!(destined(&mut here, &towards), Verdict::Send(session));
+        let late = SessionId(2);
+        there.accept(late, PublicKey([2; 32]), admitted("10.86.0.3"));
+        let (client, arrived) = here.confirm(session).unwrap();
+        assert_eq!(arrived, here_from(Some(1)));
         let arrival = client.arrival();
         assert_eq!(here.before(key, arrival), []);
         assert_eq!(there.before(key, arrival), [session]);
@@ -352,6 +371,14 @@ mod tests {
         assert!(takes(&mut there) && !takes(&mut here));
         here.remove(session);
         assert!(!takes(&mut there) && !takes(&mut here));
+        // Somebody has kept back what came from it when it was let in first.
+        here.accept(session, PublicKey([2; 32]), admitted("10.86.0.3"));
+        assert_eq!(here.confirm(session).unwrap().1, here_from(None));
+        assert!(!there.allows(late, &packet([10, 86, 0, 3], [8, 8, 8, 8])));
+        assert_eq!(there.confirm(late).unwrap().1, Arrived::Late);
+        there.remove(late);
+        assert_eq!([there.connected(), here.connected()], [0, 1]);
+        assert_eq!(places.of("10.86.0.3".parse().unwrap()), Some(0));
     }
 
     #[test]

@@ -19,7 +19,7 @@ use wire::request::{MOST_RATES, PathRates, Request, Sibling};
 use super::admission::{Admitted, Standing};
 use super::clients::Clients;
 use super::messages::{Command, ConnectedClient, Task};
-use super::parts::{Arrival, Parts, Places};
+use super::parts::{Arrival, Arrived, Given, Parts, Places};
 use crate::control::EventLog;
 use crate::dataplane::{Meter, Plane, off_the_wire};
 use crate::mailbox::Mailbox;
@@ -31,6 +31,9 @@ pub struct GatewayLoop {
     /// Number of this part; the first speaks for all.
     part: usize,
     parts: Parts,
+    /// Who has come here from other parts, which are to hear of it: their numbers, who it is, and when. No more than clients in this round,
+    /// unless another part does not take out anything any more.
+    arrived: Vec<(usize, PublicKey, Arrival)>,
     tasks: Mailbox<Task>,
     events: Arc<EventLog>,
     /// What the status says that never changes.
@@ -59,6 +62,7 @@ impl GatewayLoop {
             clients: Clients::new(part, places),
             part,
             parts,
+            arrived: Vec::new(),
             tasks,
             events,
             status,
@@ -79,24 +83,26 @@ impl GatewayLoop {
             self.events.push(EventKind::Started, None, "the gateway has started");
         }
         loop {
-            let now = clock::now();
-            if now >= self.next_sample {
-                self.sample(now);
-            }
+            self.sample_if_due();
             // Without clients there is nothing to measure.
             let sample = (self.clients.connected() > 0).then_some(self.next_sample);
             let deadline = [sample, self.stopping].into_iter().flatten().min();
             let deadline = deadline.unwrap_or(Timestamp::FAR_FUTURE);
             if self.plane.round(&mut self.clients, deadline, waker)? {
-                while let Ok(command) = commands.try_recv() {
+                for left in (0..COMMANDS_A_ROUND).rev() {
+                    let Ok(command) = commands.try_recv() else { break };
                     self.obey(command)?;
+                    if left == 0 {
+                        // More may wait, and so do packets.
+                        waker.wake();
+                    }
                 }
                 self.plane.drain(&mut self.clients)?;
             }
-            self.hand_over();
             while let Some(event) = self.plane.poll_event() {
                 self.on_event(event);
             }
+            self.hand_over();
             if self.stopping.is_some_and(|at| clock::now() >= at) {
                 self.tasks.insist(Task::Count(self.clients.take_uncounted()));
                 return Ok(());
@@ -104,13 +110,16 @@ impl GatewayLoop {
         }
     }
 
-    /// Gives other parts what came here and is theirs. What one has no room for is lost, as on a full link.
+    /// Gives other parts what came here and is theirs.
     fn hand_over(&mut self) {
-        for (part, packets) in self.clients.take_strays() {
-            self.parts.post(part, Command::Packets(packets));
+        let Self { parts, clients, arrived, .. } = self;
+        // This must not be lost: packets would go to a session that the client has left.
+        arrived.retain(|(before, key, arrival)| !parts.post(*before, Command::Moved(*key, *arrival)));
+        for (part, packets) in clients.take_strays() {
+            parts.give(part, Given::Packets(packets));
         }
         while let Some(connection) = self.plane.carriers.take_moving() {
-            self.parts.post(connection.part, Command::Connection(Box::new(connection)));
+            self.parts.give(connection.part, Given::Connection(Box::new(connection)));
         }
     }
 
@@ -155,9 +164,17 @@ impl GatewayLoop {
     }
 
     fn on_connected(&mut self, session: SessionId) {
-        let Some((client, before)) = self.clients.confirm(session) else { return };
-        if let Some(before) = before {
-            self.parts.post(before, Command::Moved(client.key, client.arrival()));
+        let Some((client, arrived)) = self.clients.confirm(session) else { return };
+        match arrived {
+            Arrived::Here { before } => {
+                self.arrived.extend(before.map(|before| (before, client.key, client.arrival())));
+            }
+            Arrived::Late => {
+                debug!(name = client.name, "a session is late: its client has another one since");
+                self.clients.remove(session);
+                self.plane.endpoint.abandon(session);
+                return;
+            }
         }
         let name = client.name.clone();
         self.tasks.post(Task::Seen(client.key));
@@ -205,16 +222,27 @@ impl GatewayLoop {
         match command {
             Command::Answer { id, peer, payload, admitted } => self.answer(id, peer, &payload, admitted),
             // The asker may have gone; then nobody needs the answer.
-            Command::Status(reply) => drop(reply.try_send(self.status())),
-            Command::Connected(reply) => drop(reply.try_send(self.connected())),
+            Command::Status(reply) => {
+                self.sample_if_due();
+                drop(reply.try_send(self.status()));
+            }
+            Command::Connected(reply) => {
+                self.sample_if_due();
+                drop(reply.try_send(self.connected()));
+            }
             Command::Standings(standings) => self.on_standings(standings),
             Command::Allow(standing) => self.allow(standing),
             Command::Siblings(siblings) => self.on_siblings(siblings),
             Command::Count => self.count(clock::now()),
             Command::Revoke(key) => self.revoke(key),
             Command::Moved(key, arrival) => self.let_go(key, arrival),
-            Command::Packets(packets) => self.plane.take_in(&mut self.clients, &packets)?,
-            Command::Connection(connection) => self.plane.take_connection(*connection),
+            Command::Given(given) => {
+                self.parts.took(self.part, &given);
+                match given {
+                    Given::Packets(packets) => self.plane.take_in(&mut self.clients, &packets)?,
+                    Given::Connection(connection) => self.plane.take_connection(*connection),
+                }
+            }
             Command::Stop => self.stop(CLOSE_GOODBYE, "the gateway stops"),
             Command::Renew => {
                 self.stop(CLOSE_RENEWED, "the gateway becomes the program that is installed now")
@@ -309,7 +337,12 @@ impl GatewayLoop {
 
     // ---- reports ----
 
-    fn sample(&mut self, now: Timestamp) {
+    /// Also before a report: without clients nothing is sampled, and the last rates stay.
+    fn sample_if_due(&mut self) {
+        let now = clock::now();
+        if now < self.next_sample {
+            return;
+        }
         self.next_sample = now + SAMPLE_INTERVAL;
         if now >= self.next_count {
             self.count(now);
@@ -414,4 +447,6 @@ const WORTH_TELLING: BitRate = BitRate(100_000);
 const SAMPLE_INTERVAL: Duration = Duration::from_secs(1);
 /// Between two looks at what clients may carry. A crash forgets this much of what they have used.
 const COUNT_INTERVAL: Duration = Duration::from_secs(30);
+/// Commands between two looks at sockets and timers.
+const COMMANDS_A_ROUND: usize = 64;
 const GOODBYE_TIME: Duration = Duration::from_millis(30);

@@ -9,8 +9,7 @@ use units::Bytes;
 use wire::request::Sibling;
 
 use super::admission::{Admitted, Standing};
-use super::parts::Arrival;
-use crate::dataplane::MovedConnection;
+use super::parts::{Arrival, Given};
 
 /// To the loop of a part.
 pub enum Command {
@@ -41,10 +40,8 @@ pub enum Command {
     Revoke(PublicKey),
     /// The client with this key has come to another part: what it had here before is over.
     Moved(PublicKey, Arrival),
-    /// Packets for clients of this part, from another part's queue of the interface.
-    Packets(Vec<Vec<u8>>),
-    /// A connection whose other end speaks with this part.
-    Connection(Box<MovedConnection>),
+    /// What has come to another part and is for this one.
+    Given(Given),
     /// Say goodbye to all and end.
     Stop,
     /// The same where another version of this program goes on at once.

@@ -115,8 +115,9 @@ impl Listening {
         // A port must be free before it is bound at another address.
         handover.retain(|name| name.starts_with(TUN) || wanted.iter().any(|wanted| wanted == name));
         for local in &config.listen {
-            match udp_sockets(*local, parts, handover) {
-                Ok(team) => listening.udp.push(team),
+            let adopted = handover.take(&udp_name(*local, 0)).and_then(|socket| UdpPath::adopt(socket).ok());
+            match adopted.map_or_else(|| UdpPath::bind(&bind_to(*local)), Ok) {
+                Ok(first) => listening.udp.push(udp_sockets(first, parts, handover)?),
                 // Machines without IPv6 are common, and "[::]" is the default.
                 Err(error) if local.is_ipv6() && local.ip().is_unspecified() => warn!("no IPv6: {error}"),
                 Err(error) => return Err(error.into()),
@@ -162,15 +163,12 @@ impl Listening {
     }
 }
 
-/// A socket for each part. Which one gets a datagram is told by the index in it.
-fn udp_sockets(local: SocketAddr, parts: usize, handover: &mut Handover) -> Result<Vec<UdpPath>, BindError> {
-    let mut team: Vec<UdpPath> = (0..parts)
-        .map_while(|part| handover.take(&udp_name(local, part)))
-        .map_while(|socket| UdpPath::adopt(socket).ok())
-        .collect();
-    if team.is_empty() {
-        team.push(UdpPath::bind(&bind_to(local))?);
-    }
+/// A socket for each part, beside the first. Which one gets a datagram is told by the index in it.
+fn udp_sockets(first: UdpPath, parts: usize, handover: &mut Handover) -> Result<Vec<UdpPath>, BindError> {
+    let local = first.local_address();
+    let mut team = vec![first];
+    let handed = (1..parts).map_while(|part| handover.take(&udp_name(local, part)));
+    team.extend(handed.map_while(|socket| UdpPath::adopt(socket).ok()));
     while let (Some(first), true) = (team.first(), team.len() < parts) {
         let next = first.beside()?;
         team.push(next);

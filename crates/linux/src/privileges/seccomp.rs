@@ -1,7 +1,7 @@
 //! System call filters.
 //!
 //! Two of them stack. [`forbid`] is for the whole process and refuses what neither the daemon nor the programs
-//! it starts (nft) ever need. [`allow_data_plane`] is for the one thread that handles bytes from strangers and
+//! it starts (nft) ever need. [`allow_data_plane`] is for the threads that handle bytes from strangers and
 //! allows only what moving packets takes. A refused call gets `EPERM`; it does not kill, since a C library that
 //! begins to use a new call must not cut people off.
 

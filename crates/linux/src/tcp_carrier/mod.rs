@@ -37,6 +37,9 @@ pub struct TcpCarrier {
 }
 
 impl TcpCarrier {
+    /// Bytes that wait in it at most, in both directions.
+    pub const MOST_HELD: usize = OUTGOING_LIMIT + PREFIX + MAXIMUM_DATAGRAM;
+
     /// Starts connecting; it is done when the socket is writable, see [`TcpCarrier::flush`].
     pub fn connect(to: &BindTo, remote: SocketAddr) -> Result<Self, BindError> {
         let socket = to.open(Type::STREAM)?;

@@ -55,7 +55,8 @@ pub enum TunError {
 fn hint(error: &io::Error) -> &'static str {
     match errno(error) {
         libc::EPERM => "; it takes root or CAP_NET_ADMIN",
-        libc::EBUSY | libc::EINVAL => "; another program holds it: is anabranch running already?",
+        libc::EBUSY => "; another program holds it: is anabranch running already?",
+        libc::EINVAL => "; there is another kind of interface with this name: is anabranch running already?",
         _ => "",
     }
 }

@@ -104,7 +104,7 @@ mod tests {
                 let next = team[0].beside().unwrap();
                 team.push(next);
                 team[0].share_out(PLACES, sockets).unwrap();
-                assert!(UdpPath::bind(&to).is_err(), "the port is taken, also for those that would share it");
+                assert!(UdpPath::bind(&to).is_err(), "the port is taken");
                 let sender = UdpSocket::bind(SocketAddr::new(to.local.ip(), 0)).unwrap();
                 let mut sent = 0;
                 for number in (0..8u32).chain([u32::MAX]) {

@@ -15,9 +15,19 @@ pub struct MovedConnection {
     /// Number of that part.
     pub part: usize,
     carrier: TcpCarrier,
-    /// What has come by it for that part.
+    /// What has come by it for that part; at most [`MOST_STRAYS`].
     datagrams: Vec<Vec<u8>>,
 }
+
+impl MovedConnection {
+    /// Bytes that go with it, at most.
+    pub fn size(&self) -> usize {
+        TcpCarrier::MOST_HELD + self.datagrams.iter().map(Vec::len).sum::<usize>()
+    }
+}
+
+/// Datagrams that go with a connection: it is handed on after the read in which the first of them came.
+pub(super) const MOST_STRAYS: usize = 32;
 
 impl Carriers {
     /// These are of one part of a gateway. Connections are accepted by any part: [`Carriers::take_moving`] has those of others.

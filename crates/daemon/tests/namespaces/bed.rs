@@ -279,7 +279,9 @@ impl Bed {
         let listener = self.server.run(|| TcpListener::bind(address)).unwrap().unwrap();
         std::thread::scope(|scope| {
             scope.spawn(move || {
-                let (mut stream, _) = listener.accept().unwrap();
+                let Some(mut stream) = accept(&listener) else { return };
+                // Else a reader that has failed would keep it for the kernel's quarter of an hour.
+                stream.set_write_timeout(Some(PATIENCE)).unwrap();
                 for start in (0..length).step_by(CHUNK) {
                     stream.write_all(&pattern(start, CHUNK.min(length - start))).unwrap();
                     std::thread::sleep(Duration::from_millis(5));
@@ -310,7 +312,22 @@ impl Bed {
     }
 }
 
+/// The first connection; `None` if nobody comes.
+fn accept(listener: &TcpListener) -> Option<TcpStream> {
+    listener.set_nonblocking(true).unwrap();
+    let deadline = Instant::now() + PATIENCE;
+    while Instant::now() < deadline {
+        if let Ok((stream, _)) = listener.accept() {
+            stream.set_nonblocking(false).unwrap();
+            return Some(stream);
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    None
+}
+
 const CHUNK: usize = 100_000;
+const PATIENCE: Duration = Duration::from_secs(30);
 
 fn pattern(start: usize, length: usize) -> Vec<u8> {
     (start..start + length).map(|at| (at.wrapping_mul(2_654_435_761) >> 13) as u8).collect()

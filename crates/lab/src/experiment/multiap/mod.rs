@@ -1,5 +1,6 @@
 //! The experiments of MULTIAP: every access point in range, and only as much as each is worth.
 
+mod carrier_sense;
 mod estimator;
 mod fairness;
 mod many_points;
@@ -19,6 +20,7 @@ use super::{Experiment, ExperimentId};
 /// All of the family.
 pub(super) fn experiments() -> Vec<Experiment> {
     vec![
+        carrier_sense::experiment(),
         estimator::experiment(),
         steering::experiment(),
         real_points::experiment(),

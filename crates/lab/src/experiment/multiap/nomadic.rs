@@ -19,7 +19,7 @@ use super::{id, mean, rounded};
 use crate::experiment::{Axes, BarGroup, Bed, Experiment, Goal, Metrics, Report};
 
 /// Metres between the access points, and of the device from the first.
-const APART: f64 = 50.0;
+pub(super) const APART: f64 = 50.0;
 const PLACES: [f64; 9] = [2.0, 8.0, 14.0, 20.0, 25.0, 30.0, 36.0, 42.0, 48.0];
 /// What an access point sends with, and what is left of it after a metre at 5.18 GHz in the open.
 const POWER_DBM: f64 = 17.0;
@@ -129,7 +129,7 @@ fn point(metres: f64) -> Point {
 }
 
 /// Signal at so many metres, dBm.
-fn signal_dbm(metres: f64) -> f64 {
+pub(super) fn signal_dbm(metres: f64) -> f64 {
     let open = metres.clamp(1.0, OPEN_METRES).log10() * 10.0 * EXPONENTS.0;
     let indoors = (metres / OPEN_METRES).max(1.0).log10() * 10.0 * EXPONENTS.1;
     POWER_DBM - FIRST_METRE_DB - open - indoors

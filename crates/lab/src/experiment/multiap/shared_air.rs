@@ -6,8 +6,10 @@
 //!    +---------------------------------- half a round trip, no air -------------------------------+
 //! ```
 //! As in `[MULTIAP] section 6.2.1`: a packet takes each access point's own time of air, the next one to send is chosen by weighted fair queueing among
-//! those that have something, and what goes up takes no air. Other clients of the access points, with plain TCP, may take part (`plain.rs`).
+//! those that have something, and what goes up takes no air. Other clients of the access points, with plain TCP, may take part (`plain.rs`), and
+//! the air may be that of 802.11 with its contention (`contention.rs`).
 
+mod contention;
 mod plain;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -24,6 +26,8 @@ use policy::steering::{MarkShare, MarkingForm, PointView, Steering, SteeringSett
 use units::{Frequency, NetworkId, Timestamp};
 use wire::inner::Ecn;
 
+use contention::Contention;
+pub(super) use contention::{Contended, Transmitter, fade_db, loss};
 use plain::Plain;
 pub(super) use plain::{PlainClient, Shares};
 
@@ -128,6 +132,8 @@ struct World {
     received: u64,
     sent: u32,
     plain: Vec<Plain>,
+    /// In place of turns.
+    contention: Option<Contention>,
 }
 
 /// In an access point's queue.
@@ -223,6 +229,7 @@ impl World {
             received: 0,
             sent: 0,
             plain: Vec::new(),
+            contention: None,
             run,
         })
     }
@@ -293,8 +300,10 @@ impl World {
             let arrival = self.wire.keys().next().map(|(at, _)| *at);
             let air = self.air.map(|(_, ends)| ends);
             let plain = self.plain.iter().filter_map(Plain::poll_timeout).min();
-            let timers = [self.device.poll_timeout(), self.gateway.poll_timeout(), arrival, air, plain];
-            let next = timers.into_iter().flatten().min().unwrap_or(end);
+            let contention = self.contention.as_ref().and_then(Contention::poll_timeout);
+            let bond = [self.device.poll_timeout(), self.gateway.poll_timeout()];
+            let timers = bond.into_iter().chain([arrival, air, plain, contention]);
+            let next = timers.flatten().min().unwrap_or(end);
             if next > end {
                 self.now = end;
                 return Ok(());
@@ -321,12 +330,16 @@ impl World {
                     Some(Waiting { plain: Some(client), bytes }) => {
                         self.plain[client].handle_down(self.now, &bytes);
                     }
-                    Some(Waiting { plain: None, mut bytes }) if self.packet_times[index].is_some() => {
-                        self.arrived[index] += 1;
-                        self.heard[index] = self.now;
-                        self.device.handle_datagram(self.now, device_address(index)?, Ecn::Ect0, &mut bytes);
+                    Some(Waiting { plain: None, bytes }) if self.packet_times[index].is_some() => {
+                        self.arrive(index, bytes)?;
                     }
                     _ => {}
+                }
+                self.take_turns();
+            }
+            if let Some(contention) = &mut self.contention {
+                for (index, bytes) in contention.handle_timeout(self.now) {
+                    self.arrive(index, bytes)?;
                 }
                 self.take_turns();
             }
@@ -337,8 +350,26 @@ impl World {
         }
     }
 
+    /// A packet of the tunnel is at the device.
+    fn arrive(&mut self, index: usize, mut bytes: Vec<u8>) -> anyhow::Result<()> {
+        self.arrived[index] += 1;
+        self.heard[index] = self.now;
+        self.device.handle_datagram(self.now, device_address(index)?, Ecn::Ect0, &mut bytes);
+        Ok(())
+    }
+
     /// The air is given to the access point whose turn is next (weighted fair queueing by virtual finish times).
     fn take_turns(&mut self) {
+        if let Some(contention) = &mut self.contention {
+            for (index, queue) in self.queues.iter_mut().enumerate() {
+                while contention.has_room(index)
+                    && let Some(waiting) = queue.pop_front()
+                {
+                    contention.send(self.now, index, &waiting.bytes);
+                }
+            }
+            return;
+        }
         if self.air.is_some() {
             return;
         }

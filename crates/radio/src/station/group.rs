@@ -223,17 +223,31 @@ impl Station {
         }
     }
 
-    /// The next packet that is of use now, as a frame.
+    /// The next packet that is of use now, as a frame, if there is time for it before we leave.
     pub(super) fn next_group_frame(&mut self, now: Timestamp, id: NetworkId) -> Option<Outgoing> {
         let own = self.address_in(id);
+        let network = self.networks.get(&id)?;
+        let group = network.group()?;
+        let is_there = |bytes: &Vec<u8>| receiver(bytes).is_none_or(|to| group.is_there(now, to));
+        let at = network.waiting.iter().position(is_there);
+        let (length, rate) = match (&group.unsent, at.and_then(|at| network.waiting.get(at))) {
+            (Some((transmission, _, rate)), _) => (transmission.frame.len(), *rate),
+            (None, Some(bytes)) => {
+                let member = receiver(bytes).and_then(|to| group.members.get(&to));
+                (bytes.len() + FRAMING, member.map_or(group.safe_rate(), |member| member.rates.best()))
+            }
+            (None, None) => return None,
+        };
+        if !self.has_time_for(now, self.air_time(length, rate)) {
+            return None;
+        }
         let sequence = self.next_sequence();
         let network = self.networks.get_mut(&id)?;
         let State::Grouped(group) = &mut network.state else { return None };
         if let Some((transmission, peer, rate)) = group.unsent.take() {
             return Some(Outgoing { transmission, purpose: Purpose::Peer { network: id, peer, rate } });
         }
-        let sendable = |bytes: &Vec<u8>| receiver(bytes).is_none_or(|to| group.is_there(now, to));
-        let at = network.waiting.iter().position(sendable)?;
+        let at = at?;
         let bytes = network.waiting.remove(at)?;
         let Ok(packet) = Packet::from_ethernet(&bytes) else {
             network.counters.refused_packets += 1;
@@ -272,5 +286,7 @@ pub(super) fn receiver(ethernet: &[u8]) -> Option<MacAddress> {
     ethernet.first_chunk().copied().map(MacAddress)
 }
 
+/// By so many bytes a frame is longer than its packet: 24 and 8 in place of 14 (IEEE 802.11-2020 section 9.3.2.1, IEEE 802 section 10.3).
+const FRAMING: usize = 18;
 /// Answers to who asks that wait to be sent.
 const MOST_ANSWERS: usize = 16;

@@ -11,6 +11,8 @@
 //! After any call that takes `now`, drain [`Station::poll_tune`], [`Station::poll_transmit`], [`Station::poll_packet`] and
 //! [`Station::poll_event`] until each returns `None`, then wait for input or [`Station::poll_timeout`].
 
+#[cfg(test)]
+mod crowded_card_tests;
 mod group;
 #[cfg(test)]
 mod group_tests;
@@ -158,6 +160,8 @@ pub struct Station {
     sequence: u16,
     urgent: VecDeque<Outgoing>,
     in_flight: VecDeque<InFlight>,
+    /// The card tells what became of frames to all, too: not every driver does.
+    card_tells_of_all: bool,
     packets: VecDeque<(NetworkId, Vec<u8>)>,
     events: VecDeque<Event>,
     tune: Option<Frequency>,
@@ -198,6 +202,7 @@ impl Station {
             sequence: 0,
             urgent: VecDeque::new(),
             in_flight: VecDeque::new(),
+            card_tells_of_all: false,
             packets: VecDeque::new(),
             events: VecDeque::new(),
             tune: None,
@@ -394,7 +399,7 @@ impl Station {
         let turns = self.turn_timeout(now);
         let moves = self.networks.values().filter_map(|network| network.linked()?.moving);
         let moves = moves.map(|(_, at)| at.max(now));
-        let outcomes = self.in_flight.front().map(|frame| frame.sent + transmit::OUTCOME_TIME);
+        let outcomes = self.in_flight.iter().map(|frame| frame.due).min();
         joins.chain(turns).chain(moves).chain(outcomes).min()
     }
 

@@ -14,25 +14,25 @@ use crate::slots::Cycle;
 use crate::waking::Waking;
 use crate::{Heard, Outcome, Rate};
 
-const OWN: MacAddress = MacAddress([2, 0, 0, 0, 0, 9]);
-const INTERVAL: Duration = Duration::from_micros(102_400);
+pub(super) const OWN: MacAddress = MacAddress([2, 0, 0, 0, 0, 9]);
+pub(super) const INTERVAL: Duration = Duration::from_micros(102_400);
 const KEPT: usize = 64;
 
-struct AccessPoint {
-    bssid: MacAddress,
+pub(super) struct AccessPoint {
+    pub(super) bssid: MacAddress,
     name: &'static [u8],
     frequency: Frequency,
     associated: bool,
     asleep: bool,
     kept: VecDeque<Vec<u8>>,
     lost: u32,
-    next_beacon: Timestamp,
+    pub(super) next_beacon: Timestamp,
     beacons: u32,
     next_packet: Timestamp,
     /// Time between packets to the station.
     spacing: Option<Duration>,
     sent: u32,
-    from_station: u32,
+    pub(super) from_station: u32,
     silent: bool,
     /// All its beacons are lost to others that are sent at the same times.
     unheard: bool,
@@ -43,7 +43,7 @@ struct AccessPoint {
 }
 
 impl AccessPoint {
-    fn new(last: u8, name: &'static [u8], frequency: u32) -> Self {
+    pub(super) fn new(last: u8, name: &'static [u8], frequency: u32) -> Self {
         Self {
             bssid: MacAddress([2, 0, 0, 0, 1, last]),
             name,
@@ -69,7 +69,7 @@ impl AccessPoint {
         Header::new(kind, receiver, self.bssid, self.bssid)
     }
 
-    fn beacon(&mut self) -> Vec<u8> {
+    pub(super) fn beacon(&mut self) -> Vec<u8> {
         let mut frame = Vec::new();
         self.header(Kind::Beacon, MacAddress::BROADCAST).write(&mut frame);
         frame.extend_from_slice(&[0; 8]);
@@ -99,7 +99,7 @@ impl AccessPoint {
     }
 
     /// The same, until it dies.
-    fn answer(&mut self, frame: &[u8]) -> Vec<Vec<u8>> {
+    pub(super) fn answer(&mut self, frame: &[u8]) -> Vec<Vec<u8>> {
         let answers = self.take(frame);
         if let Some(left) = &mut self.dies_after {
             *left = left.saturating_sub(1);

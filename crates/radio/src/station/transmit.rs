@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use units::{MacAddress, NetworkId, Timestamp};
+use units::{Bytes, MacAddress, NetworkId, Timestamp};
 
 use super::Station;
-use super::turns::is_silent;
+use super::turns::{Phase, is_silent};
+use crate::airtime::{CHECK_SEQUENCE, Flavour};
 use crate::frame::data::{EAPOL_TYPE, Packet};
 use crate::frame::{Header, Kind, management, power_save_poll};
 use crate::network::{MOST_WAITING, Network, State, lowest_rate};
@@ -13,8 +14,13 @@ use crate::{Outcome, Rate, Transmission};
 
 /// Frames that the card holds at once: enough to keep it busy, few enough that leaving is quick.
 const MOST_IN_FLIGHT: usize = 8;
+/// Of frames for a group the card holds no more than take so long: one goes out and the next one waits. At 1 Mbit/s a full frame takes 12.6 ms, so eight of them would
+/// still go out when the radio is long elsewhere.
+const GROUP_AHEAD: Duration = Duration::from_millis(15);
+/// Where a card does not tell when a frame to all was out, it may have been so much later than reckoned.
+const UNTOLD_TIME: Duration = Duration::from_millis(2);
 /// After so long an outcome does not come any more.
-pub(super) const OUTCOME_TIME: Duration = Duration::from_millis(200);
+const OUTCOME_TIME: Duration = Duration::from_millis(200);
 /// A poll is answered within this, or never.
 const POLL_TIME: Duration = Duration::from_millis(20);
 /// While asleep in the access point's eyes, we ask again after this.
@@ -39,6 +45,11 @@ impl Purpose {
             Self::Peer { .. } | Self::Other => None,
         }
     }
+
+    /// Whether it is for members of a group, who keep nothing for us and whom nobody tells that we leave.
+    const fn is_for_group(self) -> bool {
+        matches!(self, Self::Peer { .. })
+    }
 }
 
 /// A frame that goes before data.
@@ -54,7 +65,12 @@ pub(super) struct InFlight {
     receiver: MacAddress,
     sequence: Option<u16>,
     purpose: Purpose,
-    pub sent: Timestamp,
+    /// When it is forgotten.
+    pub due: Timestamp,
+    /// How long it takes on an idle channel, for one for a group.
+    air: Duration,
+    /// When the frames for groups before it were out.
+    begun: Timestamp,
 }
 
 impl Station {
@@ -102,7 +118,7 @@ impl Station {
     pub fn handle_unsent(&mut self, now: Timestamp, transmission: Transmission) {
         let Some((receiver, sequence)) = identity(&transmission.frame) else { return };
         let same = |sent: &InFlight| sent.receiver == receiver && sent.sequence == sequence;
-        let Some(sent) = self.in_flight.iter().rposition(same).and_then(|at| self.in_flight.remove(at))
+        let Some(sent) = self.in_flight.iter().rposition(same).and_then(|at| self.take_in_flight(now, at))
         else {
             return;
         };
@@ -125,19 +141,57 @@ impl Station {
     /// What became of a frame, by the card's account.
     pub fn handle_outcome(&mut self, now: Timestamp, outcome: &Outcome<'_>) {
         let Some((receiver, sequence)) = identity(outcome.frame) else { return };
+        self.card_tells_of_all |= receiver.is_group();
         let same = |sent: &InFlight| sent.receiver == receiver && sent.sequence == sequence;
         let Some(at) = self.in_flight.iter().position(same) else { return };
-        let Some(sent) = self.in_flight.remove(at) else { return };
+        let Some(sent) = self.take_in_flight(now, at) else { return };
         self.conclude(now, sent.purpose, Some(outcome.acknowledged), outcome.attempts.unwrap_or(1));
     }
 
     /// Frames whose outcome the card never told count as failed.
     pub(super) fn forget_outcomes(&mut self, now: Timestamp) {
-        while self.in_flight.front().is_some_and(|sent| now.since(sent.sent) >= OUTCOME_TIME) {
-            if let Some(sent) = self.in_flight.pop_front() {
+        while let Some(at) = self.in_flight.iter().position(|sent| sent.due <= now) {
+            if let Some(sent) = self.take_in_flight(now, at) {
                 self.conclude(now, sent.purpose, None, 1);
             }
         }
+    }
+
+    /// Whether a frame for a group is still in the card.
+    pub(super) fn holds_group_frames(&self) -> bool {
+        self.group_frames().next().is_some()
+    }
+
+    /// Whether the card can send a frame for a group that takes `air` before the slot ends: it would go out on the next channel otherwise, with all others
+    /// there waiting behind it. One of more than half a slot need only begin in it.
+    pub(super) fn has_time_for(&self, now: Timestamp, air: Duration) -> bool {
+        let Phase::Present { since, until, .. } = self.phase else { return false };
+        let ahead = self.group_ahead(now);
+        let begins = now + ahead;
+        let is_long = air > until.since(since) / 2;
+        let fits = !self.will_leave() || if is_long { begins < until } else { begins + air <= until };
+        fits && ahead <= GROUP_AHEAD
+    }
+
+    /// How long what the card has for groups takes yet.
+    fn group_ahead(&self, now: Timestamp) -> Duration {
+        let all: Duration = self.group_frames().map(|sent| sent.air).sum();
+        let done = self.group_frames().next().map(|first| now.since(first.begun).min(first.air));
+        all.saturating_sub(done.unwrap_or_default())
+    }
+
+    fn group_frames(&self) -> impl Iterator<Item = &InFlight> {
+        self.in_flight.iter().filter(|sent| sent.purpose.is_for_group())
+    }
+
+    /// The frame at a place is out, or never will be; the next one for a group begins.
+    fn take_in_flight(&mut self, now: Timestamp, at: usize) -> Option<InFlight> {
+        let taken = self.in_flight.remove(at)?;
+        let next = self.in_flight.iter_mut().find(|sent| sent.purpose.is_for_group());
+        if let Some(next) = next.filter(|_| taken.purpose.is_for_group()) {
+            next.begun = next.begun.max(now);
+        }
+        Some(taken)
     }
 
     fn conclude(&mut self, now: Timestamp, purpose: Purpose, acknowledged: Option<bool>, attempts: u8) {
@@ -161,13 +215,15 @@ impl Station {
                 }
             }
             Purpose::Peer { network, peer, rate } => {
-                let Some(network) = self.networks.get_mut(&network) else { return };
-                network.counters.failed_frames += u64::from(!success);
-                if let (State::Grouped(group), Some(_)) = (&mut network.state, acknowledged)
-                    && let Some(member) = group.members.get_mut(&peer)
-                {
-                    member.rates.learn(rate, success, attempts);
+                if let Some(network) = self.networks.get_mut(&network).filter(|_| !peer.is_group()) {
+                    network.counters.failed_frames += u64::from(!success);
+                    if let (State::Grouped(group), Some(_)) = (&mut network.state, acknowledged)
+                        && let Some(member) = group.members.get_mut(&peer)
+                    {
+                        member.rates.learn(rate, success, attempts);
+                    }
                 }
+                self.leave_if_asleep(now);
             }
             Purpose::Null { network, sleeping } => self.confirm(now, network, sleeping, success),
             Purpose::Poll { network: id } => {
@@ -190,12 +246,27 @@ impl Station {
 
     fn dispatch(&mut self, now: Timestamp, outgoing: Outgoing) -> Transmission {
         let Outgoing { transmission, purpose } = outgoing;
+        let counts = |receiver: MacAddress| !receiver.is_group() || purpose.is_for_group();
         if let Some((receiver, sequence)) =
-            identity(&transmission.frame).filter(|(receiver, _)| !receiver.is_group())
+            identity(&transmission.frame).filter(|(receiver, _)| counts(*receiver))
         {
-            self.in_flight.push_back(InFlight { receiver, sequence, purpose, sent: now });
+            let air = self.air_time(transmission.frame.len(), transmission.rate);
+            let due = if receiver.is_group() && !self.card_tells_of_all {
+                // Nothing comes, so it is reckoned to be out when it can be, a beacon of ours before it included.
+                now + self.group_ahead(now) + air + UNTOLD_TIME
+            } else {
+                now + OUTCOME_TIME
+            };
+            self.in_flight.push_back(InFlight { receiver, sequence, purpose, due, air, begun: now });
         }
         transmission
+    }
+
+    /// How long a frame of so many bytes takes by itself on an idle channel, back-off included.
+    pub(super) fn air_time(&self, length: usize, rate: Rate) -> Duration {
+        let flavour = self.frequency.map_or(Flavour::G, Flavour::of);
+        let length = Bytes(length as u64 + CHECK_SEQUENCE.0);
+        flavour.difs() + flavour.mean_back_off(0) + flavour.frame_time(rate, length)
     }
 
     fn next_data_frame(&mut self, id: NetworkId) -> Option<Outgoing> {

@@ -23,6 +23,8 @@ const JOINING_TIME: Duration = Duration::from_millis(300);
 const UNANSWERED_TIME: Duration = Duration::from_millis(28);
 /// An access point has so long to confirm that it knows that we sleep.
 const PARTING_TIME: Duration = Duration::from_millis(15);
+/// Frames for a group that the card has are waited for so long: the two that it may have, on a channel that others use half of the time.
+const EMPTYING_TIME: Duration = Duration::from_millis(50);
 /// How often an access point is told that we sleep or wake, each time with all the card's attempts.
 const MOST_TELLINGS: u8 = 3;
 /// Frames in a row without acknowledgement, each with all the card's attempts, after which a visit is not worth its air: one more that fails ends it.
@@ -137,6 +139,10 @@ impl Station {
         let polled =
             self.here().any(|network| network.linked().is_some_and(|linked| linked.drain.polled.is_some()));
         if (!told || polled || !self.urgent.is_empty()) && !late {
+            return;
+        }
+        // They would go out on the next channel, in front of all that is sent there.
+        if self.holds_group_frames() && now.since(since) < EMPTYING_TIME {
             return;
         }
         let visited: Vec<NetworkId> = self.here().map(|network| network.id).collect();
@@ -393,7 +399,8 @@ impl Station {
     pub(super) fn turn_timeout(&self, now: Timestamp) -> Option<Timestamp> {
         match self.phase {
             Phase::Resting | Phase::Tuning { .. } => None,
-            Phase::Leaving { since, .. } => Some(since + PARTING_TIME),
+            Phase::Leaving { since, .. } if now.since(since) < PARTING_TIME => Some(since + PARTING_TIME),
+            Phase::Leaving { since, .. } => Some(since + EMPTYING_TIME),
             Phase::Present { since, until, active, .. } => {
                 let earliest = since + self.settings.slots.least;
                 let joining = self.here().any(|network| network.is_joining());
@@ -491,6 +498,13 @@ impl Station {
             }
         }
         self.leave_if_asleep(now);
+    }
+
+    /// Whether a slot on another channel will come.
+    pub(super) fn will_leave(&self) -> bool {
+        let elsewhere = |network: &Network| network.frequency().is_some_and(|at| Some(at) != self.frequency);
+        self.networks.values().any(elsewhere)
+            || self.slots.weights().any(|(member, _)| member == Member::Scan)
     }
 
     /// Ends the present slot in favour of a network's.

@@ -35,6 +35,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         time: None,
         air: None,
         repeat: Vec::new(),
+        radio: None,
     };
     let sent = UploadOptions {
         on_air: true,

@@ -57,6 +57,7 @@ fn everything(transfer: &TransferOffer) -> Vec<u8> {
         buffered: 0,
         receptions: Vec::new(),
         heard: Runs::rising(all).unwrap(),
+        away: wire::upload::MAX_AWAY,
     };
     Message::Report(report).encode()
 }

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use sim::SeededRandom;
-use sim::neighbourhood::{Conduct, Fault, NeighbourhoodSpec, Outcome, Transfer, carried_bytes, parse};
+use sim::neighbourhood::{
+    Absence, Conduct, Fault, NeighbourhoodSpec, Outcome, Transfer, carried_bytes, parse,
+};
 use units::Timestamp;
 use upload::{Assignment, Settings, Strategy as Way};
 use wire::upload::Chunk;
@@ -239,5 +241,40 @@ proptest! {
         prop_assert_eq!(outcome.own_chunks + outcome.credited, transfer.chunks, "one is credited with each");
         prop_assert!(seconds(&outcome) < longest(&transfer), "{:?}, not {}", outcome.took, longest(&transfer));
         prop_assert_eq!(outcome.hasty, 0, "a loop without a pause");
+    }
+}
+
+/// Seconds that a transfer takes whose first neighbour is away for a part of each cycle, over five seeds.
+fn with_absences(line: &str, cycle: u64, away: f64, tells: bool) -> f64 {
+    let cycle = Duration::from_millis(cycle);
+    let absence = Absence { home: 0, cycle, away: cycle.mul_f64(away), tells };
+    let of_seed = |seed| {
+        let transfer = Transfer {
+            absences: vec![absence],
+            ..Transfer::new(homes(line), Settings::default(), 2_000, seed)
+        };
+        let outcome = transfer.run();
+        assert!(identical(&transfer, &outcome));
+        seconds(&outcome)
+    };
+    (0..5).map(of_seed).sum::<f64>() / 5.0
+}
+
+#[test]
+fn who_tells_that_it_is_away_at_times_is_reckoned_with_meanwhile() {
+    let (fast, with_others) = (
+        "400/50 | 5000/25 1 0.98 0.95 0.9",
+        "400/50 | 800/25 0.9 0.9 0.8 0.6 | 1200/50 0.7 0.6 0.5 0.2 | 400/75 1 0.95 0.9 0.8",
+    );
+    for (line, cycle, away, gain) in [
+        (fast, 200, 0.5, 0.95),
+        (fast, 400, 0.5, 1.2),
+        (fast, 1_000, 0.5, 1.5),
+        (fast, 1_000, 0.9, 2.0),
+        (with_others, 1_000, 0.9, 1.03),
+    ] {
+        let [untold, told] = [false, true].map(|tells| with_absences(line, cycle, away, tells));
+        println!("{cycle} ms, away {away}: {untold:.2} s untold, {told:.2} s told");
+        assert!(untold / told >= gain, "{cycle} ms, away {away}: {untold:.2} s untold, {told:.2} s told");
     }
 }

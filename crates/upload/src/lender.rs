@@ -20,6 +20,7 @@ pub struct Lender<P> {
     transfers: BTreeMap<Transfer, Lent<P>>,
     /// Bytes that a transfer would have been given if it had always had something to carry.
     turn: u64,
+    away: Duration,
 }
 
 #[derive(Clone, Debug)]
@@ -34,13 +35,14 @@ struct Lent<P> {
 
 impl<P> Default for Lender<P> {
     fn default() -> Self {
-        Self { transfers: BTreeMap::new(), turn: 0 }
+        Self { transfers: BTreeMap::new(), turn: 0, away: Duration::ZERO }
     }
 }
 
 impl<P: Clone> Lender<P> {
     /// Helps one more transfer. One of the same number is replaced.
-    pub fn insert(&mut self, machine: Neighbour<P>) {
+    pub fn insert(&mut self, mut machine: Neighbour<P>) {
+        machine.set_away(self.away);
         let lent = Lent { next_turn: self.turn, machine, carried_at: None, connected: true };
         self.transfers.insert(lent.machine.transfer(), lent);
     }
@@ -83,6 +85,14 @@ impl<P: Clone> Lender<P> {
             let parts = carrying + u64::from(!active(lent));
             let chunks = bytes.div_ceil(parts * u64::from(lent.machine.chunk_bytes()).max(1));
             lent.machine.set_window(u32::try_from(chunks).unwrap_or(u32::MAX).max(NARROWEST));
+        }
+    }
+
+    /// For how long at a time the radio that listens is in other networks: [`Neighbour::set_away`] of all.
+    pub fn set_away(&mut self, away: Duration) {
+        self.away = away;
+        for lent in self.transfers.values_mut() {
+            lent.machine.set_away(away);
         }
     }
 

@@ -7,7 +7,9 @@ use std::time::Duration;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use units::Timestamp;
-use wire::upload::{AirChunk, AirRepeat, Chunk, Grant, Member, RateIndex, Report, Run, Runs, Transfer};
+use wire::upload::{
+    AirChunk, AirRepeat, Chunk, Grant, MAX_AWAY, Member, RateIndex, Report, Run, Runs, Transfer,
+};
 
 use crate::counting::Counting;
 use crate::settings::Strategy;
@@ -57,6 +59,8 @@ pub struct Neighbour<P> {
     granted: VecDeque<Chunk>,
     /// To be repeated on the air, in this order.
     repeats: VecDeque<Chunk>,
+    /// For how long at a time its radio is elsewhere.
+    away: Duration,
     /// That of the last frame of the source.
     rate: RateIndex,
     /// Heard and not reported.
@@ -76,6 +80,7 @@ impl<P: Clone> Neighbour<P> {
             buffer: BTreeMap::new(),
             granted: VecDeque::new(),
             repeats: VecDeque::new(),
+            away: Duration::ZERO,
             rate: RateIndex(0),
             unreported: Vec::new(),
             report_due: None,
@@ -93,6 +98,12 @@ impl<P: Clone> Neighbour<P> {
     /// The bandwidth-delay product of the uplink in chunks, as measured.
     pub const fn set_window(&mut self, chunks: u32) {
         self.lending.window = chunks;
+    }
+
+    /// For how long at a time the radio that listens is in other networks; zero if it always listens. The destination is told in whole milliseconds, [`MAX_AWAY`]
+    /// of them at most.
+    pub const fn set_away(&mut self, away: Duration) {
+        self.away = away;
     }
 
     pub(crate) const fn transfer(&self) -> Transfer {
@@ -269,6 +280,7 @@ impl<P: Clone> Neighbour<P> {
             buffered: self.buffer.len() as u32,
             receptions: self.counting.take_finished(),
             heard,
+            away: u16::try_from(self.away.as_millis()).unwrap_or(MAX_AWAY).min(MAX_AWAY),
         }
     }
 
@@ -385,6 +397,15 @@ mod tests {
         let repeated = std::iter::from_fn(|| neighbour.poll_repeat());
         let repeated: Vec<_> = repeated.map(|(header, ..)| header).collect();
         assert_eq!((repeated.len(), repeated[0]), (MAX_REPEATS, repeat(3)), "a bound for what is asked");
+    }
+
+    #[test]
+    fn it_tells_for_how_long_it_is_away_and_no_more_than_may_be_told() {
+        let mut neighbour = neighbour();
+        for (away, told) in [(Duration::from_millis(100), 100), (Duration::from_secs(100), MAX_AWAY)] {
+            neighbour.set_away(away);
+            assert_eq!(neighbour.report(Timestamp::ZERO).away, told);
+        }
     }
 
     #[test]

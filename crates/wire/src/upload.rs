@@ -11,7 +11,7 @@
 //! offer        52 | transfer (8) | length of the file (8) | bytes of a chunk (2)                        source to destination
 //! carried      53 | transfer (8) | chunk (4) | sealed chunk                                            neighbour or source to destination
 //! mixed        54 | transfer (8) | generation (4) | count (1) | coefficients (count) | sealed combination          neighbour to destination
-//! report       55 | transfer (8) | through (4) | window | buffered | periods | heard: runs             neighbour to destination
+//! report       55 | transfer (8) | through (4) | window | buffered | periods | heard: runs [ away ]    neighbour to destination
 //! grant        56 | transfer (8) | carry: runs | stored: runs | withdrawn: runs | forget: runs | repeat: runs         destination to neighbour
 //! feedback     57 | transfer (8) | through (4) | shortage (4) | stored: runs | held: runs | lost: runs | spare: runs | members     destination to source
 //!
@@ -21,7 +21,7 @@
 //! ```
 //!
 //! Numbers without a width in brackets are variable-length integers (RFC 9000 section 16). The gap of a run is counted from the end of the
-//! one before; runs rise and do not touch. An addressee of 255 is everybody. The authenticator, by a key of the group, is over all in front of it: strangers fill no buffer. The first byte
+//! one before; runs rise and do not touch. In brackets: only if it is not 0. An addressee of 255 is everybody. The authenticator, by a key of the group, is over all in front of it: strangers fill no buffer. The first byte
 //! differs from those of bond datagrams and of the mesh.
 
 pub mod roles;
@@ -47,6 +47,8 @@ pub const PERIOD_FRAMES: u32 = 128;
 pub const MAX_PERIODS: usize = 16;
 /// Most bit rates of one period.
 pub const MAX_RATES: usize = 16;
+/// The longest absence that a neighbour may tell of: two seconds, in milliseconds.
+pub const MAX_AWAY: u16 = 2_000;
 /// Most chunks of a generation.
 pub const MAX_GENERATION: usize = 64;
 
@@ -203,6 +205,8 @@ pub struct Report {
     pub receptions: Vec<Reception>,
     /// Chunks that have come and are kept.
     pub heard: Runs,
+    /// For how long at a time its radio is in other networks, so that it hears nothing here, in milliseconds; 0 if it always listens, [`MAX_AWAY`] at most.
+    pub away: u16,
 }
 
 /// What the destination wants of a neighbour.
@@ -375,6 +379,9 @@ impl Message<'_> {
                 put_varint(&mut bytes, u64::from(report.buffered));
                 put_receptions(&mut bytes, &report.receptions);
                 put_runs(&mut bytes, &report.heard);
+                if report.away != 0 {
+                    put_varint(&mut bytes, u64::from(report.away.min(MAX_AWAY)));
+                }
             }
             Self::Grant(grant) => {
                 put_head(&mut bytes, GRANT, grant.transfer);
@@ -436,6 +443,7 @@ impl<'a> Message<'a> {
                 buffered: small(&mut reader, "buffered")?,
                 receptions: receptions(&mut reader)?,
                 heard: runs(&mut reader)?,
+                away: away(&mut reader)?,
             }),
             GRANT => Self::Grant(Grant {
                 transfer,
@@ -538,6 +546,15 @@ fn members(reader: &mut Reader<'_>) -> Result<Vec<MemberState>, Malformed> {
     Ok(members)
 }
 
+/// What ends a report, if anything does.
+fn away(reader: &mut Reader<'_>) -> Result<u16, Malformed> {
+    if reader.is_empty() {
+        return Ok(0);
+    }
+    let away = u16::try_from(reader.varint()?).ok().filter(|away| (1..=MAX_AWAY).contains(away));
+    away.ok_or(Malformed::Field("away"))
+}
+
 fn small(reader: &mut Reader<'_>, field: &'static str) -> Result<u32, Malformed> {
     u32::try_from(reader.varint()?).map_err(|_| Malformed::Field(field))
 }
@@ -558,6 +575,23 @@ mod tests {
             buffered: 40,
             receptions: vec![Reception { period: 6, heard: vec![(RateIndex(2), 120)] }],
             heard: Runs::rising([run(0, 5), run(7, 7), run(u32::MAX, u32::MAX)]).unwrap(),
+            away: 0,
+        }
+    }
+
+    #[test]
+    fn who_is_away_at_times_says_for_how_long_and_a_report_of_one_that_is_not_is_as_before() {
+        let always = Message::Report(report()).encode();
+        for away in [1, 104, MAX_AWAY] {
+            let told = Report { away, ..report() };
+            let bytes = Message::Report(told.clone()).encode();
+            assert!(bytes.starts_with(&always) && bytes.len() <= always.len() + 2);
+            assert_eq!(Message::parse(&bytes), Ok(Message::Report(told)));
+        }
+        for wrong in [0, u64::from(MAX_AWAY) + 1, 1 << 40] {
+            let mut bytes = always.clone();
+            put_varint(&mut bytes, wrong);
+            assert_eq!(Message::parse(&bytes), Err(Malformed::Field("away")));
         }
     }
 
@@ -567,6 +601,8 @@ mod tests {
         assert_eq!(Message::parse(&bytes), Ok(Message::Report(report())));
         assert!((0..bytes.len()).all(|cut| Message::parse(&bytes[..cut]).is_err()));
         assert!(Message::parse(&[&bytes[..], &[0]].concat()).is_err());
+        let away = Message::Report(Report { away: 5, ..report() }).encode();
+        assert!(Message::parse(&[&away[..], &[1]].concat()).is_err());
     }
 
     #[test]

@@ -87,6 +87,7 @@ fn uploads() -> Vec<Vec<u8>> {
         buffered: 300,
         receptions: receptions.clone(),
         heard: runs(vec![run(0, 4), run(6, 6), run(1_000, 70_000)]),
+        away: 104,
     };
     let grant = Grant {
         transfer,

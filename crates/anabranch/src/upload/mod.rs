@@ -13,6 +13,7 @@
 //! the two are.
 
 mod air;
+mod away;
 mod destination;
 mod ledger;
 mod link;

@@ -1,6 +1,7 @@
 //! The neighbour: lends its uplink to those whom it trusts.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +9,7 @@ use std::time::Duration;
 use identity::PublicKey;
 use linux::clock;
 use thiserror::Error;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tracing::debug;
 use units::{BitRate, Timestamp};
 use upload::{Lender, Lending, Neighbour, Strategy, Transmit};
@@ -21,7 +22,7 @@ use super::link::{Heard, Link};
 use super::seal::{AirKey, SEAL_LEN};
 use super::source::CARD;
 use super::window::{most_waiting, window};
-use super::{UPLOAD, timer};
+use super::{UPLOAD, away, timer};
 use crate::sockets::{ConnectError, ConnectOptions, Endpoint, Peer};
 
 /// Transfers that are helped at a time.
@@ -67,6 +68,8 @@ pub struct ShareOptions {
     pub air: Option<Vec<String>>,
     /// The adapters by which is repeated, for those out of the source's reach, what was heard; none if it is not.
     pub repeat: Vec<String>,
+    /// The control socket of the radio, if this machine may share out a card: it says for how long it hears nothing, and the destination is told.
+    pub radio: Option<PathBuf>,
 }
 
 /// What happens meanwhile.
@@ -133,6 +136,7 @@ pub async fn share(
     let air = AirListener::new(options.air.as_deref()).map_err(AirError::from)?;
     let repeater = AirSender::new(Some(&options.repeat), None)?;
     let (transfers, lender, untrusted) = (BTreeMap::new(), Lender::default(), BTreeSet::new());
+    let away = options.radio.clone().map(|socket| away::watch(socket, options.air.clone()));
     let budget = Budget { options, spent: 0, tokens: 0.0, filled: clock::now() };
     let mut sharing = Sharing {
         endpoint,
@@ -146,6 +150,7 @@ pub async fn share(
         lender,
         untrusted,
         budget,
+        away,
         most_waiting: 0,
     };
     let time = options.time.unwrap_or(Duration::MAX);
@@ -208,6 +213,8 @@ struct Sharing<'a> {
     /// Of whom the owner was told.
     untrusted: BTreeSet<PublicKey>,
     budget: Budget<'a>,
+    /// For how long at a time the radio hears nothing.
+    away: Option<watch::Receiver<Duration>>,
     /// Bytes that may wait in the connection.
     most_waiting: u64,
 }
@@ -457,6 +464,7 @@ impl Sharing<'_> {
     fn look(&mut self, link: &Link, now: Timestamp) {
         self.most_waiting = most_waiting(&link.standing());
         self.lender.set_window(now, self.window(link));
+        self.lender.set_away(self.away.as_ref().map(|away| *away.borrow()).unwrap_or_default());
         let over = |shared: &Shared| shared.lost.is_some_and(|lost| now.since(lost) > FORGET);
         let over: Vec<Transfer> =
             self.transfers.iter().filter(|(_, shared)| over(shared)).map(|(transfer, _)| *transfer).collect();
@@ -515,6 +523,7 @@ mod tests {
             time: None,
             air: None,
             repeat: Vec::new(),
+            radio: None,
         };
         let start = Timestamp::ZERO;
         let mut budget = Budget { options: &options, spent: 0, tokens: 0.0, filled: start };

@@ -107,5 +107,13 @@ fn heard(on_air: &[Chunk], random: &mut SeededRandom) -> Runs {
 
 fn report(now: Timestamp, heard: Runs) -> Report {
     let through = AirNumber((now.as_micros() / 1_000) as u32);
-    Report { transfer: TRANSFER, through, window: WINDOW, buffered: 0, receptions: Vec::new(), heard }
+    Report {
+        transfer: TRANSFER,
+        through,
+        window: WINDOW,
+        buffered: 0,
+        receptions: Vec::new(),
+        heard,
+        away: 0,
+    }
 }

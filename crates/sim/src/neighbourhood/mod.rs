@@ -15,5 +15,5 @@ pub use spec::{
     AIR_FRAME, NeighbourSpec, NeighbourhoodSpec, NotANeighbourhood, RATES, UplinkSpec, air_times, parse,
     write,
 };
-pub use transfer::{Conduct, Fault, Fellow, Outcome, Transfer};
+pub use transfer::{Absence, Conduct, Fault, Fellow, Outcome, Transfer};
 pub use uplink::{CHUNK, carried_bytes};

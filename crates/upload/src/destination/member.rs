@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use units::Timestamp;
-use wire::upload::{AirNumber, Chunk, Grant, Reception, Report, Runs, Transfer};
+use wire::upload::{AirNumber, Chunk, Grant, MAX_AWAY, Reception, Report, Runs, Transfer};
 
 use super::standing::{PeerKey, Standing};
 use super::{PERIODS_KEPT, PROBES};
@@ -143,6 +143,8 @@ pub(super) struct MemberRecord {
     reported: bool,
     /// When it last told of frames of the source that it had not told of; when it came, before the first.
     last_heard: Timestamp,
+    /// For how long at a time it hears nothing since its radio is elsewhere, as it tells.
+    away: Duration,
     /// Whether it repeats on the air for others.
     pub(super) repeats: bool,
     /// How many chunks it may claim at present, and when that was reckoned.
@@ -169,6 +171,7 @@ impl MemberRecord {
             window: FIRST_WINDOW,
             reported: false,
             last_heard: now,
+            away: Duration::ZERO,
             repeats: false,
             claims: MAX_CLAIMS,
             claims_at: now,
@@ -181,6 +184,7 @@ impl MemberRecord {
             self.last_heard = now;
         }
         self.through = report.through;
+        self.away = Duration::from_millis(report.away.min(MAX_AWAY).into());
         self.window = report.window.clamp(1, WIDEST_WINDOW);
         self.receptions.extend(report.receptions.iter().cloned());
         let surplus = self.receptions.len().saturating_sub(PERIODS_KEPT);
@@ -208,6 +212,11 @@ impl MemberRecord {
     /// Whether it tells of the source's frames, not only of repeated ones.
     pub(super) fn hears_source(&self, now: Timestamp, within: Duration) -> bool {
         self.reported && now.since(self.last_heard) <= within
+    }
+
+    /// The same for one that may be away meanwhile: silence for as long as it said is none.
+    pub(super) fn hears_source_at_times(&self, now: Timestamp, within: Duration) -> bool {
+        self.hears_source(now, within + self.away)
     }
 
     /// Whether it has told how its uplink is.

@@ -480,7 +480,7 @@ impl Destination {
     }
 
     fn contributes(&self, now: Timestamp, record: &MemberRecord) -> bool {
-        record.hears_source(now, REPORTING)
+        record.hears_source_at_times(now, REPORTING)
             && !self.brings_little(record)
             && record.strikes == 0
             && record.standing.is_believed(now)
@@ -497,6 +497,7 @@ impl Destination {
             .members
             .iter()
             .flatten()
+            // Who is away is not waited for: what it missed would go to the others later.
             .filter(|record| record.hears_source(now, REPORTING) && record.may_claim(now));
         // Frames are not in vain only because nobody is here: what is unheard is sent again.
         reporting.map(|record| record.through).min().unwrap_or(AirNumber(u32::MAX))

@@ -26,7 +26,7 @@ fn destination() -> Destination {
 fn report(window: u32, heard: Vec<Run>) -> Report {
     let receptions: Vec<Reception> = Vec::new();
     let heard = Runs::rising(heard).unwrap();
-    Report { transfer: TRANSFER, through: AirNumber(9), window, buffered: 0, receptions, heard }
+    Report { transfer: TRANSFER, through: AirNumber(9), window, buffered: 0, receptions, heard, away: 0 }
 }
 
 /// What a neighbour was told until now.
@@ -367,4 +367,23 @@ fn who_hears_only_repeats_does_not_hold_the_source_up() {
     let told = news(&mut destination, at(2_300)).3.pop().unwrap();
     assert_eq!(told.through, AirNumber(2_100));
     assert!(told.members.iter().all(|state| state.member == near || state.room == 0));
+}
+
+#[test]
+fn who_is_away_as_it_said_has_room_meanwhile_and_is_not_waited_for() {
+    let mut destination = destination();
+    let (one, other) = (destination.join(at(0), key(1)).unwrap(), destination.join(at(0), key(2)).unwrap());
+    let heard = Report { through: AirNumber(50), away: 500, ..report(4, vec![run(0, 3)]) };
+    destination.handle_report(at(0), one, &heard);
+    destination.handle_report(at(0), other, &Report { through: AirNumber(50), ..report(4, vec![]) });
+    let room = |destination: &mut Destination, millis: u64| {
+        let feedback = destination.poll_feedback(at(millis)).unwrap();
+        [one, other].map(|whom| feedback.members.iter().find(|state| state.member == whom).unwrap().room > 0)
+    };
+    assert_eq!(room(&mut destination, 300), [true, true]);
+    assert_eq!(room(&mut destination, 800), [true, false], "silent for longer than it reports");
+    assert_eq!(room(&mut destination, 1_200), [false, false], "away for longer than it said");
+    // A lie is bounded: half a minute is not believed.
+    destination.handle_report(at(1_300), one, &Report { through: AirNumber(60), away: u16::MAX, ..heard });
+    assert_eq!(room(&mut destination, 4_000), [false, false]);
 }

@@ -94,6 +94,7 @@ impl Home {
             buffered: 0,
             receptions: Vec::new(),
             heard: Runs::of_chunks(&numbers).0,
+            away: 0,
         };
         let arrival = self.uplink.send(now, Message::Report(report).encode().len());
         Some((heard, arrival))

@@ -37,6 +37,26 @@ pub enum Fault {
     Started,
 }
 
+/// A neighbour's radio is in other networks for a part of the time, again and again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Absence {
+    /// Which neighbour, by its place.
+    pub home: usize,
+    /// It goes again after so long.
+    pub cycle: Duration,
+    /// How much of each cycle it is away: the end of it.
+    pub away: Duration,
+    /// Whether it tells.
+    pub tells: bool,
+}
+
+impl Absence {
+    fn is_away(&self, now: Timestamp) -> bool {
+        let within = u128::from(now.as_nanos()) % self.cycle.as_nanos().max(1);
+        within >= self.cycle.saturating_sub(self.away).as_nanos()
+    }
+}
+
 /// Another source among the same neighbours. It is one of them no less than the first: its frames wait for the same air, its chunks for the same uplinks.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Fellow {
@@ -63,6 +83,8 @@ pub struct Transfer {
     pub conduct: Vec<Conduct>,
     /// What happens to which neighbour, and when.
     pub faults: Vec<(Timestamp, usize, Fault)>,
+    /// Whose radio is elsewhere when. Frames that begin meanwhile are not heard there.
+    pub absences: Vec<Absence>,
     /// When the source's connection to the destination breaks, and for how long.
     pub breaks: Vec<(Timestamp, Duration)>,
     /// The source knows from before how well each neighbour hears it (`[LINKALIKE] IV`).
@@ -117,6 +139,7 @@ impl Transfer {
             seed,
             conduct,
             faults,
+            absences: Vec::new(),
             breaks: Vec::new(),
             known_receptions: false,
             own_uplink: true,

@@ -77,7 +77,7 @@ impl Run<'_> {
         let mut heard = 0;
         for at in 0..self.homes.len() {
             let chance = self.transfer.neighbourhood.heard_between(from, at, rate);
-            let alive = self.homes.get(at).is_some_and(super::homes::Home::is_alive);
+            let alive = self.homes.get(at).is_some_and(super::homes::Home::is_alive) && !self.is_away(at);
             heard |= u64::from(alive && self.random.chance(chance)) << at;
         }
         if let Some(party) = self.parties.iter_mut().find(|party| party.number == repeat.transfer) {
@@ -130,7 +130,13 @@ impl Run<'_> {
     fn hears(&mut self, number: usize, at: usize, rate: usize) -> bool {
         let chances = self.parties.get(number).and_then(|party| party.chances.get(at));
         let chance = chances.and_then(|chances| chances.get(rate)).copied().unwrap_or(0.0);
-        self.homes.get(at).is_some_and(super::homes::Home::is_alive) && self.random.chance(chance)
+        let listens = self.homes.get(at).is_some_and(super::homes::Home::is_alive) && !self.is_away(at);
+        listens && self.random.chance(chance)
+    }
+
+    fn is_away(&self, at: usize) -> bool {
+        let absences = &self.transfer.absences;
+        absences.iter().any(|absence| absence.home == at && absence.is_away(self.now))
     }
 
     pub(super) fn end_frame(&mut self, number: usize, frame: &Broadcast, heard: u64, attempts: u32) {

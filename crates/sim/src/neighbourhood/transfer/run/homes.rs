@@ -66,6 +66,8 @@ impl Home {
 
 fn fresh_lender(transfer: &Transfer, parties: &[Party], at: usize, uplink: &Uplink) -> Lender<u64> {
     let mut lender = Lender::default();
+    let absence = transfer.absences.iter().find(|absence| absence.home == at && absence.tells);
+    lender.set_away(absence.map(|absence| absence.away).unwrap_or_default());
     for party in parties {
         lender.insert(Neighbour::new(Lending {
             transfer: party.number,

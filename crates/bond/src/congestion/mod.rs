@@ -5,6 +5,7 @@ mod bottleneck;
 mod choice;
 mod coupled;
 mod cubic;
+mod fades;
 mod loss_based;
 mod model;
 #[cfg(test)]

@@ -15,9 +15,12 @@
 //! - a path whose smoothed round-trip time shows a queue is paced at 0.9 of the estimate, because maxima of
 //!   receive-time rates overestimate by 3-15 %;
 //! - once the round-trip time has doubled, no rate beyond what the last moments delivered is believed;
+//! - where a lower rate is seen to come back within moments (a radio's fades), that is not done: the rate is believed, and the window
+//!   kept smaller instead (`fades.rs`);
 //! - probing is bounded by the queue that it may build, and goes over into a new start-up when the rate follows;
 //! - loss alone is ignored below 15 % of a round.
 
+use super::fades::Fades;
 use super::rate_filter::{MaximumFilter, Slices};
 use super::{AckSample, Controller, LossSample, Sibling};
 use std::time::Duration;
@@ -30,6 +33,7 @@ pub struct ModelController {
     phase: Phase,
     rates: MaximumFilter,
     slices: Slices,
+    fades: Fades,
     round: Round,
     /// Used in start-up; after it the window follows from rate and base.
     start_up_window: u64,
@@ -98,6 +102,7 @@ impl ModelController {
             phase: Phase::StartUp { best: BitRate(0), flat_rounds: 0 },
             rates: MaximumFilter::new(now),
             slices: Slices::new(now),
+            fades: Fades::default(),
             round: Round::default(),
             start_up_window: INITIAL_WINDOW_PACKETS * datagram,
             base_rtt: Duration::ZERO,
@@ -141,8 +146,9 @@ impl ModelController {
             // A path with little to carry looks slow by its acknowledgements; that says nothing about the path.
             self.slices.restart(sample.now);
         }
-        let recent =
-            self.slices.rate().filter(|_| self.queue == Queue::Swamped).map(|rate| scale(rate, SLICE_MARGIN));
+        self.take_fade(sample.now);
+        let is_slower = self.queue == Queue::Swamped && !self.fades.one_passes(sample.now);
+        let recent = self.slices.rate().filter(|_| is_slower).map(|rate| scale(rate, SLICE_MARGIN));
         if let Some(mut rate) = sample.delivery_rate {
             rate = rate.min(plausible_rate(sample.prior_in_flight, self.base_rtt));
             if let Some(bound) = recent {
@@ -153,6 +159,16 @@ impl ModelController {
         if let Some(bound) = recent {
             self.rates.cap(bound);
         }
+    }
+
+    fn take_fade(&mut self, now: Timestamp) {
+        let Some(recent) = self.slices.rate() else { return };
+        // What little is sent in a drain says nothing about the path.
+        let is_full = matches!(self.phase, Phase::Cruise { rounds: 1.. } | Phase::Probe { .. });
+        if self.queue == Queue::Swamped && (is_full || self.fades.are_usual()) {
+            self.fades.begin(now, self.rates.maximum());
+        }
+        self.fades.observe(now, recent, is_full && self.queue >= Queue::Deep);
     }
 
     fn end_round(&mut self, sample: &AckSample) {
@@ -208,6 +224,8 @@ impl ModelController {
                         self.start_up_window = self.steady_window();
                         Phase::StartUp { best: rate, flat_rounds: 0 }
                     }
+                    // Over a path that fades the window is small enough already.
+                    (false, _) if self.fades.are_usual() => Phase::Cruise { rounds: 0 },
                     (false, _) => Phase::drain(round),
                 }
             }
@@ -241,7 +259,7 @@ impl ModelController {
 
     fn next_in_cruise(&mut self, round: &Round, rounds: u8, sample: &AckSample) -> Phase {
         let queue_is_old = self.queue_since.is_some_and(|since| sample.now.since(since) > LONGEST_QUEUE);
-        if queue_is_old || self.queue == Queue::Swamped {
+        if queue_is_old || self.queue == Queue::Swamped && !self.fades.one_passes(sample.now) {
             self.queue_since = None;
             return Phase::drain(round);
         }
@@ -317,6 +335,8 @@ impl ModelController {
         let once = self.base_rtt + ACK_GRAIN;
         let time = if self.cautious_rounds > 0 {
             once.mul_f64(CAUTIOUS_WINDOW_GAIN)
+        } else if self.fades.are_usual() && !matches!(self.phase, Phase::Probe { .. }) {
+            once.mul_f64(FADING_WINDOW_GAIN)
         } else {
             once.mul_f64(WINDOW_GAIN).max(deep(self.base_rtt))
         };
@@ -331,6 +351,8 @@ impl ModelController {
 
     fn pacing_gain(&self) -> f64 {
         let by_queue = match self.queue {
+            // The window bounds the queue.
+            _ if self.fades.are_usual() => 1.0,
             Queue::Empty if self.round.marked_before => STANDING_GAIN,
             Queue::Empty => 1.0,
             Queue::Standing => STANDING_GAIN,
@@ -474,6 +496,8 @@ const STANDING_GAIN: f64 = 0.93;
 const DEEP_GAIN: f64 = 0.75;
 /// What may be in flight, in bandwidth-delay products.
 const WINDOW_GAIN: f64 = 2.0;
+/// The same on a path whose rate falls and comes back: enough for when it is fast, and little to wait for when it is slow.
+const FADING_WINDOW_GAIN: f64 = 1.25;
 /// The same after heavy loss.
 const CAUTIOUS_WINDOW_GAIN: f64 = 1.25;
 /// How long heavy loss is remembered.

@@ -28,6 +28,9 @@ pub(super) struct Link {
     pub(super) buffer: u64,
     /// The receiver looks at what has come only so often: it is busy, or has a share of a processor.
     pub(super) looks_every: Duration,
+    /// Rates in place of `rate`, each for `fade`, from the first again after the last.
+    pub(super) fades: Vec<BitRate>,
+    pub(super) fade: Duration,
 }
 
 impl Link {
@@ -40,6 +43,26 @@ impl Link {
             loss: 0.0,
             buffer: 1_000_000,
             looks_every: Duration::ZERO,
+            fades: Vec::new(),
+            fade: Duration::ZERO,
+        }
+    }
+
+    /// When a packet has gone whose first bit goes at `from`.
+    fn leaves(&self, from: Timestamp) -> Timestamp {
+        if self.fades.is_empty() {
+            return from + self.rate.time_for(Bytes(DATAGRAM));
+        }
+        let (fade, mut at, mut left) = (self.fade.as_nanos() as u64, from, DATAGRAM);
+        loop {
+            let block = at.as_nanos() / fade;
+            let rate = self.fades[block as usize % self.fades.len()];
+            let end = Timestamp::from_nanos((block + 1) * fade);
+            if at + rate.time_for(Bytes(left)) <= end {
+                return at + rate.time_for(Bytes(left));
+            }
+            left = left.saturating_sub(rate.bytes_in(end.since(at)).0).max(1);
+            at = end;
         }
     }
 }
@@ -239,7 +262,7 @@ impl<C: Controller> World<C> {
         if queued + DATAGRAM > self.link.buffer {
             return;
         }
-        let leaves = self.link_free.max(now) + self.link.rate.time_for(Bytes(DATAGRAM));
+        let leaves = self.link.leaves(self.link_free.max(now));
         self.link_free = leaves;
         self.queue.push_back((leaves, DATAGRAM));
         self.queue_delays.push(leaves.since(now).as_secs_f64() * 1e3);

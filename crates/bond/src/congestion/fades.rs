@@ -1,0 +1,190 @@
+//! Whether a path's rate falls and comes back within moments, as a radio's does while its signal fades.
+//!
+//! A path that has become slower for good wants its queue sent away. One that is back to its speed within a few round trips does not: whoever lets
+//! the queue run empty meanwhile has nothing on the way when the link is fast again, and finds out only a few round trips later.
+
+use std::time::Duration;
+use units::{BitRate, Timestamp};
+
+#[derive(Clone, Copy, Debug)]
+struct Fade {
+    begun: Timestamp,
+    /// What the path carried before.
+    before: BitRate,
+    /// Whether it was seen to carry much less. A queue may have other reasons.
+    fell: bool,
+}
+
+/// What is remembered of a path's fades.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Fades {
+    /// The one that goes on.
+    present: Option<Fade>,
+    /// When the last one was over.
+    ended: Option<Timestamp>,
+    /// How many came back in time, less those that did not.
+    returned: u8,
+}
+
+impl Fades {
+    /// A queue shows that the path carries less than `before`.
+    pub(super) fn begin(&mut self, now: Timestamp, before: BitRate) {
+        self.present.get_or_insert(Fade { begun: now, before, fell: false });
+    }
+
+    /// What has arrived over the path in the last moments, and whether that was all that it carries.
+    pub(super) fn observe(&mut self, now: Timestamp, recent: BitRate, is_all: bool) {
+        let Some(fade) = &mut self.present else {
+            if self.ended.is_some_and(|ended| now.since(ended) > REMEMBERED) {
+                self.returned = 0;
+            }
+            return;
+        };
+        let part = recent.0 as f64 / fade.before.0.max(1) as f64;
+        fade.fell |= is_all && part <= FELL;
+        if fade.fell && part >= RETURNED {
+            self.returned = (self.returned + 1).min(MOST_RETURNED);
+        } else if now.since(fade.begun) > LATEST_RETURN {
+            self.returned = self.returned.saturating_sub(1);
+        } else {
+            return;
+        }
+        self.present = None;
+        self.ended = Some(now);
+    }
+
+    /// Whether the path is one whose speed comes back.
+    pub(super) fn are_usual(&self) -> bool {
+        self.returned >= ENOUGH
+    }
+
+    /// Whether the path is slower now, and probably only for moments.
+    pub(super) fn one_passes(&self, now: Timestamp) -> bool {
+        self.are_usual() && self.present.is_some_and(|fade| now.since(fade.begun) <= LONGEST)
+    }
+}
+
+/// Part of the former rate below which a path has become slower.
+const FELL: f64 = 0.65;
+/// Part of the former rate with which a path counts as back.
+const RETURNED: f64 = 0.75;
+/// A path that is slower for longer is treated as one that has become slower,
+const LONGEST: Duration = Duration::from_secs(1);
+/// and is one when it is not back by then.
+const LATEST_RETURN: Duration = Duration::from_secs(2);
+/// Fades that came back before the next one is expected to.
+const ENOUGH: u8 = 2;
+const MOST_RETURNED: u8 = 6;
+/// A path without a fade for so long is as new.
+const REMEMBERED: Duration = Duration::from_secs(10);
+
+#[cfg(test)]
+mod tests {
+    use rand::{Rng, SeedableRng};
+    use rand_chacha::ChaCha8Rng;
+
+    use super::super::model::ModelController;
+    use super::super::test_link::{DATAGRAM, Link, World};
+    use super::*;
+
+    const fn at(millis: u64) -> Timestamp {
+        Timestamp::from_millis(millis)
+    }
+
+    /// A fade from 20 to 5 Mbit/s that is over after `lasts` milliseconds.
+    fn fade(fades: &mut Fades, begins: u64, lasts: u64) {
+        fades.begin(at(begins), BitRate::from_mbps(20.0));
+        for time in (begins..begins + lasts).step_by(20) {
+            fades.observe(at(time), BitRate::from_mbps(5.0), true);
+        }
+        fades.observe(at(begins + lasts), BitRate::from_mbps(18.0), true);
+    }
+
+    #[test]
+    fn what_came_back_twice_is_expected_to() {
+        let mut fades = Fades::default();
+        fade(&mut fades, 0, 100);
+        assert!(!fades.are_usual());
+        fade(&mut fades, 300, 100);
+        assert!(fades.are_usual());
+        fades.begin(at(500), BitRate::from_mbps(20.0));
+        assert!(
+            fades.one_passes(at(1_500)) && !fades.one_passes(at(1_501)),
+            "nothing is waited for for ever"
+        );
+        fades.observe(at(2_501), BitRate::from_mbps(5.0), true);
+        assert!(!fades.are_usual(), "that one did not come back");
+    }
+
+    #[test]
+    fn a_queue_or_little_to_send_is_no_fade() {
+        let mut fades = Fades::default();
+        for time in (0..2_000).step_by(100) {
+            fades.begin(at(time), BitRate::from_mbps(20.0));
+            fades.observe(at(time + 20), BitRate::from_mbps(15.0), true);
+            fades.observe(at(time + 40), BitRate::from_mbps(2.0), false);
+            fades.observe(at(time + 60), BitRate::from_mbps(20.0), true);
+        }
+        assert!(!fades.are_usual());
+    }
+
+    #[test]
+    fn they_are_forgotten() {
+        let mut fades = Fades::default();
+        fade(&mut fades, 0, 100);
+        fade(&mut fades, 300, 100);
+        fades.observe(at(10_400), BitRate::from_mbps(20.0), true);
+        assert!(fades.are_usual());
+        fades.observe(at(10_401), BitRate::from_mbps(20.0), true);
+        assert!(!fades.are_usual());
+    }
+
+    /// Goodput as a part of the mean rate of a link whose rate is drawn anew after each `every`, and its mean queue in milliseconds.
+    fn over_a_fading_link(mbps: &[f64], every: Duration) -> (f64, f64) {
+        let mut random = ChaCha8Rng::seed_from_u64(7);
+        let drawn: Vec<f64> = (0..2_000).map(|_| mbps[random.random_range(0..mbps.len())]).collect();
+        let link = Link {
+            fades: drawn.iter().map(|mbps| BitRate::from_mbps(*mbps)).collect(),
+            fade: every,
+            buffer: 250_000,
+            ..Link::new(0.0, 25)
+        };
+        let mut world = World::new(ModelController::new(DATAGRAM, at(1_000)), link, 1);
+        world.run(Duration::from_secs(3));
+        let begun = world.now;
+        let time = Duration::from_secs(30);
+        let carried = world.run(time).as_mbps();
+        let blocks = |time: Duration| (time.as_nanos() / every.as_nanos()) as usize;
+        let (before, during) = (blocks(begun.since(Timestamp::ZERO)), blocks(time));
+        let mean = drawn.iter().cycle().skip(before).take(during).sum::<f64>() / during as f64;
+        (carried / mean, world.mean_queue(20_000))
+    }
+
+    #[test]
+    fn links_that_fade_are_filled() {
+        let mostly_fast = [30.0, 30.0, 30.0, 30.0, 30.0, 30.0, 15.0, 15.0, 8.0, 3.0];
+        let anything = [30.0, 25.0, 15.0, 10.0, 6.0, 3.0];
+        let half = [30.0, 15.0];
+        for (mbps, least) in [(&mostly_fast[..], 0.95), (&anything[..], 0.88), (&half[..], 0.92)] {
+            for every in [20, 70, 200, 500] {
+                let (part, queue) = over_a_fading_link(mbps, Duration::from_millis(every));
+                assert!(part > least, "{part:.3} of {mbps:?} Mbit/s, {every} ms each");
+                assert!(queue < 60.0, "{queue:.1} ms of queue, {mbps:?} Mbit/s, {every} ms each");
+            }
+        }
+    }
+
+    #[test]
+    fn jitter_is_no_fade() {
+        for (mbps, delay, reorders) in [(40.0, 10, true), (40.0, 20, false), (5.0, 20, false)] {
+            for seed in 1..4 {
+                let jitter = Duration::from_millis(30);
+                let link = Link { jitter, reorders, ..Link::new(mbps, delay) };
+                let mut world = World::new(ModelController::new(DATAGRAM, at(1_000)), link, seed);
+                world.run(Duration::from_secs(5));
+                let part = world.run(Duration::from_secs(60)).as_mbps() / mbps;
+                assert!(part > 0.93, "{part:.3} of {mbps} Mbit/s at {delay} ms, {seed}");
+            }
+        }
+    }
+}

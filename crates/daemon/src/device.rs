@@ -228,6 +228,7 @@ fn work(
     let (choices, choice_receiver, choice_waker) = Mailbox::new(TASKS)?;
     let treatments_wanted = event_loop::Wanted::default();
     let reports = direct::Board::default();
+    let cards = advice::Cards::default();
     let interface_index = tun.index();
     if config.device.kill_switch {
         root.ask(&supervision::Request::Capture { dns: Vec::new() })?;
@@ -277,12 +278,13 @@ fn work(
             reports: reports.clone(),
             standing: standing_lease(&config.device),
             neighbours: neighbourhood.clone(),
+            cards: cards.clone(),
         },
         tasks.clone(),
         choices.clone(),
         events.clone(),
     );
-    advice::start(&state, commands.clone());
+    advice::start(&state, cards, events.clone(), commands.clone());
     let ended = tasks.clone();
     let packets = PacketThread::start(
         move || device.run(&command_receiver, &command_waker),

@@ -1,19 +1,25 @@
-//! Asks the radio of this machine, if one runs, what its access points are worth.
+//! What the access points of this machine are worth: by the radio, if one runs, and of cards that other programs keep, by what the kernel counts.
 //!
-//! The radio is a daemon of its own, which shares the device's state directory but for a directory below it. A device without a radio looks
-//! for its socket once in a while, and nothing else.
+//! The radio is a daemon of its own, which shares the device's state directory but for a directory below it. Where several other cards are at access
+//! points, the kernel's counts are read twice a second and the same rule decides (`radio::Points`).
 
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
 use anabranch::control::{AccessPointReport, BlockingClient, SOCKET_NAME};
 use identity::StateDirectory;
+use linux::clock;
+use linux::wireless::{Wireless, WirelessError, WirelessMode};
 use policy::steering::MarkShare;
-use tracing::warn;
+use tracing::{debug, warn};
+use units::{NetworkId, Timestamp};
 
 use super::messages::{Command, PointAdvice};
+use crate::control::EventLog;
 use crate::mailbox::Mailbox;
+use crate::radio::{Points, Statistics, Up};
 
 /// The radio's state, below the device's.
 const RADIO_DIRECTORY: &str = "radio";
@@ -22,24 +28,55 @@ const OFTEN: Duration = Duration::from_millis(200);
 /// How often one that is not, or one that does not run.
 const SELDOM: Duration = Duration::from_secs(3);
 
+/// How often it is looked which cards are wireless.
+const LOOK: Duration = Duration::from_secs(10);
+
 /// Where the radio of a device answers.
 pub(super) fn radio_socket(state: &StateDirectory) -> PathBuf {
     state.file(RADIO_DIRECTORY).join(SOCKET_NAME)
 }
 
-/// Begins to ask, on a thread of its own that ends with the process.
-pub(super) fn start(state: &StateDirectory, commands: Mailbox<Command>) {
-    let socket = radio_socket(state);
-    let started =
-        thread::Builder::new().name("radio advice".to_owned()).spawn(move || ask(&socket, &commands));
-    if let Err(error) = started {
-        warn!("the radio's advice is not heard: {error}");
+/// A network that carries data by what the user prefers.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Card {
+    /// Its number.
+    pub network: NetworkId,
+    /// The name of its interface.
+    pub interface: String,
+    /// The kernel's number of that.
+    pub index: u32,
+}
+
+/// The networks that advice is about: one end tells, the other reads.
+#[derive(Clone, Default, Debug)]
+pub(super) struct Cards(Arc<Mutex<Vec<Card>>>);
+
+impl Cards {
+    /// These are the ones now.
+    pub fn tell(&self, cards: Vec<Card>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = cards;
+    }
+
+    fn read(&self) -> Vec<Card> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
-fn ask(socket: &Path, commands: &Mailbox<Command>) {
+/// Begins to ask, on a thread of its own that ends with the process.
+pub(super) fn start(state: &StateDirectory, cards: Cards, events: Arc<EventLog>, commands: Mailbox<Command>) {
+    let socket = radio_socket(state);
+    let started = thread::Builder::new()
+        .name("radio advice".to_owned())
+        .spawn(move || ask(&socket, &cards, &events, &commands));
+    if let Err(error) = started {
+        warn!("nobody tells what access points are worth: {error}");
+    }
+}
+
+fn ask(socket: &Path, cards: &Cards, events: &EventLog, commands: &Mailbox<Command>) {
     let mut told = Vec::new();
     let mut client = None;
+    let mut others = OtherCards::default();
     loop {
         if client.is_none() && socket.exists() {
             client = BlockingClient::new(socket).ok();
@@ -48,7 +85,10 @@ fn ask(socket: &Path, commands: &Mailbox<Command>) {
         if !matches!(answer, Some(Ok(_))) {
             client = None;
         }
-        let advice = answer.and_then(Result::ok).map(|points| advice(&points)).unwrap_or_default();
+        let mut advice = answer.and_then(Result::ok).map(|points| advice(&points)).unwrap_or_default();
+        let is_others = |card: &Card| !advice.iter().any(|point| point.interface == card.interface);
+        let cards: Vec<Card> = cards.read().into_iter().filter(is_others).collect();
+        advice.extend(others.advice(clock::now(), cards, events));
         let several = advice.len() > 1;
         if advice != told && commands.post(Command::Advice(advice.clone())) {
             told = advice;
@@ -69,4 +109,61 @@ fn advice(points: &[AccessPointReport]) -> Vec<PointAdvice> {
             packet_time: point.held_packet_time.map(|time| Duration::from_micros(time.0)),
         })
         .collect()
+}
+
+/// Cards that other programs keep.
+#[derive(Default)]
+struct OtherCards {
+    /// Those that are wireless, as last looked, and what of all cards that was.
+    wireless: Vec<Card>,
+    seen: Vec<Card>,
+    due: Timestamp,
+    statistics: Statistics,
+    points: Points,
+}
+
+impl OtherCards {
+    /// What the kernel's counts say of them; nothing with less than two.
+    fn advice(&mut self, now: Timestamp, cards: Vec<Card>, events: &EventLog) -> Vec<PointAdvice> {
+        if cards != self.seen || now >= self.due {
+            self.wireless = wireless(&cards);
+            self.seen = cards;
+            self.due = now + LOOK;
+        }
+        if self.wireless.len() < 2 {
+            (self.statistics, self.points) = Default::default();
+            return Vec::new();
+        }
+        let up: Vec<Up<'_>> = self.wireless.iter().map(Card::up).collect();
+        if self.statistics.is_due(now) {
+            self.statistics.read(now, &up);
+            self.points.decide(now, &self.statistics.joined(&up), events);
+        }
+        advice(&self.statistics.reports(&up, &self.points))
+    }
+}
+
+impl Card {
+    fn up(&self) -> Up<'_> {
+        Up { network: self.network, title: &self.interface, interface: &self.interface, index: self.index }
+    }
+}
+
+/// Those of the cards that are clients of access points by the kernel's own means.
+fn wireless(cards: &[Card]) -> Vec<Card> {
+    if cards.len() < 2 {
+        return Vec::new();
+    }
+    let stations = match Wireless::open().and_then(|mut wireless| wireless.interfaces()) {
+        Ok(interfaces) => interfaces,
+        Err(WirelessError::None) => return Vec::new(),
+        Err(error) => {
+            debug!("{error}");
+            return Vec::new();
+        }
+    };
+    let is_station = |card: &&Card| {
+        stations.iter().any(|one| one.index == card.index && one.mode == WirelessMode::Station)
+    };
+    cards.iter().filter(is_station).cloned().collect()
 }

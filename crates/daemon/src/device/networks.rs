@@ -159,12 +159,23 @@ impl Networks {
         is_news
     }
 
-    /// What each network's paths may do, in order of names.
-    pub fn statuses(&self) -> Vec<(NetworkId, PathStatus)> {
+    /// Networks that carry data by what the user prefers, whatever their access points are worth.
+    pub fn preferred(&self) -> Vec<&Network> {
+        let (connected, statuses) = self.by_preference();
+        let both = connected.into_iter().zip(statuses);
+        both.filter(|(_, status)| *status == PathStatus::Active).map(|(network, _)| network).collect()
+    }
+
+    fn by_preference(&self) -> (Vec<&Network>, Vec<PathStatus>) {
         let connected: Vec<&Network> = self.known.values().filter(|network| network.connected).collect();
         let preferences: Vec<NetworkPreference> =
             connected.iter().map(|network| network.preference).collect();
-        let mut statuses = policy::statuses(&preferences);
+        (connected, policy::statuses(&preferences))
+    }
+
+    /// What each network's paths may do, in order of names.
+    pub fn statuses(&self) -> Vec<(NetworkId, PathStatus)> {
+        let (connected, mut statuses) = self.by_preference();
         let is_spared = |network: &Network| self.spared.contains(&network.interface.name);
         let remain = connected
             .iter()

@@ -19,7 +19,7 @@ const LEAST_PRESENCE: f64 = 0.05;
 
 /// An access point that the radio is at.
 #[derive(Clone, Debug)]
-pub(super) struct Joined {
+pub(crate) struct Joined {
     pub network: NetworkId,
     /// Its name, for people.
     pub ssid: String,
@@ -33,7 +33,7 @@ pub(super) struct Joined {
 
 /// The rule, and what it was last told.
 #[derive(Default)]
-pub(super) struct Points {
+pub(crate) struct Points {
     steering: Steering,
     due: Timestamp,
     steered: Vec<Steered>,

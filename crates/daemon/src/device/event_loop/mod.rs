@@ -28,6 +28,7 @@ use wire::hello::{DefaultTreatment, Name};
 use wire::inner::Headers;
 use wire::request::Sibling;
 
+use super::advice::Cards;
 use super::direct;
 use super::gateways::{Gateway, Gateways};
 use super::messages::{Command, Lease, PointAdvice, Task};
@@ -66,6 +67,8 @@ pub struct Wishes {
     pub standing: Lease,
     /// The thread that looks for neighbours, if it is wanted.
     pub neighbours: Option<neighbours::Handle>,
+    /// Who watches access points.
+    pub cards: Cards,
 }
 
 /// What the loop works with beside packets.
@@ -100,6 +103,7 @@ pub struct DeviceLoop {
     /// What happened.
     pub events: Arc<EventLog>,
     neighbours: Option<neighbours::Handle>,
+    cards: Cards,
     state: State,
 }
 
@@ -196,6 +200,7 @@ impl DeviceLoop {
             reports,
             standing,
             neighbours,
+            cards,
         } = wishes;
         let openings = Openings::new(openings);
         let treatments = Treatments::new(treatments);
@@ -239,6 +244,7 @@ impl DeviceLoop {
             direct,
             events,
             neighbours,
+            cards,
             state,
         }
     }

@@ -11,9 +11,10 @@ use policy::PathStatus;
 use units::{NetworkId, Timestamp};
 
 use super::{DeviceLoop, Prefix, Task};
+use crate::device::advice::Card;
 use crate::device::direct;
 use crate::device::gateways::Gateway;
-use crate::device::networks::{NetworkEvent, reaches};
+use crate::device::networks::{Network, NetworkEvent, reaches};
 use crate::device::targets::{self, Link, Target};
 
 impl DeviceLoop {
@@ -285,6 +286,12 @@ impl DeviceLoop {
 
     fn tell_of_networks(&self) {
         self.direct.post(direct::Message::Networks(self.networks.iter().cloned().collect()));
+        let card = |network: &Network| Card {
+            network: network.id,
+            interface: network.interface.name.clone(),
+            index: network.interface.index,
+        };
+        self.cards.tell(self.networks.preferred().into_iter().map(card).collect());
         if let Some(neighbours) = &self.neighbours {
             let preferences = self.networks.iter();
             neighbours.prefer(

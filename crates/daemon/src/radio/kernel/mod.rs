@@ -10,7 +10,7 @@
 
 mod configuration;
 mod station;
-mod statistics;
+pub(super) mod statistics;
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -99,7 +99,12 @@ impl KernelKeeper {
         let kept = self.kept.iter();
         kept.filter_map(|(id, kept)| {
             let interface = kept.station.as_ref()?.up()?;
-            Some(Up { network: *id, ssid: &kept.known.ssid, interface })
+            Some(Up {
+                network: *id,
+                title: &kept.known.ssid,
+                interface: &interface.name,
+                index: interface.index,
+            })
         })
         .collect()
     }
@@ -244,10 +249,10 @@ impl Keeper for KernelKeeper {
         let networks = self.kept.values().map(|kept| {
             let mut report = kept.station.as_ref().map(KernelStation::report);
             if let Some(report) = &mut report
-                && let Some(one) = up.iter().find(|one| one.interface.name == report.interface)
+                && let Some(one) = up.iter().find(|one| one.interface == report.interface)
             {
                 let association =
-                    wireless.as_mut().and_then(|wireless| wireless.association(one.interface.index).ok()?);
+                    wireless.as_mut().and_then(|wireless| wireless.association(one.index).ok()?);
                 let signal = association.and_then(|association| association.signal_dbm);
                 report.signal_dbm = signal.map(|signal| signal as f32);
                 report.share = share(up.len());

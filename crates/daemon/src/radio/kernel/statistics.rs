@@ -12,22 +12,25 @@ use units::{NetworkId, Timestamp};
 
 use super::super::access_points::sort;
 use super::super::points::{Joined, Points, quality};
-use super::station::OwnInterface;
 
 /// How often the kernel is asked: with less between, few frames.
 const INTERVAL: Duration = Duration::from_millis(500);
 
 /// A network that is up.
 #[derive(Clone, Copy)]
-pub(super) struct Up<'a> {
+pub(crate) struct Up<'a> {
     pub network: NetworkId,
-    pub ssid: &'a str,
-    pub interface: &'a OwnInterface,
+    /// What people call it.
+    pub title: &'a str,
+    /// The name of its interface ...
+    pub interface: &'a str,
+    /// ... and the kernel's number of that.
+    pub index: u32,
 }
 
 /// What the kernel counted, and what that tells.
 #[derive(Default)]
-pub(super) struct Statistics {
+pub(crate) struct Statistics {
     wireless: Option<Wireless>,
     due: Timestamp,
     known: BTreeMap<NetworkId, Reading>,
@@ -62,11 +65,11 @@ impl Statistics {
         }
         let Some(wireless) = &mut self.wireless else { return };
         for one in up {
-            let association = match wireless.association(one.interface.index) {
+            let association = match wireless.association(one.index) {
                 Ok(Some(association)) => association,
                 Ok(None) => continue,
                 Err(error) => {
-                    debug!("{}: {error}", one.interface.name);
+                    debug!("{}: {error}", one.interface);
                     self.wireless = None;
                     return;
                 }
@@ -83,7 +86,7 @@ impl Statistics {
         known
             .map(|(one, reading)| Joined {
                 network: one.network,
-                ssid: one.ssid.to_owned(),
+                ssid: one.title.to_owned(),
                 channel: reading.association.frequency,
                 estimate: reading.estimate.clone(),
                 received: reading.association.received.unwrap_or_default().into(),
@@ -103,7 +106,7 @@ impl Statistics {
                     channel: association.frequency.channel(),
                     megahertz: association.frequency.0,
                     signal_dbm: association.signal_dbm.map(|signal| signal as f32),
-                    interface: Some(one.interface.name.clone()),
+                    interface: Some(one.interface.to_owned()),
                     quality: estimate.as_ref().map(quality),
                     share: share(up.len()),
                     ..AccessPointReport::default()

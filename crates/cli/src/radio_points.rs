@@ -1,6 +1,6 @@
 //! `anabranch radio aps`: access points in range, and how much each is worth.
 
-use anabranch::control::AccessPointReport;
+use anabranch::control::{AccessPointReport, ClientError};
 
 use crate::arguments::RadioAps;
 use crate::output;
@@ -8,9 +8,15 @@ use crate::radio_live::no_radio;
 use crate::session::Session;
 use crate::table::{Table, rate};
 
-/// Shows what the running radio knows.
+/// Shows what the running radio knows; without one, what the device knows of cards that other programs keep.
 pub fn run(session: &Session, arguments: &RadioAps) -> anyhow::Result<()> {
-    let points = session.radio().client()?.radio_access_points().map_err(|error| no_radio(error.into()))?;
+    let points = match session.radio().client()?.radio_access_points() {
+        Err(error @ ClientError::NotRunning(_)) => {
+            let device = session.client().and_then(|device| device.radio_access_points());
+            device.map_err(|_| no_radio(error.into()))?
+        }
+        points => points?,
+    };
     if arguments.json {
         return output::json(&points);
     }

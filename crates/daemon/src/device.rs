@@ -284,7 +284,7 @@ fn work(
         choices.clone(),
         events.clone(),
     );
-    advice::start(&state, cards, events.clone(), commands.clone());
+    advice::start(&state, cards.clone(), events.clone(), commands.clone());
     let ended = tasks.clone();
     let packets = PacketThread::start(
         move || device.run(&command_receiver, &command_waker),
@@ -336,6 +336,7 @@ fn work(
         root: root.clone(),
         events: events.clone(),
         neighbours: neighbourhood,
+        cards,
         neighbourly,
         state: state.clone(),
         key: key.public(),

@@ -4,11 +4,11 @@
 //! points, the kernel's counts are read twice a second and the same rule decides (`radio::Points`).
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use anabranch::control::{AccessPointReport, BlockingClient, SOCKET_NAME};
+use anabranch::control::{AccessPointReport, BlockingClient, Fraction, SOCKET_NAME};
 use identity::StateDirectory;
 use linux::clock;
 use linux::wireless::{Wireless, WirelessError, WirelessMode};
@@ -47,18 +47,29 @@ pub(super) struct Card {
     pub index: u32,
 }
 
-/// The networks that advice is about: one end tells, the other reads.
+/// The networks that advice is about, and what came of those whose cards other programs keep.
 #[derive(Clone, Default, Debug)]
-pub(super) struct Cards(Arc<Mutex<Vec<Card>>>);
+pub struct Cards(Arc<Mutex<Known>>);
+
+#[derive(Default, Debug)]
+struct Known {
+    cards: Vec<Card>,
+    reports: Vec<AccessPointReport>,
+}
 
 impl Cards {
-    /// These are the ones now.
-    pub fn tell(&self, cards: Vec<Card>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = cards;
+    /// These are the networks now.
+    pub(super) fn tell(&self, cards: Vec<Card>) {
+        self.known().cards = cards;
     }
 
-    fn read(&self) -> Vec<Card> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    /// Access points of cards that other programs keep; none unless there are several.
+    pub(super) fn reports(&self) -> Vec<AccessPointReport> {
+        self.known().reports.clone()
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -87,8 +98,10 @@ fn ask(socket: &Path, cards: &Cards, events: &EventLog, commands: &Mailbox<Comma
         }
         let mut advice = answer.and_then(Result::ok).map(|points| advice(&points)).unwrap_or_default();
         let is_others = |card: &Card| !advice.iter().any(|point| point.interface == card.interface);
-        let cards: Vec<Card> = cards.read().into_iter().filter(is_others).collect();
-        advice.extend(others.advice(clock::now(), cards, events));
+        let kept: Vec<Card> = cards.known().cards.iter().filter(|card| is_others(card)).cloned().collect();
+        let reports = others.reports(clock::now(), kept, events);
+        advice.extend(self::advice(&reports));
+        cards.known().reports = reports;
         let several = advice.len() > 1;
         if advice != told && commands.post(Command::Advice(advice.clone())) {
             told = advice;
@@ -123,8 +136,8 @@ struct OtherCards {
 }
 
 impl OtherCards {
-    /// What the kernel's counts say of them; nothing with less than two.
-    fn advice(&mut self, now: Timestamp, cards: Vec<Card>, events: &EventLog) -> Vec<PointAdvice> {
+    /// What the kernel's counts say of their access points; nothing with less than two.
+    fn reports(&mut self, now: Timestamp, cards: Vec<Card>, events: &EventLog) -> Vec<AccessPointReport> {
         if cards != self.seen || now >= self.due {
             self.wireless = wireless(&cards);
             self.seen = cards;
@@ -139,7 +152,10 @@ impl OtherCards {
             self.statistics.read(now, &up);
             self.points.decide(now, &self.statistics.joined(&up), events);
         }
-        advice(&self.statistics.reports(&up, &self.points))
+        let mut reports = self.statistics.reports(&up, &self.points);
+        // Each is a radio of its own.
+        reports.iter_mut().for_each(|report| report.share = Fraction(1.0));
+        reports
     }
 }
 

@@ -16,7 +16,7 @@ use policy::Treatment;
 use policy::rules::{DomainPattern, Dscp, FlowFacts, Matcher, Protocol, UserId};
 use policy::services::Service;
 
-use super::advice;
+use super::advice::{self, Cards};
 use super::direct::{self, HeldFlows, NewRule, Picture, Question, Sampler};
 use super::messages::Command;
 use super::neighbours;
@@ -41,6 +41,8 @@ pub struct DeviceBackend {
     pub events: Arc<EventLog>,
     /// The thread that looks for neighbours, if it is wanted.
     pub neighbours: Option<neighbours::Handle>,
+    /// Access points of cards that other programs keep.
+    pub cards: Cards,
     /// The addresses that they know this device by.
     pub neighbourly: Vec<IpAddr>,
     /// Where known keys are.
@@ -286,7 +288,12 @@ impl Backend for DeviceBackend {
     }
 
     fn radio_access_points(&self) -> Result<Vec<AccessPointReport>, BackendError> {
-        self.of_radio(BlockingClient::radio_access_points)
+        let others = self.cards.reports();
+        match self.of_radio(BlockingClient::radio_access_points) {
+            Ok(points) => Ok([points, others].concat()),
+            Err(_) if !others.is_empty() => Ok(others),
+            Err(error) => Err(error),
+        }
     }
 
     fn radio_scan(&self) -> Result<Vec<HeardNetwork>, BackendError> {

@@ -274,6 +274,22 @@ mod tests {
         assert_eq!(networks.by_name_mut("wlan0").unwrap().id, NetworkId(0));
     }
 
+    #[test]
+    fn those_in_reserve_and_those_that_are_off_are_not_preferred() {
+        let mut networks = networks("");
+        networks.update(&[interface("wlan0", 3), interface("wlan1", 4), interface("wwan0", 5)]);
+        let names = |networks: &Networks| -> Vec<String> {
+            networks.preferred().iter().map(|network| network.interface.name.clone()).collect()
+        };
+        assert_eq!(names(&networks), ["wlan0", "wlan1", "wwan0"]);
+        networks.by_name_mut("wwan0").unwrap().preference.backup = Some(true);
+        networks.by_name_mut("wlan1").unwrap().preference.off = true;
+        assert_eq!(names(&networks), ["wlan0"]);
+        networks.by_name_mut("wwan0").unwrap().preference.backup = None;
+        networks.spare(["wlan0".to_owned()].into());
+        assert_eq!(names(&networks), ["wlan0", "wwan0"], "one whose access point is poor is still judged");
+    }
+
     /// Tethered phones show up under a new name each time.
     #[test]
     fn what_is_gone_makes_room() {

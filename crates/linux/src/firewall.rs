@@ -4,12 +4,9 @@
 //! is `drop`. Nothing is changed here: a firewall is its owner's.
 
 mod legacy;
-
-use std::process::Command;
-
 use serde::Deserialize;
 
-use crate::nft::NftError;
+use crate::nft::{self, NftError};
 
 pub use legacy::{LegacyError, closed_legacy_chains};
 
@@ -47,13 +44,13 @@ struct Chain {
 /// # Errors
 /// If nft cannot be run or does not answer as expected.
 pub fn closed_chains(interface: &str) -> Result<Vec<ClosedChain>, NftError> {
-    let text = nft(&["-j", "list", "chains"])?;
+    let text = nft::ask(&["-j", "list", "chains"])?;
     let listing: Listing =
         serde_json::from_str(&text).map_err(|error| NftError::Run(std::io::Error::other(error)))?;
     let chains: Vec<Chain> = listing.nftables.into_iter().filter_map(|entry| entry.chain).collect();
     let mut closed = Vec::new();
     for chain in chains.iter().filter(|chain| forwards_little(chain)) {
-        let table = nft(&["list", "table", &chain.family, &chain.table])?;
+        let table = nft::ask(&["list", "table", &chain.family, &chain.table])?;
         if !table.contains(&format!("\"{interface}\"")) {
             let names =
                 chains.iter().filter(|other| other.table == chain.table && other.family == chain.family);
@@ -101,22 +98,10 @@ fn iptables_remedy(iptables: &str, names: &[&str], interface: &str) -> Option<St
     names.contains(&"DOCKER-USER").then(|| legacy::insert(iptables, "DOCKER-USER", interface))
 }
 
-fn nft(arguments: &[&str]) -> Result<String, NftError> {
-    let output = Command::new("nft").args(arguments).output().map_err(|error| match error.kind() {
-        std::io::ErrorKind::NotFound => NftError::Missing,
-        _ => NftError::Run(error),
-    })?;
-    if !output.status.success() {
-        return Err(NftError::Refused(String::from_utf8_lossy(&output.stderr).trim().to_owned()));
-    }
-    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::netns::Namespace;
-    use crate::nft;
     use crate::test_namespace::may_test;
 
     #[test]

@@ -31,6 +31,18 @@ pub(crate) fn check(script: &str) -> Result<(), NftError> {
     run(&["--check", "-f", "-"], script)
 }
 
+/// What nft prints.
+pub(crate) fn ask(arguments: &[&str]) -> Result<String, NftError> {
+    let output = Command::new("nft").args(arguments).output().map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => NftError::Missing,
+        _ => NftError::Run(error),
+    })?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    Err(NftError::Refused(String::from_utf8_lossy(&output.stderr).trim().to_owned()))
+}
+
 fn run(arguments: &[&str], script: &str) -> Result<(), NftError> {
     let mut child = Command::new("nft")
         .args(arguments)

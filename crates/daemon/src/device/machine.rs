@@ -7,7 +7,7 @@ use linux::cgroup::{CgroupPath, Hierarchy};
 use linux::direct::{Direct, Unruled};
 use linux::dns;
 use linux::journal::{Change, Journal};
-use linux::mptcp::Paths;
+use linux::mptcp::{Paths, PathsError};
 use linux::neighbour_routes::NeighbourRoutes;
 use linux::routing::{self, Routing};
 use tracing::info;
@@ -55,8 +55,8 @@ pub struct DeviceMachine {
     without_fast_path: bool,
     /// What MPTCP needs is in the journal.
     over_mptcp: bool,
-    /// Some packets of MPTCP connections are marked.
-    marking: bool,
+    /// Networks of MPTCP connections whose packets are counted, and some of them marked.
+    watched: Option<Paths>,
     groups: Groups,
 }
 
@@ -69,7 +69,7 @@ impl DeviceMachine {
             fast_path: None,
             without_fast_path: false,
             over_mptcp: false,
-            marking: false,
+            watched: None,
             groups: Groups::default(),
         }
     }
@@ -112,14 +112,24 @@ impl DeviceMachine {
             self.over_mptcp = false;
             return Answer::Failed { reason };
         }
-        let marking = self.marking || paths.has_marks();
-        let done = paths.sync().and_then(|()| if marking { paths.mark() } else { Ok(()) });
-        match done {
-            Ok(()) => {
-                self.marking = paths.has_marks();
-                Answer::Done
-            }
-            Err(error) => Answer::Failed { reason: error.to_string() },
+        let failed = |error: PathsError| Answer::Failed { reason: error.to_string() };
+        if let Err(error) = paths.sync() {
+            return failed(error);
+        }
+        self.watched = None;
+        match paths.mark() {
+            Ok(()) => self.watched = Some(paths.clone()),
+            Err(error) if paths.has_marks() => return failed(error),
+            Err(error) => info!("nobody counts what networks do to MPTCP: {error}"),
+        }
+        Answer::Done
+    }
+
+    fn mptcp_counts(&self) -> Answer {
+        match self.watched.as_ref().map(Paths::counts) {
+            None => Answer::MptcpCounts { counts: Vec::new() },
+            Some(Ok(counts)) => Answer::MptcpCounts { counts: counts.into_iter().collect() },
+            Some(Err(error)) => Answer::Failed { reason: error.to_string() },
         }
     }
 
@@ -195,6 +205,7 @@ impl Machine for DeviceMachine {
                 self.apply(&changes)
             }
             Request::Mptcp(paths) => self.mptcp(&paths),
+            Request::MptcpCounts => self.mptcp_counts(),
             Request::Direct(direct) => self.direct(&direct),
             Request::Run { process, user } => self.groups.run(&mut self.journal, process, user),
             Request::EndRun { cgroup } => self.groups.end(&mut self.journal, &cgroup),
@@ -205,7 +216,7 @@ impl Machine for DeviceMachine {
             }
             Request::Restore => {
                 self.fast_path = None;
-                (self.over_mptcp, self.marking) = (false, false);
+                (self.over_mptcp, self.watched) = (false, None);
                 supervision::restore(&mut self.journal)
             }
         }

@@ -36,6 +36,8 @@ pub enum Request {
     Neighbours,
     /// Have MPTCP connections use these networks.
     Mptcp(linux::mptcp::Paths),
+    /// Tell what the networks of the last [`Request::Mptcp`] were seen to do to it.
+    MptcpCounts,
     /// Lead new flows directly out as described.
     Direct(Box<linux::direct::Direct>),
     /// Put a process, and what it starts from then on, into a control group of its own below the one that it is in.
@@ -100,6 +102,11 @@ pub enum Answer {
     Programs {
         /// With the inode of each's socket.
         programs: Vec<SocketProgram>,
+    },
+    /// What networks do to MPTCP, by their numbers.
+    MptcpCounts {
+        /// Nothing where nothing is counted.
+        counts: Vec<(u8, linux::mptcp::WayCounts)>,
     },
 }
 
@@ -238,6 +245,7 @@ mod tests {
                 Request::Direct(_)
                 | Request::Neighbours
                 | Request::Mptcp(_)
+                | Request::MptcpCounts
                 | Request::LetIn { .. }
                 | Request::Names { .. }
                 | Request::Card

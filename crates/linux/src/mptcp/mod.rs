@@ -5,9 +5,11 @@ mod notifications;
 mod path_manager;
 pub(crate) mod paths;
 pub mod supervised;
+mod watching;
 
 pub use path_manager::{Endpoint, Limits, PathManager};
 pub use paths::{PathNetwork, Paths, PathsError};
+pub use watching::WayCounts;
 
 use std::fs;
 

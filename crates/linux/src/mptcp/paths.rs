@@ -3,7 +3,7 @@
 //!
 //! Endpoints have numbers of their own, so that those of other programs (NetworkManager makes some) are left alone.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::net::IpAddr;
 
@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use super::path_manager::{Endpoint, Limits, PathManager};
+use super::watching::{self, WayCounts};
 use crate::journal::Change;
 use crate::netlink::{Netlink, NetlinkError, Rule, unless_missing};
 use crate::nft::{self, NftError};
@@ -94,13 +95,21 @@ impl Paths {
         Ok(())
     }
 
-    /// Has nftables mark what comes in, so that senders prefer other networks (`[MULTIAP] section 5`). Only packets with the option of MPTCP are
-    /// marked: a connection without it has no other way to go.
+    /// Has nftables mark what comes in, so that senders prefer other networks (`[MULTIAP] section 5`), and count what becomes of MPTCP's option and
+    /// of ECN on the way ([`Self::counts`]). Only packets with the option of MPTCP are marked: a connection without it has no other way to go.
     ///
     /// # Errors
     /// [`PathsError::Marks`]; nothing is changed then.
     pub fn mark(&self) -> Result<(), PathsError> {
         Ok(nft::load(&self.marking())?)
+    }
+
+    /// What was counted since [`Self::mark`], by the networks' numbers.
+    ///
+    /// # Errors
+    /// If nft cannot be run or nothing is counted.
+    pub fn counts(&self) -> Result<BTreeMap<u8, WayCounts>, NftError> {
+        watching::read(&marking_table(self.table))
     }
 
     /// Whether some packets are to be marked.
@@ -111,9 +120,12 @@ impl Paths {
     fn marking(&self) -> String {
         let name = marking_table(self.table);
         let mut script = nft::removal(&name);
+        let _ = writeln!(script, "table inet {name} {{\n{}", watching::rules(&self.networks));
         if self.has_marks() {
-            let _ = writeln!(script, "table inet {name} {{ chain marks {{");
-            let _ = writeln!(script, "type filter hook prerouting priority mangle; policy accept;");
+            let _ = writeln!(
+                script,
+                "chain marks {{ type filter hook prerouting priority mangle; policy accept;"
+            );
             for PathNetwork { interface, marks, .. } in self.networks.iter().filter(|one| one.marks > 0) {
                 for ip in ["ip", "ip6"] {
                     let _ = writeln!(
@@ -123,8 +135,9 @@ impl Paths {
                     );
                 }
             }
-            script.push_str("}\n}\n");
+            script.push_str("}\n");
         }
+        script.push_str("}\n");
         script
     }
 
@@ -283,6 +296,88 @@ mod tests {
             std::fs::remove_dir_all(&state).unwrap();
         })
         .unwrap();
+    }
+
+    /// A second way begins with a second address; whether the far end hears of MPTCP over it is up to what is on the way.
+    #[test]
+    fn it_is_counted_what_takes_the_option_out() {
+        use std::io::{Read, Write};
+
+        use socket2::{Domain, Protocol, Socket, Type};
+
+        if !may_test() || crate::mptcp::why_not().is_some() {
+            return;
+        }
+        let (left, right) = joined_pair();
+        let paths = left
+            .run(|| {
+                let interface = Netlink::open().unwrap().link("cable").unwrap().unwrap().index;
+                Netlink::open().unwrap().add_address(interface, "10.77.0.3/24".parse().unwrap()).unwrap();
+                let network = |number, address: &str| PathNetwork {
+                    number,
+                    interface,
+                    addresses: vec![address.parse().unwrap()],
+                    backup: false,
+                    marks: 50_000,
+                };
+                let networks = vec![network(1, "10.77.0.1"), network(2, "10.77.0.3")];
+                set_limits(None).unwrap();
+                let paths = Paths { table: 43_950, networks };
+                paths.sync().unwrap();
+                paths.mark().unwrap();
+                paths
+            })
+            .unwrap();
+        right.run(|| set_limits(None).unwrap()).unwrap();
+        let download = |port| {
+            let address = std::net::SocketAddr::from(([10, 77, 0, 2], port));
+            let socket = || Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::MPTCP)).unwrap();
+            let sending = right
+                .run(|| {
+                    let socket = socket();
+                    socket.bind(&address.into()).unwrap();
+                    socket.listen(4).unwrap();
+                    std::thread::spawn(move || {
+                        let (mut to, _) = socket.accept().unwrap();
+                        to.write_all(&[7; 300_000]).unwrap();
+                        // The second way is begun once data has come over the first.
+                        to.read_exact(&mut [0]).unwrap();
+                    })
+                })
+                .unwrap();
+            let counted = left
+                .run(|| {
+                    let mut socket = socket();
+                    socket.bind(&std::net::SocketAddr::from(([10, 77, 0, 1], 0)).into()).unwrap();
+                    socket.connect(&address.into()).unwrap();
+                    socket.read_exact(&mut [0; 300_000]).unwrap();
+                    let end = std::time::Instant::now() + std::time::Duration::from_secs(5);
+                    let answered = |counts: &WayCounts| counts.joined + counts.stripped > 0;
+                    let counted = loop {
+                        let counts = paths.counts().unwrap();
+                        if answered(&counts[&2]) || std::time::Instant::now() > end {
+                            break counts;
+                        }
+                        std::thread::sleep(std::time::Duration::from_millis(20));
+                    };
+                    socket.write_all(&[1]).unwrap();
+                    counted
+                })
+                .unwrap();
+            sending.join().unwrap();
+            counted
+        };
+        let whole = download(4_100);
+        assert_eq!((whole[&2].joined, whole[&2].stripped), (1, 0), "{whole:?}");
+        assert_eq!((whole[&1].joined, whole[&1].stripped), (0, 0), "{whole:?}");
+        assert!(whole[&1].unmarkable > 10 && whole[&1].markable == 0, "nobody asked for ECN: {whole:?}");
+        let strip = "table ip box { chain strip { type filter hook prerouting priority raw; policy accept; \
+                     ip saddr 10.77.0.3 tcp flags & (syn | ack) == syn reset tcp option mptcp;\n}\n}\n";
+        right.run(|| nft::load(strip).unwrap()).unwrap();
+        left.run(|| paths.mark().unwrap()).unwrap();
+        let stripped = download(4_101);
+        assert_eq!((stripped[&2].joined, stripped[&2].stripped), (0, 1), "{stripped:?}");
+        left.run(|| end(43_950, None).unwrap()).unwrap();
     }
 
     /// What the far end's TCP has heard of marks.

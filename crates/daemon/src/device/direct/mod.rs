@@ -27,6 +27,7 @@ mod rules;
 mod running;
 mod sampler;
 mod translation;
+mod ways;
 
 use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
@@ -64,6 +65,7 @@ use names::{Lesson, Names};
 pub(crate) use reach::Outcome as ProbeOutcome;
 use repin::Repin;
 use translation::Translations;
+use ways::Ways;
 
 pub use explain::explain;
 pub use flows::Sampler;
@@ -138,6 +140,9 @@ pub struct DirectControl {
     over_mptcp: bool,
     /// What the kernel has for it, or has refused.
     paths: Option<Paths>,
+    /// What networks were seen to do to it, and when to look again.
+    ways: Ways,
+    ways_due: Timestamp,
     retry_at: Option<Timestamp>,
     /// Why flows cannot be led out, as it was told.
     failing: Option<String>,
@@ -190,6 +195,8 @@ impl DirectControl {
             applied: None,
             advice: Vec::new(),
             over_mptcp: false,
+            ways: Ways::default(),
+            ways_due: Timestamp::ZERO,
             paths: None,
             retry_at: None,
             failing: None,
@@ -227,6 +234,7 @@ impl DirectControl {
             self.sweep(clock::now());
             self.learn(clock::now());
             self.follow(clock::now());
+            self.watch_ways(clock::now());
             // First what has happened, which may be the loss of a network; looking closer takes time.
             self.judge(clock::now());
             if self.observe(clock::now()) {
@@ -299,6 +307,13 @@ impl DirectControl {
     fn hear(&mut self, message: Message) {
         match message {
             Message::Networks(networks) => {
+                for network in &networks {
+                    let before = self.networks.iter().find(|before| before.id == network.id);
+                    if before.is_some_and(|before| before.interface.addresses != network.interface.addresses)
+                    {
+                        self.ways.forget(network.id);
+                    }
+                }
                 self.networks = networks;
                 self.observations.on_networks(clock::now(), &self.networks);
                 self.warn_of_conflicts();
@@ -362,7 +377,8 @@ impl DirectControl {
         let repin = self.repin.as_ref().filter(|_| captured).map(Repin::due);
         let following = self.run_time.pins_names().then(|| self.following.due());
         let learning = (captured && self.learns()).then(|| self.learning.due());
-        [evaluation, observation, repin, learning, following, self.retry_at, self.run_time.next_sweep()]
+        let ways = self.paths.is_some().then_some(self.ways_due);
+        [evaluation, observation, repin, learning, following, ways, self.retry_at, self.run_time.next_sweep()]
             .into_iter()
             .flatten()
             .min()
@@ -414,7 +430,9 @@ impl DirectControl {
         let waits = self.retry_at.is_some_and(|at| now < at);
         self.over_mptcp |= mptcp::is_wanted(rules.iter().copied());
         let marks = mptcp::marks(&self.advice, &self.judged);
-        let paths = self.over_mptcp.then(|| mptcp::paths(self.config.table, &scene, &marks));
+        let paths = self
+            .over_mptcp
+            .then(|| mptcp::paths(self.config.table, &scene, &marks, |id| self.ways.strips(now, id)));
         let wanted = Direct { ecn: self.over_mptcp && self.advice.len() > 1, ..wanted };
         if self.applied.as_ref() != Some(&wanted) && !waits {
             self.apply(now, wanted);
@@ -480,6 +498,35 @@ impl DirectControl {
         }
     }
 
+    /// Looks what becomes of MPTCP on the way, if it is time.
+    fn watch_ways(&mut self, now: Timestamp) {
+        if self.paths.is_none() || now < self.ways_due {
+            return;
+        }
+        self.ways_due = now + WAYS_INTERVAL;
+        let counts = match self.root.ask_for(&Request::MptcpCounts) {
+            Ok(RootAnswer::MptcpCounts { counts }) => counts,
+            Ok(_) => return,
+            Err(error) => {
+                debug!("what networks do to MPTCP: {error}");
+                return;
+            }
+        };
+        for network in &self.networks {
+            let number = self.numbers.of(network.id);
+            let Some((_, counts)) = counts.iter().find(|(counted, _)| Some(*counted) == number) else {
+                continue;
+            };
+            if let Some(finding) = self.ways.take(now, network.id, *counts) {
+                self.events.push(
+                    EventKind::Warning,
+                    Some(&network.interface.name),
+                    finding.text().to_owned(),
+                );
+            }
+        }
+    }
+
     /// Tried once for each set of networks; routes of a network come before what leads to them.
     fn apply_paths(&mut self, paths: Paths) {
         if let Err(error) = self.root.ask(&Request::Mptcp(paths.clone())) {
@@ -530,4 +577,6 @@ const SETTLED: u8 = 4;
 const MOST_TREATED: usize = 4_096;
 /// nft may be busy, or be installed by then.
 const LEARNING_TIME: Duration = Duration::from_millis(500);
+/// How often it is looked what networks do to MPTCP.
+const WAYS_INTERVAL: Duration = Duration::from_secs(10);
 const RETRY_PAUSE: Duration = Duration::from_secs(5);

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use linux::mptcp::{PathNetwork, Paths};
 use policy::rules::Rule;
 use policy::{NetworkInput, Treatment};
+use units::NetworkId;
 
 use super::plan::slots;
 use super::rules::Scene;
@@ -37,10 +38,17 @@ fn in_a_million(part: f64) -> u32 {
     ((exact / unit).round() * unit) as u32
 }
 
-/// Every network that may be used; those to which the policy gives no new flows are backups. `table` is before the first network's.
-pub fn paths(table: u32, scene: &Scene<'_>, marks: &BTreeMap<String, u32>) -> Paths {
+/// Every network that may be used, but for those by which MPTCP does not get through; those to which the policy gives no new flows are backups.
+/// `table` is before the first network's.
+pub fn paths(
+    table: u32,
+    scene: &Scene<'_>,
+    marks: &BTreeMap<String, u32>,
+    stripping: impl Fn(NetworkId) -> bool,
+) -> Paths {
     let dealt: Vec<u8> = [false, true].into_iter().flat_map(|ipv6| slots(scene, ipv6, |_| true)).collect();
     let usable = scene.networks.iter().filter(|network| network.connected && !network.preference.off);
+    let usable = usable.filter(|network| !stripping(network.id));
     let path = |network: &Network| {
         let number = scene.numbers.of(network.id)?;
         let own = network.interface.addresses.iter().map(|subnet| subnet.address());

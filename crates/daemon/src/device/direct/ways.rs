@@ -1,0 +1,146 @@
+//! What networks were seen to do to MPTCP: boxes that take its option out, and senders or boxes that leave no room for marks. Pure.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use linux::mptcp::WayCounts;
+use units::{NetworkId, Timestamp};
+
+/// What is remembered, by network.
+#[derive(Default, Debug)]
+pub struct Ways(BTreeMap<NetworkId, Way>);
+
+#[derive(Clone, Copy, Default, Debug)]
+struct Way {
+    /// The counters when last read.
+    counts: WayCounts,
+    /// Further subflows that were answered as plain TCP since one was answered as MPTCP.
+    stripped: u64,
+    /// Until when the network is left out.
+    left_out: Option<Timestamp>,
+    /// Packets in a row of readings that could not be marked.
+    unmarkable: u64,
+    told_unmarkable: bool,
+}
+
+/// What has become known of a network.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Finding {
+    /// Something on the way takes MPTCP's option out.
+    Strips,
+    /// What comes by it cannot be marked.
+    Unmarkable,
+}
+
+impl Finding {
+    /// For people.
+    pub fn text(self) -> &'static str {
+        match self {
+            Self::Strips => {
+                "something on the way takes MPTCP out of connections: none uses it as a further way for an hour; \
+                 connections that begin there are plain TCP"
+            }
+            Self::Unmarkable => {
+                "its access point is slow, but senders cannot be told by marks: what comes has no ECN, for the servers do not use it or a box on \
+                 the way clears it"
+            }
+        }
+    }
+}
+
+impl Ways {
+    /// Takes what its counters show now.
+    pub fn take(&mut self, now: Timestamp, network: NetworkId, counts: WayCounts) -> Option<Finding> {
+        let way = self.0.entry(network).or_default();
+        let news = counts.since(&way.counts);
+        way.counts = counts;
+        if news.markable > 0 {
+            (way.unmarkable, way.told_unmarkable) = (0, false);
+        } else {
+            way.unmarkable += news.unmarkable;
+        }
+        if news.joined > 0 {
+            (way.stripped, way.left_out) = (0, None);
+        } else {
+            way.stripped += news.stripped;
+        }
+        if way.stripped >= ENOUGH_STRIPPED {
+            way.stripped = 0;
+            way.left_out = Some(now + REMEMBERED);
+            return Some(Finding::Strips);
+        }
+        if way.unmarkable >= ENOUGH_UNMARKABLE && !way.told_unmarkable {
+            way.told_unmarkable = true;
+            return Some(Finding::Unmarkable);
+        }
+        None
+    }
+
+    /// Whether MPTCP does not get through by the network, as far as known.
+    pub fn strips(&self, now: Timestamp, network: NetworkId) -> bool {
+        self.0.get(&network).and_then(|way| way.left_out).is_some_and(|until| now < until)
+    }
+
+    /// It has another address or next hop: what is on the way there may be another, too.
+    pub fn forget(&mut self, network: NetworkId) {
+        self.0.remove(&network);
+    }
+}
+
+/// One may be a far end that has lost its connection meanwhile.
+const ENOUGH_STRIPPED: u64 = 2;
+/// A box may be mended.
+const REMEMBERED: Duration = Duration::from_secs(3_600);
+/// Servers without ECN are among those with.
+const ENOUGH_UNMARKABLE: u64 = 200;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WLAN: NetworkId = NetworkId(3);
+
+    fn at(seconds: u64) -> Timestamp {
+        Timestamp::from_millis(seconds * 1_000)
+    }
+
+    fn subflows(joined: u64, stripped: u64) -> WayCounts {
+        WayCounts { joined, stripped, ..WayCounts::default() }
+    }
+
+    #[test]
+    fn a_network_that_strips_is_left_out_for_an_hour() {
+        let mut ways = Ways::default();
+        assert_eq!(ways.take(at(0), WLAN, subflows(0, 1)), None);
+        assert_eq!(ways.take(at(10), WLAN, subflows(0, 1)), None, "nothing new");
+        assert_eq!(ways.take(at(20), WLAN, subflows(0, 2)), Some(Finding::Strips));
+        assert!(ways.strips(at(3_619), WLAN) && !ways.strips(at(3_620), WLAN));
+        assert!(!ways.strips(at(20), NetworkId(1)));
+        ways.forget(WLAN);
+        assert!(!ways.strips(at(21), WLAN));
+    }
+
+    #[test]
+    fn one_that_lets_subflows_through_is_not() {
+        let mut ways = Ways::default();
+        for count in 1..10 {
+            assert_eq!(ways.take(at(count), WLAN, subflows(count, count)), None);
+        }
+        assert!(!ways.strips(at(10), WLAN));
+        // Counters were made anew.
+        assert_eq!(ways.take(at(11), WLAN, subflows(0, 2)), Some(Finding::Strips));
+        assert_eq!(ways.take(at(12), WLAN, subflows(1, 2)), None);
+        assert!(!ways.strips(at(12), WLAN), "it gets through again");
+    }
+
+    #[test]
+    fn it_is_told_once_that_nothing_can_be_marked() {
+        let mut ways = Ways::default();
+        let packets = |markable, unmarkable| WayCounts { markable, unmarkable, ..WayCounts::default() };
+        assert_eq!(ways.take(at(0), WLAN, packets(0, 150)), None);
+        assert_eq!(ways.take(at(10), WLAN, packets(0, 300)), Some(Finding::Unmarkable));
+        assert_eq!(ways.take(at(20), WLAN, packets(0, 900)), None);
+        assert_eq!(ways.take(at(30), WLAN, packets(5, 2_000)), None, "some senders use it");
+        assert_eq!(ways.take(at(40), WLAN, packets(5, 2_300)), Some(Finding::Unmarkable));
+    }
+}

@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
-use anabranch::control::{BlockingClient, ExplainRequest, Hold, PinRequest, open_socket};
+use anabranch::control::{BlockingClient, EventSequence, ExplainRequest, Hold, PinRequest, open_socket};
 use linux::mptcp::supervised::Supervised;
 use linux::mptcp::{PathManager, why_not};
 use linux::netlink::Netlink;
@@ -17,6 +17,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::bed::{Bed, SERVER_V4, eventually};
 use crate::direct::{bed, listing, started};
+use crate::scenarios::nft;
 
 fn hold() -> Hold {
     Hold { networks: Vec::new(), treatment: Some(Treatment::Mptcp) }
@@ -132,4 +133,44 @@ pub fn a_program_is_carried_by_mptcp() {
     daemon.wait();
     assert_eq!(endpoints(), []);
     assert!(!listing(&bed.device).contains("from 10.1."), "{}", listing(&bed.device));
+}
+
+/// A box between all networks and the server takes the option out of further subflows only, so whichever network is the second one is found out.
+pub fn what_takes_mptcp_out_is_noticed_and_remembered() {
+    if let Some(why) = why_not() {
+        println!("skipped: {why}");
+        return;
+    }
+    let bed = bed();
+    let daemon = started(&bed);
+    let client = bed.client("device");
+    let box_on_the_way = "table ip box { chain strip { type filter hook prerouting priority raw; policy accept; \
+                          tcp flags & (syn | ack) == syn tcp option mptcp subtype 1 reset tcp option mptcp;\n}\n}\n";
+    nft(&bed.gateway, box_on_the_way);
+    let address = SocketAddr::new(SERVER_V4.parse().unwrap(), 8_096);
+    let server = listener(&bed, address);
+    std::thread::spawn(move || {
+        for stream in server.incoming().map_while(Result::ok) {
+            std::thread::spawn(move || std::io::copy(&mut &stream, &mut std::io::sink()));
+        }
+    });
+    let script = format!(
+        "for turn in {{1..4}}; do exec 3<>/dev/tcp/{}/{}; for part in {{1..5}}; do head -c 10000 /dev/zero >&3; sleep 0.1; done; exec 3>&-; done",
+        address.ip(),
+        address.port()
+    );
+    let mut command: Command = bed.device.command(std::env::current_exe().unwrap()).unwrap();
+    assert!(
+        command.args(["SUPERVISED", &script]).status().unwrap().success(),
+        "connections work all the same"
+    );
+    eventually("it is told", || {
+        let events = client.events(EventSequence(0)).unwrap();
+        events.iter().any(|event| event.subject.is_some() && event.text.contains("takes MPTCP out"))
+    });
+    let endpoints = || bed.device.run(|| PathManager::open().unwrap().unwrap().endpoints().unwrap()).unwrap();
+    eventually("such a network is left out", || endpoints().len() < 2);
+    client.down().unwrap();
+    daemon.wait();
+    assert!(!listing(&bed.device).contains("anabranch_mptcp"), "{}", listing(&bed.device));
 }

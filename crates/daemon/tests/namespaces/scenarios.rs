@@ -161,6 +161,10 @@ pub const ALL: &[Scenario] = &[
     ("direct_bonded_flows_are_listed_too", crate::holding::bonded_flows_are_listed_too),
     ("direct_pins_hold_and_are_explained", crate::holding::pins_hold_and_are_explained),
     ("direct_a_program_is_carried_by_mptcp", crate::over_mptcp::a_program_is_carried_by_mptcp),
+    (
+        "direct_what_takes_mptcp_out_is_noticed",
+        crate::over_mptcp::what_takes_mptcp_out_is_noticed_and_remembered,
+    ),
     ("direct_a_socket_is_tied_to_a_network", crate::holding::a_socket_is_tied_to_a_network),
     ("direct_shares_follow_what_flows_show", direct_metrics::shares_follow_what_flows_show),
     (

@@ -31,6 +31,7 @@ pub(super) fn joined(
             estimate: station.qualities().estimate(now, channel, bssid),
             received: status.counters.received_packets,
             presence: part(on_channel.get(&channel).copied().unwrap_or_default(), cycle),
+            others: station.qualities().others(now, channel),
         })
     })
     .collect()

@@ -29,6 +29,8 @@ pub(crate) struct Joined {
     pub received: u64,
     /// The part of the time that the radio is on this channel, 0 to 1.
     pub presence: f64,
+    /// The part of the channel's air that others took lately, 0 to 1; 0 if nobody knows.
+    pub others: f64,
 }
 
 /// The rule, and what it was last told.
@@ -91,6 +93,7 @@ impl Points {
             round_trip: None,
             other_way: several,
             carried,
+            others: one.others,
             reaches: true,
         }
     }
@@ -167,6 +170,7 @@ mod tests {
             estimate: Estimate::of_counts(Flavour::G, 500, 0, 0, rate),
             received,
             presence: 1.0,
+            others: 0.0,
         }
     }
 

@@ -1,8 +1,8 @@
 //! Which access points carry data, how much each, and how many of their packets are marked so that senders prefer better ones (`[MULTIAP] section 5`).
 //!
 //! Access points of one channel share its air: a packet over a slow one takes the time of several over a fast one, and the MAC often gives each the
-//! same number of packets. So the good ones carry what they can, and slower ones no more than the air that those leave (`share.rs`). Channels do not
-//! disturb each other and are judged apart; how long the radio stays on each is a matter of slots.
+//! same number of packets. So the good ones carry what they can, and slower ones no more than the air that those and others leave (`share.rs`).
+//! Channels do not disturb each other and are judged apart; how long the radio stays on each is a matter of slots.
 //!
 //! ```text
 //!              known: good, or air is free                known: better ones leave no air
@@ -46,6 +46,8 @@ pub struct PointView {
     pub other_way: bool,
     /// Full packets that it brought lately, in a second.
     pub carried: f64,
+    /// The part of its channel's air that others took lately, 0 to 1; 0 if nobody knows.
+    pub others: f64,
     /// Something answers from beyond it.
     pub reaches: bool,
 }
@@ -117,6 +119,8 @@ struct Point {
     time: Option<(Duration, Timestamp)>,
     /// Smoothed, packets a second.
     carried: f64,
+    /// Smoothed, a part of the air.
+    others: f64,
     marked: bool,
     stage: Stage,
     since: Timestamp,
@@ -164,11 +168,12 @@ impl Steering {
             .iter()
             .filter_map(|point| Some((point.in_contest(now)?, point.stage == Stage::Used)))
             .collect();
+        let others = here.iter().map(|point| point.others).fold(0.0, f64::max);
+        let spare = spare(here.iter().filter_map(|point| point.air(now)).sum::<f64>() + others);
         let ranks = ranks(&times, settings.threshold);
         let best = times.first().map(|(time, _)| *time);
         // None of those of which nothing is known.
         let rank = |at: usize| ranks.get(at).copied();
-        let spare = spare(here.iter().filter_map(|point| point.air(now)).sum());
         let places = MOST_USED - ranks.iter().filter(|rank| **rank != Rank::Slower).count().min(MOST_USED);
         let slower = |point: &Point, at: usize| rank(at) == Some(Rank::Slower) && point.stage == Stage::Used;
         let mut in_use: Vec<Slower> = (here.iter_mut().enumerate())
@@ -211,6 +216,7 @@ impl Point {
             view,
             time: None,
             carried: view.carried,
+            others: 0.0,
             marked: false,
             stage: Stage::Ready,
             since: now,
@@ -224,6 +230,7 @@ impl Point {
         self.view = view;
         let carried = view.carried.clamp(0.0, MOST_CARRIED);
         self.carried += (carried - self.carried) * NEWS;
+        self.others += (view.others.clamp(0.0, 1.0) - self.others) * NEWS;
         if let Some(time) = view.packet_time.filter(|_| view.confidence >= LEAST_CONFIDENCE) {
             self.time = Some((time, now));
         }

@@ -22,7 +22,7 @@ pub enum SteeringReason {
         /// The part of the air that it may take.
         allowed: f64,
     },
-    /// It takes longer than the best, and the better ones leave no air free.
+    /// It takes longer than the best, and the better ones and others leave no air free.
     NoFreeAir {
         /// How much longer, as a part of the best one's time.
         longer: f64,
@@ -60,7 +60,7 @@ impl fmt::Display for SteeringReason {
             ),
             Self::NoFreeAir { longer } => write!(
                 formatter,
-                "{:.0} % longer for a packet than the best, and better ones leave no air free",
+                "{:.0} % longer for a packet than the best, and better ones and others leave no air free",
                 percent(longer)
             ),
             Self::NoOtherWay { longer } => {

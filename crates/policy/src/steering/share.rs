@@ -59,7 +59,7 @@ pub(super) struct Slower<'a> {
     pub allowed: &'a mut f64,
 }
 
-/// What is free beyond what is kept free, if `taken` is taken in all; negative if too much is.
+/// What is free beyond what is kept free, if `taken` is taken in all, by others too; negative if too much is.
 pub(super) fn spare(taken: f64) -> f64 {
     1.0 - KEPT_FREE - taken.clamp(0.0, 1.0)
 }

@@ -15,6 +15,7 @@ fn view(network: u32, micros: u64) -> PointView {
         round_trip: Some(Duration::from_millis(25)),
         other_way: true,
         carried: 0.0,
+        others: 0.0,
         reaches: true,
     }
 }
@@ -25,6 +26,8 @@ struct World {
     now: Timestamp,
     /// Packet time in us, and most packets a second from beyond.
     points: Vec<(u64, f64)>,
+    /// An access point of somebody else, which always has something to send: its packet time in us.
+    stranger: Option<u64>,
     steered: Vec<Steered>,
     /// Packets in a second, of all.
     total: f64,
@@ -37,6 +40,7 @@ impl World {
             steering,
             now: Timestamp::from_millis(50),
             points: points.to_vec(),
+            stranger: None,
             steered: Vec::new(),
             total: 0.0,
         }
@@ -47,12 +51,15 @@ impl World {
         (0..self.points.len()).filter(|at| self.steered.get(*at).is_none_or(|steered| steered.used)).collect()
     }
 
-    /// Packets a second of each: rounds in which everybody that is not at its limit has one packet, until the air is full.
+    /// Packets a second of each: rounds in which everybody that is not at its limit has one packet, until the air is full. The stranger's are last.
     fn carried(&self) -> Vec<f64> {
-        let mut carried = vec![0.0; self.points.len()];
+        let mut carried = vec![0.0; self.points.len() + 1];
         let (mut open, mut air) = (self.used(), 1.0);
+        open.extend(self.stranger.map(|_| self.points.len()));
+        let micros =
+            |at: usize| self.points.get(at).map(|point| point.0).or(self.stranger).unwrap_or_default();
         while !open.is_empty() && air > 1e-9 {
-            let round: f64 = open.iter().map(|at| self.points[*at].0 as f64 / 1e6).sum();
+            let round: f64 = open.iter().map(|at| micros(*at) as f64 / 1e6).sum();
             let room = open.iter().map(|at| self.most(*at) - carried[*at]).fold(air / round, f64::min);
             open.iter().for_each(|at| carried[*at] += room);
             air -= room * round;
@@ -65,17 +72,19 @@ impl World {
     fn most(&self, at: usize) -> f64 {
         let limit = self.steered.get(at).and_then(|steered| steered.limit);
         let limit = limit.map_or(f64::MAX, |limit| limit.bytes_per_second() / FULL_PACKET.0 as f64);
-        self.points[at].1.min(limit)
+        self.points.get(at).map_or(f64::MAX, |point| point.1).min(limit)
     }
 
     fn step(&mut self) {
         self.now += STEP;
-        let (carried, used) = (self.carried(), self.used());
+        let (mut carried, used) = (self.carried(), self.used());
+        let others = carried.pop().unwrap_or_default() * self.stranger.unwrap_or_default() as f64 / 1e6;
         self.total = carried.iter().sum();
         let views: Vec<PointView> = (self.points.iter().zip(&carried).zip(0..))
             .map(|(((micros, _), carried), network)| PointView {
                 carried: *carried,
                 packet_time: used.contains(&(network as usize)).then(|| Duration::from_micros(*micros)),
+                others,
                 ..view(network, 0)
             })
             .collect();
@@ -175,6 +184,21 @@ fn a_download_after_a_pause_is_not_left_to_the_slow_ones() {
     world.run(15);
     let after = world.run(300);
     assert!(after > 0.95 * 2_000.0, "{after}");
+}
+
+/// `[MULTIAP] section 6.5`, table 2: what others take is not free for slow ones.
+#[test]
+fn a_slow_one_has_nothing_while_others_want_the_air() {
+    // What is beyond the best one brings a fifth of what it could.
+    let mut world = World::new(&[(500, 400.0), (3_000, f64::MAX)]);
+    world.stranger = Some(500);
+    world.run(50);
+    let beside = world.run(300);
+    assert!((400.0..420.0).contains(&beside), "{beside}");
+    assert!(!world.steered[1].used, "{:?}", world.steered);
+    world.stranger = None;
+    world.run(600);
+    assert!(world.run(300) > 400.0 + 0.8 * 0.72 / 0.003, "{:?}", world.steered);
 }
 
 #[test]

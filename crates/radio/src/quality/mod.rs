@@ -13,6 +13,7 @@
 //! estimate says so ([`Doubt::Numbers`]). Frames of different channels are never taken together, whatever address they bear.
 
 mod estimate;
+mod others;
 mod packet_time;
 mod space;
 mod window;
@@ -27,6 +28,7 @@ use crate::airtime::{Flavour, HighThroughput};
 use crate::frame::{Header, Kind};
 
 pub use estimate::{Doubt, Estimate, Source};
+use others::Others;
 pub use packet_time::packet_time;
 use space::{Arrival, Space};
 pub use window::WINDOW;
@@ -70,6 +72,7 @@ impl Class {
 pub struct Qualities {
     followed: BTreeMap<(Frequency, MacAddress), AccessPoint>,
     present_since: Timestamp,
+    others: Others,
 }
 
 impl Qualities {
@@ -89,6 +92,10 @@ impl Qualities {
         let kind = header.control.kind;
         let to_group = header.receiver.is_group();
         let is_data = matches!(kind, Kind::Data | Kind::QosData);
+        if is_data {
+            let is_ours = own(header.receiver) || own(header.transmitter);
+            self.others.take(now, heard, is_ours, self.present_since);
+        }
         let from_access_point = header.control.from_access_point || kind.is_management();
         if !from_access_point || header.transmitter != header.bssid() || header.transmitter.is_group() {
             return;
@@ -124,6 +131,11 @@ impl Qualities {
         class: Class,
     ) -> Option<Estimate> {
         self.followed.get(&(frequency, bssid))?.estimate(now, Some(class))
+    }
+
+    /// The part of a channel's air that others have taken lately, 0 to 1, as far as it was heard: a lower bound.
+    pub fn others(&self, now: Timestamp, frequency: Frequency) -> f64 {
+        self.others.part(now, frequency)
     }
 
     /// All of which there is an estimate now.

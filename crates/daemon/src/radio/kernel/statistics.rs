@@ -91,6 +91,8 @@ impl Statistics {
                 estimate: reading.estimate.clone(),
                 received: reading.association.received.unwrap_or_default().into(),
                 presence: 1.0,
+                // Its counts say nothing of them.
+                others: 0.0,
             })
             .collect()
     }

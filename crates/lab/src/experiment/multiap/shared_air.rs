@@ -118,6 +118,9 @@ struct World {
     turns: Vec<f64>,
     /// Whose packet is on the air, and until when.
     air: Option<(usize, Timestamp)>,
+    /// Air that others have been given.
+    others: Duration,
+    others_before: Duration,
     /// The packet times as they are; `None`: out of reach.
     packet_times: Vec<Option<Duration>>,
     /// Since when each is in reach, or out of it.
@@ -230,6 +233,8 @@ impl World {
             sent: 0,
             plain: Vec::new(),
             contention: None,
+            others: Duration::ZERO,
+            others_before: Duration::ZERO,
             run,
         })
     }
@@ -385,7 +390,11 @@ impl World {
         };
         self.turns[next] = time + 1.0 / weight;
         let part = (size as f64 / FULL).clamp(0.25, 1.0);
+        let is_plain = waiting.plain.is_some();
         let time = packet_time.map_or(IN_VAIN, |time| time.mul_f64(part));
+        if is_plain {
+            self.others += time;
+        }
         self.air = Some((next, self.now + time));
     }
 
@@ -457,6 +466,7 @@ impl World {
             let report = reports.iter().find(|report| report.network == network)?;
             report.base_rtt.or(report.smoothed_rtt)
         };
+        let others = self.others.saturating_sub(std::mem::replace(&mut self.others_before, self.others));
         let views: Vec<PointView> = (0..self.run.points.len())
             .filter(|index| self.joined[*index])
             .map(|index| {
@@ -471,6 +481,7 @@ impl World {
                     round_trip: round_trip(network),
                     other_way: true,
                     carried: carried as f64 / STEERING.as_secs_f64(),
+                    others: others.as_secs_f64() / STEERING.as_secs_f64(),
                     reaches: true,
                 }
             })

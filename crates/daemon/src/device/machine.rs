@@ -7,7 +7,7 @@ use linux::cgroup::{CgroupPath, Hierarchy};
 use linux::direct::{Direct, Unruled};
 use linux::dns;
 use linux::journal::{Change, Journal};
-use linux::mptcp::{Paths, PathsError};
+use linux::mptcp::Paths;
 use linux::neighbour_routes::NeighbourRoutes;
 use linux::routing::{self, Routing};
 use tracing::info;
@@ -55,7 +55,9 @@ pub struct DeviceMachine {
     without_fast_path: bool,
     /// What MPTCP needs is in the journal.
     over_mptcp: bool,
-    /// Networks of MPTCP connections whose packets are counted, and some of them marked.
+    /// Some packets of MPTCP connections are marked.
+    marking: bool,
+    /// Networks of MPTCP connections whose packets are counted.
     watched: Option<Paths>,
     groups: Groups,
 }
@@ -69,6 +71,7 @@ impl DeviceMachine {
             fast_path: None,
             without_fast_path: false,
             over_mptcp: false,
+            marking: false,
             watched: None,
             groups: Groups::default(),
         }
@@ -112,17 +115,30 @@ impl DeviceMachine {
             self.over_mptcp = false;
             return Answer::Failed { reason };
         }
-        let failed = |error: PathsError| Answer::Failed { reason: error.to_string() };
-        if let Err(error) = paths.sync() {
-            return failed(error);
+        let marking = self.marking || paths.has_marks();
+        let done = paths.sync().and_then(|()| if marking { paths.mark() } else { Ok(()) });
+        self.watch(paths);
+        match done {
+            Ok(()) => {
+                self.marking = paths.has_marks();
+                Answer::Done
+            }
+            Err(error) => Answer::Failed { reason: error.to_string() },
         }
-        self.watched = None;
-        match paths.mark() {
-            Ok(()) => self.watched = Some(paths.clone()),
-            Err(error) if paths.has_marks() => return failed(error),
-            Err(error) => info!("nobody counts what networks do to MPTCP: {error}"),
+    }
+
+    /// Has what networks do to MPTCP counted; without nftables it is not known.
+    fn watch(&mut self, paths: &Paths) {
+        if self.watched.as_ref().is_some_and(|watched| watched.is_watched_as(paths)) {
+            return;
         }
-        Answer::Done
+        self.watched = match paths.watch() {
+            Ok(()) => Some(paths.clone()),
+            Err(error) => {
+                info!("nobody counts what networks do to MPTCP: {error}");
+                None
+            }
+        };
     }
 
     fn mptcp_counts(&self) -> Answer {
@@ -216,7 +232,7 @@ impl Machine for DeviceMachine {
             }
             Request::Restore => {
                 self.fast_path = None;
-                (self.over_mptcp, self.watched) = (false, None);
+                (self.over_mptcp, self.marking, self.watched) = (false, false, None);
                 supervision::restore(&mut self.journal)
             }
         }

@@ -95,8 +95,8 @@ impl Paths {
         Ok(())
     }
 
-    /// Has nftables mark what comes in, so that senders prefer other networks (`[MULTIAP] section 5`), and count what becomes of MPTCP's option and
-    /// of ECN on the way ([`Self::counts`]). Only packets with the option of MPTCP are marked: a connection without it has no other way to go.
+    /// Has nftables mark what comes in, so that senders prefer other networks (`[MULTIAP] section 5`). Only packets with the option of MPTCP are
+    /// marked: a connection without it has no other way to go.
     ///
     /// # Errors
     /// [`PathsError::Marks`]; nothing is changed then.
@@ -104,12 +104,27 @@ impl Paths {
         Ok(nft::load(&self.marking())?)
     }
 
-    /// What was counted since [`Self::mark`], by the networks' numbers.
+    /// Has nftables count what becomes of MPTCP's option and of ECN on the way, from nothing, in a table of its own: marks change more often.
+    ///
+    /// # Errors
+    /// If nft cannot be run or refuses; nothing is changed then.
+    pub fn watch(&self) -> Result<(), NftError> {
+        let name = watching_table(self.table);
+        let rules = watching::rules(&self.networks);
+        nft::load(&format!("{}table inet {name} {{\n{rules}}}\n", nft::removal(&name)))
+    }
+
+    /// Whether [`Self::watch`] of both is the same.
+    pub fn is_watched_as(&self, other: &Self) -> bool {
+        self.table == other.table && watching::rules(&self.networks) == watching::rules(&other.networks)
+    }
+
+    /// What was counted since [`Self::watch`], by the networks' numbers.
     ///
     /// # Errors
     /// If nft cannot be run or nothing is counted.
     pub fn counts(&self) -> Result<BTreeMap<u8, WayCounts>, NftError> {
-        watching::read(&marking_table(self.table))
+        watching::read(&watching_table(self.table))
     }
 
     /// Whether some packets are to be marked.
@@ -120,12 +135,9 @@ impl Paths {
     fn marking(&self) -> String {
         let name = marking_table(self.table);
         let mut script = nft::removal(&name);
-        let _ = writeln!(script, "table inet {name} {{\n{}", watching::rules(&self.networks));
         if self.has_marks() {
-            let _ = writeln!(
-                script,
-                "chain marks {{ type filter hook prerouting priority mangle; policy accept;"
-            );
+            let _ = writeln!(script, "table inet {name} {{ chain marks {{");
+            let _ = writeln!(script, "type filter hook prerouting priority mangle; policy accept;");
             for PathNetwork { interface, marks, .. } in self.networks.iter().filter(|one| one.marks > 0) {
                 for ip in ["ip", "ip6"] {
                     let _ = writeln!(
@@ -135,9 +147,8 @@ impl Paths {
                     );
                 }
             }
-            script.push_str("}\n");
+            script.push_str("}\n}\n");
         }
-        script.push_str("}\n");
         script
     }
 
@@ -216,7 +227,7 @@ pub(crate) fn set_limits(subflows: Option<u32>) -> Result<(), PathsError> {
 /// Removes our endpoints and rules, and sets the limit back unless somebody else has changed it since.
 pub(crate) fn end(table: u32, subflows: Option<u32>) -> Result<(), PathsError> {
     sync_rules(table, &[])?;
-    nft::load(&nft::removal(&marking_table(table)))?;
+    nft::load(&(nft::removal(&marking_table(table)) + &nft::removal(&watching_table(table))))?;
     let Some(mut manager) = PathManager::open()? else { return Ok(()) };
     for old in manager.endpoints()?.iter().filter(|old| OWN.contains(&old.id)) {
         unless_missing(manager.remove(old.id))?;
@@ -225,6 +236,10 @@ pub(crate) fn end(table: u32, subflows: Option<u32>) -> Result<(), PathsError> {
         Some(before) if manager.limits()?.subflows == SUBFLOWS => set_limits(Some(before)),
         _ => Ok(()),
     }
+}
+
+fn watching_table(table: u32) -> String {
+    format!("anabranch_mptcp_ways_{table}")
 }
 
 fn marking_table(table: u32) -> String {
@@ -324,7 +339,7 @@ mod tests {
                 set_limits(None).unwrap();
                 let paths = Paths { table: 43_950, networks };
                 paths.sync().unwrap();
-                paths.mark().unwrap();
+                paths.watch().unwrap();
                 paths
             })
             .unwrap();
@@ -374,7 +389,7 @@ mod tests {
         let strip = "table ip box { chain strip { type filter hook prerouting priority raw; policy accept; \
                      ip saddr 10.77.0.3 tcp flags & (syn | ack) == syn reset tcp option mptcp;\n}\n}\n";
         right.run(|| nft::load(strip).unwrap()).unwrap();
-        left.run(|| paths.mark().unwrap()).unwrap();
+        left.run(|| paths.watch().unwrap()).unwrap();
         let stripped = download(4_101);
         assert_eq!((stripped[&2].joined, stripped[&2].stripped), (0, 1), "{stripped:?}");
         left.run(|| end(43_950, None).unwrap()).unwrap();

@@ -307,14 +307,8 @@ impl DirectControl {
     fn hear(&mut self, message: Message) {
         match message {
             Message::Networks(networks) => {
-                for network in &networks {
-                    let before = self.networks.iter().find(|before| before.id == network.id);
-                    if before.is_some_and(|before| before.interface.addresses != network.interface.addresses)
-                    {
-                        self.ways.forget(network.id);
-                    }
-                }
-                self.networks = networks;
+                let before = std::mem::replace(&mut self.networks, networks);
+                self.ways.keep(|id| addresses(&before, id) == addresses(&self.networks, id));
                 self.observations.on_networks(clock::now(), &self.networks);
                 self.warn_of_conflicts();
             }
@@ -548,6 +542,12 @@ impl DirectControl {
             }
         }
     }
+}
+
+/// Those of a network's interface; `None` if it is not known.
+fn addresses(networks: &[Network], id: NetworkId) -> Option<&[IpPrefix]> {
+    let network = networks.iter().find(|network| network.id == id)?;
+    Some(&network.interface.addresses)
 }
 
 /// The patterns of names that rules speak of.

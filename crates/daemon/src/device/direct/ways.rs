@@ -81,9 +81,9 @@ impl Ways {
         self.0.get(&network).and_then(|way| way.left_out).is_some_and(|until| now < until)
     }
 
-    /// It has another address or next hop: what is on the way there may be another, too.
-    pub fn forget(&mut self, network: NetworkId) {
-        self.0.remove(&network);
+    /// All others are gone or have another address: what is on the way there may be another, too.
+    pub fn keep(&mut self, is_as_before: impl Fn(NetworkId) -> bool) {
+        self.0.retain(|network, _| is_as_before(*network));
     }
 }
 
@@ -116,7 +116,7 @@ mod tests {
         assert_eq!(ways.take(at(20), WLAN, subflows(0, 2)), Some(Finding::Strips));
         assert!(ways.strips(at(3_619), WLAN) && !ways.strips(at(3_620), WLAN));
         assert!(!ways.strips(at(20), NetworkId(1)));
-        ways.forget(WLAN);
+        ways.keep(|network| network != WLAN);
         assert!(!ways.strips(at(21), WLAN));
     }
 

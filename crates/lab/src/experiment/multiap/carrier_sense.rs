@@ -10,18 +10,16 @@ use bond::Algorithm;
 use radio::Rate;
 use radio::airtime::Flavour;
 use sim::medium::{Passage, PassageKind, Series, StationId};
-use units::{Bytes, Timestamp};
+use units::Timestamp;
 
-use super::nomadic::{APART, signal_dbm};
-use super::shared_air::{Contended, Point, SharedAir, Transmitter, Way, fade_db, loss};
+use super::nomadic::{APART, FRAME, signal_dbm};
+use super::shared_air::{Contended, NO_LIMIT, Point, SharedAir, Transmitter, Way, fade_db, loss};
 use super::{id, rounded};
 use crate::experiment::{Axes, BarGroup, Bed, Experiment, Goal, Metrics, Report};
 
 /// Metres of the device from the first access point.
 const PLACES: [f64; 7] = [2.0, 10.0, 18.0, MIDDLE, 32.0, 40.0, 48.0];
 const MIDDLE: f64 = 25.0;
-/// A full packet in a QoS frame of 802.11: header, LLC and check sequence.
-const FRAME: Bytes = Bytes(1_500 + 26 + 8 + 4);
 /// What both send with in the first case: the rate that the paper's first access point preferred.
 const ONE_RATE: Rate = Rate(48);
 /// A rate loses few frames if so many arrive.
@@ -223,7 +221,6 @@ fn delivered(rate: Rate, mean_dbm: f64) -> f64 {
 const STEPS: u32 = 400;
 /// Below this nothing arrives at all.
 const LEAST_DELIVERED: f64 = 0.01;
-const NO_LIMIT: f64 = 1e6;
 
 #[cfg(test)]
 mod tests {

@@ -10,13 +10,12 @@ use std::time::Duration;
 use bond::Algorithm as Paths;
 use policy::steering::MarkingForm;
 
-use super::shared_air::{PlainClient, Point, SharedAir, Shares, Way};
+use super::shared_air::{NO_LIMIT, PlainClient, Point, SharedAir, Shares, Way};
 use super::{id, rounded};
 use crate::experiment::{Axes, BarGroup, Bed, Experiment, Goal, Metrics, Report};
 use crate::simbed::Algorithm;
 
 const ROUND_TRIP: Duration = Duration::from_millis(25);
-const NO_LIMIT: f64 = 1e6;
 const SETTLING: Duration = Duration::from_secs(15);
 const MEASURED: Duration = Duration::from_secs(45);
 /// A full packet at 22 Mbit/s, microseconds.

@@ -14,7 +14,7 @@ use radio::airtime::Flavour;
 use sim::medium::{Link, Links, Passage, PassageKind, Propagation, SignalLoss, StationId};
 use units::{Bytes, Timestamp};
 
-use super::shared_air::{Point, SharedAir, Way};
+use super::shared_air::{NO_LIMIT, Point, SharedAir, Way};
 use super::{id, mean, rounded};
 use crate::experiment::{Axes, BarGroup, Bed, Experiment, Goal, Metrics, Report};
 
@@ -30,9 +30,8 @@ const EXPONENTS: (f64, f64) = (2.0, 3.5);
 /// The rate control takes the fastest rate at which so many frames arrive, as `minstrel_ht` prefers.
 const DELIVERED: f64 = 0.9;
 /// A full packet in a QoS frame of 802.11: header, LLC and check sequence.
-const FRAME: Bytes = Bytes(1_500 + 26 + 8 + 4);
+pub(super) const FRAME: Bytes = Bytes(1_500 + 26 + 8 + 4);
 const ROUND_TRIP: Duration = Duration::from_millis(25);
-const NO_LIMIT: f64 = 1e6;
 const SETTLING: Duration = Duration::from_secs(4);
 const MEASURED: Duration = Duration::from_secs(12);
 

@@ -42,6 +42,9 @@ pub(super) struct Point {
     pub uplink: f64,
 }
 
+/// An uplink that holds nothing back, packets a second.
+pub(super) const NO_LIMIT: f64 = 1e6;
+
 /// An access point has another packet time from a moment on, or is out of reach.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct Change {

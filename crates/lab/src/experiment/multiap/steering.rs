@@ -5,7 +5,7 @@ use std::time::Duration;
 use bond::Algorithm;
 use policy::steering::MarkingForm;
 
-use super::shared_air::{Point, SharedAir, Way};
+use super::shared_air::{NO_LIMIT, Point, SharedAir, Way};
 use super::{id, mean, rounded};
 use crate::experiment::{Axes, BarGroup, Bed, Experiment, Goal, Metrics, Report};
 
@@ -16,7 +16,6 @@ const POOR_MS: [u64; 6] = [1, 2, 3, 4, 5, 6];
 const WEIGHTS: [f64; 5] = [1.0, 2.0, 4.0, 8.0, 16.0];
 /// 22 Mbit/s.
 const GOOD: Duration = Duration::from_micros(500);
-const NO_LIMIT: f64 = 1e6;
 const SETTLING: Duration = Duration::from_secs(4);
 const MEASURED: Duration = Duration::from_secs(8);
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use bond::Algorithm;
 use policy::steering::MarkingForm;
 
-use super::shared_air::{Point, SharedAir, Way};
+use super::shared_air::{NO_LIMIT, Point, SharedAir, Way};
 use super::{id, mean, rounded};
 use crate::experiment::{Axes, BarGroup, Bed, Experiment, Goal, Metrics, Report};
 
@@ -15,7 +15,6 @@ const POOR: Duration = Duration::from_millis(3);
 const ROUND_TRIP: Duration = Duration::from_millis(25);
 /// 25 Mbit/s in packets of 1,500 bytes a second.
 const UPLINK: f64 = 25e6 / 12_000.0;
-const NO_LIMIT: f64 = 1e6;
 /// Other flows, each of which gets as much of the uplink as we do.
 const OTHERS: [u32; 6] = [0, 1, 2, 4, 8, 16];
 const SETTLING: Duration = Duration::from_secs(6);

@@ -23,6 +23,7 @@ pub mod security;
 mod settling;
 pub mod slots;
 mod station;
+mod succession;
 mod waking;
 
 pub use air::{Heard, NotARate, Outcome, Rate, Transmission};
@@ -30,4 +31,5 @@ pub use group::GroupSettings;
 pub use joining::Unjoinable;
 pub use network::{Lost, MOST_WAITING, NetworkCounters, NetworkSettings};
 pub use station::{Event, Health, NetworkStatus, PermittedChannel, Station, StationSettings, Switch};
+pub use succession::{MOST_FOLLOWERS, MOST_REMEMBERED, Succession};
 pub use waking::Waking;

@@ -19,6 +19,7 @@ use crate::joining::{Unjoinable, choose};
 use crate::link::Link;
 use crate::scan::{Seen, SeenNetworks};
 use crate::security::{Passphrase, SharedKey};
+use crate::succession::Succession;
 use crate::waking::{Drain, Waking, WakingChoice};
 use crate::{PermittedChannel, Rate, Transmission};
 
@@ -246,6 +247,8 @@ pub(crate) struct Network {
     pub watched: bool,
     /// Until when group traffic that must not be missed may come.
     pub group_expected: Option<Timestamp>,
+    /// Which of its access points came after which.
+    pub succession: Succession,
     /// The key is slow to derive and does not change.
     shared: Option<SharedKey>,
     avoided: Vec<Avoided>,
@@ -275,6 +278,7 @@ impl Network {
             slot_bytes: 0,
             watched: false,
             group_expected: None,
+            succession: Succession::default(),
             shared,
             avoided: Vec::new(),
             told: None,

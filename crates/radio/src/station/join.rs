@@ -252,6 +252,7 @@ impl Station {
         linked.since = now;
         network.counters.ups += 1;
         let (bssid, frequency) = (linked.target.bssid, linked.target.frequency);
+        network.succession.arrived(bssid, frequency);
         self.tell(Event::Up { network: id, bssid, frequency });
     }
 

@@ -13,6 +13,8 @@
 
 #[cfg(test)]
 mod crowded_card_tests;
+#[cfg(test)]
+mod expected_tests;
 mod group;
 #[cfg(test)]
 mod group_tests;
@@ -33,6 +35,7 @@ use crate::network::{Lost, Network, NetworkCounters, NetworkSettings};
 use crate::quality::Qualities;
 use crate::scan::{Seen, SeenNetworks};
 use crate::slots::{Member, SlotSettings, Slots};
+use crate::succession::Succession;
 use transmit::{InFlight, Outgoing};
 use turns::Phase;
 
@@ -152,6 +155,8 @@ pub struct Station {
     /// Where the card is.
     frequency: Option<Frequency>,
     next_scan: usize,
+    /// The last visit of listening was to a channel where a network is expected, and which of those.
+    next_expected: (bool, usize),
     /// Channels that a scan on request has still to visit, the one that is visited now included.
     scan_left: usize,
     /// The present slot is for listening.
@@ -196,6 +201,7 @@ impl Station {
             phase: Phase::Resting,
             frequency: None,
             next_scan: 0,
+            next_expected: (false, 0),
             scan_left: 0,
             scan_slot: false,
             next_data: 0,
@@ -292,6 +298,19 @@ impl Station {
         self.settings.scan_weight = scan_weight;
         self.slots.set_settings(slots);
         self.refresh_scan();
+    }
+
+    /// What is remembered of a network: which of its access points came after which. `None` if there is no such network.
+    pub fn succession(&self, id: NetworkId) -> Option<&Succession> {
+        self.networks.get(&id).map(|network| &network.succession)
+    }
+
+    /// Gives a network what [`Self::succession`] told at an earlier time. Every second visit of listening then goes to where its next access
+    /// point is expected, as long as it has none.
+    pub fn set_succession(&mut self, id: NetworkId, succession: Succession) {
+        if let Some(network) = self.networks.get_mut(&id) {
+            network.succession = succession;
+        }
     }
 
     /// Listens on every channel once, in scan slots beside the networks' own.

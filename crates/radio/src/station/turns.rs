@@ -251,10 +251,29 @@ impl Station {
     }
 
     fn next_scan_channel(&mut self) -> Option<Frequency> {
+        if let Some(frequency) = self.next_expected_channel() {
+            return Some(frequency);
+        }
         let channels = &self.settings.channels;
         let channel = channels.get(self.next_scan % channels.len().max(1))?;
         self.next_scan = (self.next_scan + 1) % channels.len();
         Some(channel.frequency)
+    }
+
+    /// In every second visit, as long as a network is sought that is expected somewhere and no whole round was asked for.
+    fn next_expected_channel(&mut self) -> Option<Frequency> {
+        let (was_expected, next) = self.next_expected;
+        self.next_expected.0 = false;
+        if was_expected || self.scan_left > 0 {
+            return None;
+        }
+        let permitted = |frequency| self.settings.channels.iter().any(|one| one.frequency == frequency);
+        let sought = self.networks.values().filter(|network| matches!(network.state, State::Searching));
+        let expected = sought.flat_map(|network| network.succession.expected().iter().copied());
+        let expected: Vec<Frequency> = expected.filter(|frequency| permitted(*frequency)).collect();
+        let frequency = *expected.get(next % expected.len().max(1))?;
+        self.next_expected = (true, next.wrapping_add(1));
+        Some(frequency)
     }
 
     /// Tells the turns what came in the slot that ends, and learns from what was kept.

@@ -28,7 +28,7 @@ mod statistics;
 
 pub use engine::{Medium, Refused, Timing};
 pub use frame::{Attempt, Event, Frame, FrameId, Outcome, Rates, Reception, Series, SeriesError, Tuning};
-pub use propagation::{Link, Links, Passage, PassageKind, Propagation, SignalLoss};
+pub use propagation::{Link, Links, Passage, PassageKind, Propagation, SignalLoss, error_rate};
 pub use statistics::{ChannelStatistics, StationStatistics};
 
 /// A station of a [`Medium`], by the order in which it was added.

@@ -13,6 +13,7 @@ mod switching_air;
 mod two_channels;
 mod uplink;
 mod varying;
+mod vehicle;
 mod walk;
 
 use super::{Experiment, ExperimentId};
@@ -32,6 +33,7 @@ pub(super) fn experiments() -> Vec<Experiment> {
         fairness::experiment(),
         two_channels::experiment(),
         many_users::experiment(),
+        vehicle::experiment(),
     ]
 }
 

@@ -18,6 +18,7 @@ use thiserror::Error;
 /// capture = "/results/air.pcap"
 /// usual = { signal_dbm = -50 }
 /// link = [{ between = [0, 2], loss = 0.2 }, { from = 1, to = 2, signal_dbm = -72, by_signal = true }]
+/// hidden = [[0, 1]]
 /// ```
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -39,6 +40,9 @@ pub struct Config {
     /// The links that differ; a later entry wins over an earlier one.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub link: Vec<LinkConfig>,
+    /// Pairs of radios that do not notice each other's sending, and so do not wait for each other.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub hidden: Vec<[usize; 2]>,
 }
 
 /// A link that differs from the usual one.
@@ -88,7 +92,7 @@ pub enum ConfigError {
     #[error("queue = {0}: a radio's queue holds 1 to 150 frames")]
     Queue(usize),
     /// A link without ends.
-    #[error("each link has `from` and `to`, or `between`, of two radios from 0 to 99")]
+    #[error("each link has `from` and `to`, or `between`, and each pair of `hidden` is, of two radios from 0 to 99")]
     Ends,
     /// Not a chance.
     #[error("{0} is no chance: 0 is never, 1 is always")]
@@ -129,6 +133,14 @@ impl Config {
                 }
             }
         }
+        for &[one, other] in &self.hidden {
+            if !are_two_radios(one, other) {
+                return Err(ConfigError::Ends);
+            }
+            if let (Some(one), Some(other)) = (station(one), station(other)) {
+                links.hide(StationId(one), StationId(other));
+            }
+        }
         Ok(links)
     }
 }
@@ -145,7 +157,7 @@ impl LinkConfig {
             (None, None, Some([one, other])) => vec![(one, other), (other, one)],
             _ => return Err(ConfigError::Ends),
         };
-        let sound = ends.iter().all(|(from, to)| from != to && *from < RADIOS && *to < RADIOS);
+        let sound = ends.iter().all(|&(from, to)| are_two_radios(from, to));
         if sound { Ok(ends) } else { Err(ConfigError::Ends) }
     }
 }
@@ -183,6 +195,7 @@ impl Default for Config {
             partings: None,
             usual,
             link: Vec::new(),
+            hidden: Vec::new(),
         }
     }
 }
@@ -199,6 +212,10 @@ impl Default for Quality {
             acknowledgement_loss: 0.0,
         }
     }
+}
+
+fn are_two_radios(one: usize, other: usize) -> bool {
+    one != other && one < RADIOS && other < RADIOS
 }
 
 /// With the frames that may wait to be read, this stays below the 200 at which the kernel drops.
@@ -234,8 +251,11 @@ mod tests {
             between = [1, 2]
             out_of_range = true
         "#;
+        let text = &format!("hidden = [[0, 1]]\n{text}");
         let config = Config::read(text).unwrap();
         let mut links = config.links(Some).unwrap();
+        let mut senses = |one, other| links.senses(Timestamp::ZERO, StationId(one), StationId(other));
+        assert_eq!([senses(0, 1), senses(1, 0), senses(0, 2)], [false, false, true]);
         let mut signal = |from, to| links.signal(Timestamp::ZERO, StationId(from), StationId(to));
         assert_eq!([signal(0, 1), signal(2, 0), signal(1, 2)], [Some(-40), Some(-70), None]);
         assert!((loss(&mut links, 0, 2, 108) - 0.2).abs() < 1e-9);
@@ -254,6 +274,7 @@ mod tests {
             ("usual = { loss = 1.5 }", "1.5 is no chance"),
             ("link = [{ from = 1, loss = 0.5 }]", "`from` and `to`"),
             ("link = [{ between = [1, 1] }]", "two radios"),
+            ("hidden = [[1, 100]]", "two radios"),
             ("link = [{ between = [1, 2], loss_at = { \"53\" = 0.1 } }]", "\"53\" is no rate"),
             ("usual = { signal_dbm = 5 }", "between -100 and -1"),
             ("colour = 3", "unknown field"),

@@ -1,12 +1,11 @@
 //! The medium itself: channels, and the exchanges on them.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
 
-use radio::Rate;
 use radio::airtime::Flavour;
 use units::{Frequency, MacAddress, Timestamp};
 
+use super::channel::{Channel, Stage};
 use super::contention::next_senders;
 use super::frame::{Event, Frame, Reception, Tuning};
 use super::propagation::Propagation;
@@ -56,40 +55,6 @@ pub enum Refused {
     /// It does not even name a receiver.
     #[error("the frame is too short to name a receiver")]
     TooShort,
-}
-
-/// One channel.
-#[derive(Debug, Default)]
-pub(super) struct Channel {
-    pub(super) phase: Phase,
-    pub(super) statistics: ChannelStatistics,
-}
-
-#[derive(Debug)]
-pub(super) enum Phase {
-    /// Nobody sends. Who will, and when, if anybody has something to send.
-    Silent { since: Timestamp, next: Option<(Timestamp, Vec<StationId>)> },
-    /// A frame is on the air, or several that collide.
-    Frames { exchanges: Vec<Exchange>, ends: Timestamp },
-    /// The frames have ended; an acknowledgement is on the air or awaited.
-    Answer { exchanges: Vec<Exchange>, ends: Timestamp },
-}
-
-impl Default for Phase {
-    fn default() -> Self {
-        Self::Silent { since: Timestamp::ZERO, next: None }
-    }
-}
-
-/// An attempt of a frame.
-#[derive(Debug)]
-pub(super) struct Exchange {
-    pub(super) sender: StationId,
-    pub(super) waiting: Waiting,
-    pub(super) bytes: Arc<[u8]>,
-    pub(super) rate: Rate,
-    /// The station it is for, if it has heard it.
-    pub(super) heard_by: Option<StationId>,
 }
 
 impl<P: Propagation> Medium<P> {
@@ -187,8 +152,8 @@ impl<P: Propagation> Medium<P> {
     /// [`Medium::handle_timeout`]: the acknowledgement would follow within microseconds.
     pub fn handle_absent(&mut self, reception: &Reception) {
         let Some(channel) = self.channels.get_mut(&reception.frequency) else { return };
-        let Phase::Answer { exchanges, .. } = &mut channel.phase else { return };
-        for exchange in exchanges {
+        let answered = channel.on_air.iter_mut().filter(|on_air| on_air.stage == Stage::Answer);
+        for exchange in answered.map(|on_air| &mut on_air.exchange) {
             if (exchange.sender, exchange.waiting.frame.id) == (reception.sender, reception.id)
                 && exchange.heard_by == Some(reception.station)
             {
@@ -239,30 +204,18 @@ impl<P: Propagation> Medium<P> {
         self.channels.iter().map(|(&frequency, channel)| (frequency, channel.statistics))
     }
 
-    /// Decides anew who sends next on a channel where nobody sends.
+    /// Decides anew who sends next on a channel.
     fn plan(&mut self, frequency: Frequency) {
-        if let Some(Channel { phase: Phase::Silent { since, next }, .. }) = self.channels.get_mut(&frequency)
-        {
-            let flavour = self.timing.flavour(frequency);
-            *next = next_senders(&mut self.stations, (frequency, flavour), *since, &mut self.random);
+        let flavour = self.timing.flavour(frequency);
+        if let Some(Channel { quiet, next, .. }) = self.channels.get_mut(&frequency) {
+            *next = next_senders(&mut self.stations, (frequency, flavour), quiet, &mut self.random);
         }
     }
 
     pub(super) fn plan_all(&mut self) {
-        for (&frequency, channel) in &mut self.channels {
-            if let Phase::Silent { since, next } = &mut channel.phase {
-                let flavour = self.timing.flavour(frequency);
-                *next = next_senders(&mut self.stations, (frequency, flavour), *since, &mut self.random);
-            }
-        }
-    }
-}
-
-impl Channel {
-    fn due(&self) -> Option<Timestamp> {
-        match &self.phase {
-            Phase::Silent { next, .. } => next.as_ref().map(|(at, _)| *at),
-            Phase::Frames { ends, .. } | Phase::Answer { ends, .. } => Some(*ends),
+        for (&frequency, Channel { quiet, next, .. }) in &mut self.channels {
+            let flavour = self.timing.flavour(frequency);
+            *next = next_senders(&mut self.stations, (frequency, flavour), quiet, &mut self.random);
         }
     }
 }

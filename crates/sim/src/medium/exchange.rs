@@ -6,53 +6,44 @@ use radio::airtime::ACKNOWLEDGEMENT;
 use units::{Frequency, Timestamp};
 
 use super::StationId;
-use super::contention::{count_down, draw};
-use super::engine::{Exchange, Medium, Phase};
+use super::channel::{Exchange, OnAir, Stage, Transmission};
+use super::contention::draw;
+use super::engine::Medium;
 use super::frame::{Attempt, Event, Outcome, Reception, with_retry};
-use super::propagation::{Passage, PassageKind, Propagation};
+use super::propagation::{Disturbance, Passage, PassageKind, Propagation, disturbed};
 use super::station::Waiting;
 
 impl<P: Propagation> Medium<P> {
-    /// Does what is due on a channel at `at`.
+    /// Does the first thing that is due on a channel at `at`: something ends, or somebody begins.
     pub(super) fn step(&mut self, at: Timestamp, frequency: Frequency) {
         let Some(channel) = self.channels.get_mut(&frequency) else { return };
-        match std::mem::take(&mut channel.phase) {
-            Phase::Silent { since, next: Some((_, senders)) } => self.begin(at, frequency, since, &senders),
-            Phase::Silent { since, next: None } => channel.phase = Phase::Silent { since, next: None },
-            Phase::Frames { exchanges, .. } => self.end_frames(at, frequency, exchanges),
-            Phase::Answer { exchanges, .. } => self.end_answer(at, frequency, exchanges),
+        if let Some(index) = channel.ending(at) {
+            match channel.on_air[index].stage {
+                Stage::Frame => self.end_frame(at, frequency, index),
+                Stage::Answer => self.end_answer(at, frequency, index),
+            }
+        } else if let Some((_, senders)) = channel.next.take() {
+            for sender in senders {
+                self.begin(at, frequency, sender);
+            }
         }
-    }
-
-    /// `senders` have waited long enough, all to the same slot.
-    fn begin(&mut self, at: Timestamp, frequency: Frequency, since: Timestamp, senders: &[StationId]) {
         let flavour = self.timing.flavour(frequency);
-        count_down(&mut self.stations, (frequency, flavour), since, at);
-        let exchanges: Vec<Exchange> =
-            senders.iter().filter_map(|&sender| self.attempt(at, frequency, sender)).collect();
-        let longest = exchanges
-            .iter()
-            .map(|exchange| flavour.frame_time(exchange.rate, exchange.waiting.frame.length()))
-            .max()
-            .unwrap_or_default();
-        let channel = self.channels.entry(frequency).or_default();
-        channel.statistics.attempts += exchanges.len() as u64;
-        channel.statistics.collisions += u64::from(exchanges.len() > 1);
-        channel.statistics.frames += longest;
-        channel.phase = Phase::Frames { exchanges, ends: at + longest };
+        if let Some(channel) = self.channels.get_mut(&frequency) {
+            channel.listen(at, &mut self.stations, (frequency, flavour), &mut self.propagation);
+        }
         // The senders' next frames may be for other channels, which must not count on them now.
         self.plan_all();
     }
 
-    /// Takes the next frame of `sender` and sends it.
-    fn attempt(&mut self, at: Timestamp, frequency: Frequency, sender: StationId) -> Option<Exchange> {
-        let mut waiting = self.stations[sender.0].take_head()?;
+    /// Takes the next frame of `sender`, which has waited long enough, and sends it.
+    fn begin(&mut self, at: Timestamp, frequency: Frequency, sender: StationId) {
+        let Some(mut waiting) = self.stations[sender.0].take_head() else { return };
         let series = match waiting.series.take() {
             Some(series) => series,
             None => self.series_for(at, sender, &waiting),
         };
         // A frame that has used its series up is not put back.
-        let rate = series.rate_after(waiting.failures)?;
+        let Some(rate) = series.rate_after(waiting.failures) else { return };
         waiting.series = Some(series);
         let bytes = match waiting.failures {
             0 => waiting.frame.bytes.as_slice().into(),
@@ -62,105 +53,90 @@ impl<P: Propagation> Medium<P> {
         station.busy = true;
         station.last_channel = Some(frequency);
         station.statistics.attempts += 1;
-        Some(Exchange { sender, waiting, bytes, rate, heard_by: None })
+        let ends = at + self.timing.flavour(frequency).frame_time(rate, waiting.frame.length());
+        let channel = self.channels.entry(frequency).or_default();
+        channel.count_frame(at, ends);
+        let exchange = Exchange { sender, waiting, bytes, rate, heard_by: None };
+        channel.on_air.push(OnAir { exchange, stage: Stage::Frame, began: at, frame_ends: ends, ends });
     }
 
-    /// The frames are over: whoever could read one has it. Of frames that collide none can be read; a receiver that captures the stronger
-    /// one would do so here.
-    fn end_frames(&mut self, at: Timestamp, frequency: Frequency, mut exchanges: Vec<Exchange>) {
-        if let [exchange] = exchanges.as_mut_slice() {
-            self.deliver(at, frequency, exchange);
-        }
-        let collided = exchanges.len() > 1;
-        self.events.extend(exchanges.iter().map(|exchange| {
-            Event::Attempt(Attempt {
-                sender: exchange.sender,
-                id: exchange.waiting.frame.id,
-                bytes: Arc::clone(&exchange.bytes),
-                frequency,
-                rate: exchange.rate,
-                collided,
-                heard: exchange.heard_by.is_some(),
-                at,
-            })
-        }));
+    /// The frame is over: whoever could read it has it.
+    fn end_frame(&mut self, at: Timestamp, frequency: Frequency, index: usize) {
         let flavour = self.timing.flavour(frequency);
-        let times =
-            exchanges.iter().filter(|exchange| exchange.waiting.wants_answer()).map(
-                |exchange| match exchange.heard_by {
-                    Some(_) => flavour.response_time(exchange.rate),
-                    None => flavour.response_timeout(exchange.rate),
-                },
-            );
-        let Some(longest) = times.max() else { return self.end_exchanges(at, frequency, exchanges, None) };
-        if let Some(channel) = self.channels.get_mut(&frequency) {
-            channel.statistics.answers += longest;
-            channel.phase = Phase::Answer { exchanges, ends: at + longest };
-        }
-    }
-
-    /// Gives a frame to everybody on the channel who can read it.
-    fn deliver(&mut self, at: Timestamp, frequency: Frequency, exchange: &mut Exchange) {
+        let Some(channel) = self.channels.get(&frequency) else { return };
+        let on_air = &channel.on_air[index];
+        let beside = channel.beside(on_air.frame(), flavour);
+        let Exchange { sender, rate, .. } = on_air.exchange;
+        let (id, receiver) = (on_air.exchange.waiting.frame.id, on_air.exchange.waiting.receiver);
+        let length = on_air.exchange.waiting.frame.length();
+        let wants_answer = on_air.exchange.waiting.wants_answer();
+        let bytes = Arc::clone(&on_air.exchange.bytes);
+        let mut heard_by = None;
         for index in 0..self.stations.len() {
             let station = StationId(index);
-            if station == exchange.sender || !self.stations[index].listens_on(frequency) {
+            if station == sender || !self.stations[index].listens_on(frequency) {
                 continue;
             }
-            let passage = Passage {
-                from: exchange.sender,
-                to: station,
-                kind: PassageKind::Frame,
-                rate: exchange.rate,
-                length: exchange.waiting.frame.length(),
-            };
-            let Some(signal_dbm) = self.arrives(at, &passage) else { continue };
-            if self.stations[index].addresses.contains(&exchange.waiting.receiver) {
-                exchange.heard_by = Some(station);
+            let passage = Passage { from: sender, to: station, kind: PassageKind::Frame, rate, length };
+            let Some(signal_dbm) = self.arrives(at, &passage, &beside) else { continue };
+            if self.stations[index].addresses.contains(&receiver) {
+                heard_by = Some(station);
             }
+            let bytes = Arc::clone(&bytes);
             self.events.push_back(Event::Reception(Reception {
                 station,
-                sender: exchange.sender,
-                id: exchange.waiting.frame.id,
-                bytes: Arc::clone(&exchange.bytes),
+                sender,
+                id,
+                bytes,
                 frequency,
-                rate: exchange.rate,
+                rate,
                 signal_dbm,
                 at,
             }));
         }
+        let collided = beside.iter().any(|other| other.is_frame);
+        let heard = heard_by.is_some();
+        self.events.push_back(Event::Attempt(Attempt {
+            sender,
+            id,
+            bytes,
+            frequency,
+            rate,
+            collided,
+            heard,
+            at,
+        }));
+        let Some(channel) = self.channels.get_mut(&frequency) else { return };
+        if !wants_answer {
+            let ended = channel.take(index, flavour);
+            return self.end_exchange(at, frequency, ended.exchange, None);
+        }
+        let time = if heard { flavour.response_time(rate) } else { flavour.response_timeout(rate) };
+        let on_air = &mut channel.on_air[index];
+        on_air.exchange.heard_by = heard_by;
+        (on_air.stage, on_air.ends) = (Stage::Answer, at + time);
+        channel.count_answer(at, at + time);
     }
 
     /// The acknowledgement has arrived by now, or it never will.
-    fn end_answer(&mut self, at: Timestamp, frequency: Frequency, exchanges: Vec<Exchange>) {
-        let answered = exchanges.iter().find_map(|exchange| {
+    fn end_answer(&mut self, at: Timestamp, frequency: Frequency, index: usize) {
+        let flavour = self.timing.flavour(frequency);
+        let Some(channel) = self.channels.get_mut(&frequency) else { return };
+        let answer = channel.on_air[index].answer(flavour);
+        let beside = answer.map_or(Vec::new(), |answer| channel.beside(answer, flavour));
+        let OnAir { exchange, .. } = channel.take(index, flavour);
+        let listens = self.stations[exchange.sender.0].listens_on(frequency);
+        let answered = answer.filter(|_| listens).and_then(|answer| {
             let passage = Passage {
-                from: exchange.heard_by?,
+                from: answer.from,
                 to: exchange.sender,
                 kind: PassageKind::Acknowledgement,
-                rate: self.timing.flavour(frequency).response_rate(exchange.rate),
+                rate: flavour.response_rate(exchange.rate),
                 length: ACKNOWLEDGEMENT,
             };
-            self.stations[exchange.sender.0].listens_on(frequency).then_some(passage)
+            self.arrives(at, &passage, &beside)
         });
-        let signal = answered.and_then(|passage| self.arrives(at, &passage));
-        self.end_exchanges(at, frequency, exchanges, signal);
-    }
-
-    /// The channel is silent again. `answered` is the signal of the acknowledgement of the one frame there was.
-    fn end_exchanges(
-        &mut self,
-        at: Timestamp,
-        frequency: Frequency,
-        exchanges: Vec<Exchange>,
-        answered: Option<i8>,
-    ) {
-        for exchange in exchanges {
-            self.end_exchange(at, frequency, exchange, answered);
-        }
-        if let Some(channel) = self.channels.get_mut(&frequency) {
-            channel.phase = Phase::Silent { since: at, next: None };
-        }
-        self.plan_all();
+        self.end_exchange(at, frequency, exchange, answered);
     }
 
     /// The sender is done with this attempt; `answered` is the signal of its acknowledgement.
@@ -214,10 +190,20 @@ impl<P: Propagation> Medium<P> {
         }));
     }
 
-    /// The signal with which something arrives; `None` if it is lost.
-    fn arrives(&mut self, at: Timestamp, passage: &Passage) -> Option<i8> {
+    /// The signal with which something arrives while `beside` was on the air too; `None` if it is lost. Who sends itself hears nothing.
+    fn arrives(&mut self, at: Timestamp, passage: &Passage, beside: &[Transmission]) -> Option<i8> {
         let signal = self.propagation.signal(at, passage.from, passage.to)?;
-        let loss = self.propagation.loss(at, passage);
-        (!self.random.chance(loss)).then_some(signal)
+        let mut disturbance = Disturbance::default();
+        for other in beside {
+            if other.from == passage.to {
+                return None;
+            }
+            if let Some(signal) = self.propagation.signal(at, other.from, passage.to) {
+                disturbance.add(signal);
+            }
+        }
+        let kept =
+            (1.0 - self.propagation.loss(at, passage)) * (1.0 - disturbed(passage, signal, disturbance));
+        (!self.random.chance(1.0 - kept)).then_some(signal)
     }
 }

@@ -1,6 +1,6 @@
 //! What arrives where, and with which chance.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use radio::Rate;
 use units::{Bytes, Timestamp};
@@ -38,6 +38,11 @@ pub trait Propagation {
 
     /// The chance that what arrives cannot be read, 0 to 1. Asked only where there is a signal.
     fn loss(&mut self, at: Timestamp, passage: &Passage) -> f64;
+
+    /// Whether `listener` notices that `sender` sends, and holds back. Without a word of its own a model has nobody hidden from anybody.
+    fn senses(&mut self, _at: Timestamp, _listener: StationId, _sender: StationId) -> bool {
+        true
+    }
 }
 
 /// Fixed links: each direction between two stations has a signal and a loss.
@@ -45,6 +50,7 @@ pub trait Propagation {
 pub struct Links {
     usual: Link,
     particular: BTreeMap<(StationId, StationId), Link>,
+    hidden: BTreeSet<(StationId, StationId)>,
 }
 
 /// One direction between two stations.
@@ -72,12 +78,17 @@ pub enum SignalLoss {
 impl Links {
     /// Every two stations hear each other as `usual` says.
     pub fn new(usual: Link) -> Self {
-        Self { usual, particular: BTreeMap::new() }
+        Self { usual, ..Self::default() }
     }
 
     /// Sets one direction.
     pub fn set(&mut self, from: StationId, to: StationId, link: Link) {
         self.particular.insert((from, to), link);
+    }
+
+    /// These two do not notice each other's sending.
+    pub fn hide(&mut self, one: StationId, other: StationId) {
+        self.hidden.extend([(one, other), (other, one)]);
     }
 
     fn link(&self, from: StationId, to: StationId) -> &Link {
@@ -108,6 +119,10 @@ impl Propagation for Links {
             (PassageKind::Acknowledgement, _) => link.acknowledgement_loss,
         }
     }
+
+    fn senses(&mut self, _at: Timestamp, listener: StationId, sender: StationId) -> bool {
+        !self.hidden.contains(&(listener, sender))
+    }
 }
 
 impl Default for Link {
@@ -132,6 +147,33 @@ pub fn error_rate(rate: Rate, length: Bytes, signal_dbm: f64) -> f64 {
     let errors = (errors_there * 10f64.powf(sensitivity - signal_dbm)).min(0.5);
     -f64::exp_m1(length.0 as f64 * 8.0 * f64::ln_1p(-errors))
 }
+
+/// What else a receiver hears while something arrives, added up, in milliwatts.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub(super) struct Disturbance(f64);
+
+impl Disturbance {
+    pub(super) fn add(&mut self, signal_dbm: i8) {
+        self.0 += 10f64.powf(f64::from(signal_dbm) / 10.0);
+    }
+}
+
+/// The chance that what arrives with `signal_dbm` cannot be read for what else was on the air at any moment of it.
+///
+/// A stronger frame is read in spite of a weaker one, whichever began first, as cards do that begin anew with a stronger one; what disturbs counts as
+/// noise does, so fast rates need more. Below [`CAPTURE_DB`] nothing is read at any rate.
+pub(super) fn disturbed(passage: &Passage, signal_dbm: i8, by: Disturbance) -> f64 {
+    if by.0 <= 0.0 {
+        return 0.0;
+    }
+    let ahead = f64::from(signal_dbm) - 10.0 * by.0.log10();
+    if ahead < CAPTURE_DB { 1.0 } else { error_rate(passage.rate, passage.length, NOISE_DBM + ahead) }
+}
+
+/// Simulators usually take ten for what a frame must be ahead by, all rates alike.
+const CAPTURE_DB: f64 = 10.0;
+/// Thermal noise of 20 MHz and the 10 dB of a receiver that [`SENSITIVITY`] rests on (IEEE Std 802.11-2020 section 17.3.10.2).
+const NOISE_DBM: f64 = -91.0;
 
 /// Signal in dBm at which a receiver must cope, by rate: Table 17-18 for OFDM, in order of rates.
 const SENSITIVITY: [(Rate, f64); 12] = [

@@ -13,7 +13,7 @@ pub(super) struct Station {
     pub(super) tuning: Tuning,
     /// What it acknowledges.
     pub(super) addresses: BTreeSet<MacAddress>,
-    /// Slots of back-off left at the beginning of the present silence; `None`: over.
+    /// Slots of back-off left at the beginning of the silence that it hears; `None`: over.
     pub(super) back_off: Option<u32>,
     /// The channel of its last attempt, on which its back-off counts while nothing waits.
     pub(super) last_channel: Option<Frequency>,

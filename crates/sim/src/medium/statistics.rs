@@ -24,10 +24,10 @@ pub struct StationStatistics {
 pub struct ChannelStatistics {
     /// Attempts.
     pub attempts: u64,
-    /// How often several attempts began in the same slot; none of them was heard.
+    /// How many attempts began while another's frame was on the air.
     pub collisions: u64,
-    /// Time in which frames were on the air.
+    /// Time in which frames were on the air, counted once where there were several.
     pub frames: Duration,
-    /// Time for acknowledgements, or for waiting in vain for one.
+    /// Time for acknowledgements, or for waiting in vain for one, counted once where there were several.
     pub answers: Duration,
 }

@@ -8,28 +8,28 @@ use units::{Frequency, MacAddress, Timestamp};
 
 use super::*;
 
-const A: Frequency = Frequency(5_180);
+pub(super) const A: Frequency = Frequency(5_180);
 const G: Frequency = Frequency(2_412);
-const FULL: usize = 1_532;
+pub(super) const FULL: usize = 1_532;
 const RETRY: u8 = 0x08;
 
-fn address(station: StationId) -> MacAddress {
+pub(super) fn address(station: StationId) -> MacAddress {
     MacAddress([2, 0, 0, 0, station.0 as u8, 0])
 }
 
-fn frame(id: u64, to: MacAddress, length: usize, frequency: Frequency, rates: Rates) -> Frame {
+pub(super) fn frame(id: u64, to: MacAddress, length: usize, frequency: Frequency, rates: Rates) -> Frame {
     let mut bytes = vec![0; length.max(24)];
     bytes[0] = 0x08;
     bytes[4..10].copy_from_slice(&to.0);
     Frame { id: FrameId(id), frequency, bytes, rates, wants_acknowledgement: true }
 }
 
-fn fast() -> Rates {
+pub(super) fn fast() -> Rates {
     Rates::Series(Series::steady(Rate(108), 7))
 }
 
 /// A medium whose stations all listen on `frequency`, each with its own address.
-fn medium(links: Links, stations: usize, frequency: Frequency, seed: u64) -> Medium<Links> {
+pub(super) fn medium(links: Links, stations: usize, frequency: Frequency, seed: u64) -> Medium<Links> {
     let mut medium = Medium::new(links, seed);
     for _ in 0..stations {
         let station = medium.add_station(Tuning::To(frequency), 100);
@@ -39,7 +39,7 @@ fn medium(links: Links, stations: usize, frequency: Frequency, seed: u64) -> Med
 }
 
 /// Everything until `end`, in order.
-fn run(medium: &mut Medium<Links>, end: Timestamp) -> Vec<Event> {
+pub(super) fn run(medium: &mut Medium<Links>, end: Timestamp) -> Vec<Event> {
     let mut events = Vec::new();
     while medium.poll_timeout().is_some_and(|at| at <= end) {
         medium.handle_timeout(end);
@@ -48,21 +48,21 @@ fn run(medium: &mut Medium<Links>, end: Timestamp) -> Vec<Event> {
     events
 }
 
-fn receptions(events: &[Event]) -> impl Iterator<Item = &Reception> {
+pub(super) fn receptions(events: &[Event]) -> impl Iterator<Item = &Reception> {
     events.iter().filter_map(|event| match event {
         Event::Reception(reception) => Some(reception),
         _ => None,
     })
 }
 
-fn outcomes(events: &[Event]) -> impl Iterator<Item = &Outcome> {
+pub(super) fn outcomes(events: &[Event]) -> impl Iterator<Item = &Outcome> {
     events.iter().filter_map(|event| match event {
         Event::Outcome(outcome) => Some(outcome),
         _ => None,
     })
 }
 
-fn attempts(events: &[Event]) -> impl Iterator<Item = &Attempt> {
+pub(super) fn attempts(events: &[Event]) -> impl Iterator<Item = &Attempt> {
     events.iter().filter_map(|event| match event {
         Event::Attempt(attempt) => Some(attempt),
         _ => None,
@@ -367,13 +367,13 @@ fn tcp_at_54_is_calibrated() {
 
 /// What a random owner does.
 #[derive(Clone, Debug)]
-enum Step {
+pub(super) enum Step {
     Transmit { sender: usize, receiver: usize, length: usize, rate: usize, count: u8 },
     Retune { station: usize, channel: usize },
     Wait { micros: u64 },
 }
 
-fn step() -> impl Strategy<Value = Step> {
+pub(super) fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         8 => (0..4usize, 0..6usize, 24..2_000usize, 0..8usize, 1..8u8).prop_map(
             |(sender, receiver, length, rate, count)| Step::Transmit { sender, receiver, length, rate, count }
@@ -383,10 +383,18 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
+/// Frames and acknowledgements are lost at times.
+pub(super) fn lossy(loss: f64) -> Links {
+    Links::new(Link { loss: SignalLoss::Steady(loss), acknowledgement_loss: loss / 2.0, ..Link::default() })
+}
+
 /// Runs `steps`; what the medium said, and which frames it took.
-fn play(steps: &[Step], loss: f64, seed: u64) -> (Vec<Event>, BTreeSet<FrameId>, Medium<Links>) {
-    let usual = Link { loss: SignalLoss::Steady(loss), acknowledgement_loss: loss / 2.0, ..Link::default() };
-    let mut medium = medium(Links::new(usual), 4, A, seed);
+pub(super) fn play(
+    steps: &[Step],
+    links: Links,
+    seed: u64,
+) -> (Vec<Event>, BTreeSet<FrameId>, Medium<Links>) {
+    let mut medium = medium(links, 4, A, seed);
     let (mut now, mut events, mut taken) = (Timestamp::ZERO, Vec::new(), BTreeSet::new());
     let mut tuned = [Some(A); 4];
     for (id, step) in steps.iter().enumerate() {
@@ -423,7 +431,7 @@ proptest! {
         loss in 0.0..0.9f64,
         seed: u64,
     ) {
-        let (events, taken, medium) = play(&steps, loss, seed);
+        let (events, taken, medium) = play(&steps, lossy(loss), seed);
         let ended: Vec<FrameId> = outcomes(&events).map(|outcome| outcome.id).collect();
         prop_assert_eq!(ended.len(), taken.len());
         prop_assert_eq!(&ended.iter().copied().collect::<BTreeSet<_>>(), &taken);
@@ -448,6 +456,6 @@ proptest! {
             prop_assert_eq!(counted.offered, ends);
             prop_assert_eq!(medium.pending(station), 0);
         }
-        prop_assert_eq!(play(&steps, loss, seed).0, events);
+        prop_assert_eq!(play(&steps, lossy(loss), seed).0, events);
     }
 }

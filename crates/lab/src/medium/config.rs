@@ -92,7 +92,9 @@ pub enum ConfigError {
     #[error("queue = {0}: a radio's queue holds 1 to 150 frames")]
     Queue(usize),
     /// A link without ends.
-    #[error("each link has `from` and `to`, or `between`, and each pair of `hidden` is, of two radios from 0 to 99")]
+    #[error(
+        "each link has `from` and `to`, or `between`, and each pair of `hidden` is, of two radios from 0 to 99"
+    )]
     Ends,
     /// Not a chance.
     #[error("{0} is no chance: 0 is never, 1 is always")]

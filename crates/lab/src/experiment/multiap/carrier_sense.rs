@@ -13,7 +13,7 @@ use sim::medium::{Passage, PassageKind, Series, StationId};
 use units::Timestamp;
 
 use super::nomadic::{APART, FRAME, signal_dbm};
-use super::shared_air::{Contended, NO_LIMIT, Point, SharedAir, Transmitter, Way, fade_db, loss};
+use super::shared_air::{Air, Contended, NO_LIMIT, Point, SharedAir, Transmitter, Way, fade_db, loss};
 use super::{id, rounded};
 use crate::experiment::{Axes, BarGroup, Bed, Experiment, Goal, Metrics, Report};
 
@@ -30,7 +30,7 @@ const MEASURED: Duration = Duration::from_secs(10);
 
 /// How an access point chooses its rates.
 #[derive(Clone, Copy, PartialEq)]
-enum Choice {
+pub(super) enum Choice {
     OneRate,
     MostThrough,
     FewLost,
@@ -168,7 +168,7 @@ fn air(
     seed: u64,
 ) -> anyhow::Result<Contended> {
     let (transmitters, points): (Vec<Transmitter>, Vec<Point>) = points.iter().cloned().unzip();
-    let air = SharedAir {
+    let run = SharedAir {
         points,
         round_trip: ROUND_TRIP,
         algorithm,
@@ -178,11 +178,11 @@ fn air(
         changes: Vec::new(),
         seed,
     };
-    air.run_contended(&transmitters)
+    run.run_contended(&Air { transmitters, hidden: false, estimated: false })
 }
 
 /// An access point at a distance, and what steering knows of it: the packet time over all fades (`[MULTIAP] eq. 1`).
-fn point(fades: u32, metres: f64, choice: Choice) -> anyhow::Result<(Transmitter, Point)> {
+pub(super) fn point(fades: u32, metres: f64, choice: Choice) -> anyhow::Result<(Transmitter, Point)> {
     let signal_dbm = signal_dbm(metres);
     let mut by_throughput: Vec<Rate> = Rate::OFDM.to_vec();
     let time = |rate| attempt_time(rate).div_f64(delivered(rate, signal_dbm).max(LEAST_DELIVERED));
@@ -199,11 +199,11 @@ fn point(fades: u32, metres: f64, choice: Choice) -> anyhow::Result<(Transmitter
         }
     };
     let point = Point { packet_time: time(rates[0].0), weight: 1.0, uplink: NO_LIMIT };
-    Ok((Transmitter { fades, signal_dbm, rates: Series::new(&rates)? }, point))
+    Ok((Transmitter { fades: Some(fades), signal_dbm, rates: Series::new(&rates)? }, point))
 }
 
 /// Air of one attempt with a full packet.
-fn attempt_time(rate: Rate) -> Duration {
+pub(super) fn attempt_time(rate: Rate) -> Duration {
     Flavour::A.exchange_time(rate, FRAME) + Flavour::A.mean_back_off(0)
 }
 

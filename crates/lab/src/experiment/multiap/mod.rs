@@ -3,6 +3,7 @@
 mod carrier_sense;
 mod estimator;
 mod fairness;
+mod hidden;
 mod many_points;
 mod many_users;
 mod nomadic;
@@ -21,6 +22,7 @@ use super::{Experiment, ExperimentId};
 /// All of the family.
 pub(super) fn experiments() -> Vec<Experiment> {
     vec![
+        hidden::experiment(),
         carrier_sense::experiment(),
         estimator::experiment(),
         steering::experiment(),

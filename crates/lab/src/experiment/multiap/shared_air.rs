@@ -10,6 +10,7 @@
 //! the air may be that of 802.11 with its contention (`contention.rs`).
 
 mod contention;
+mod fading;
 mod plain;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -27,7 +28,8 @@ use units::{Frequency, NetworkId, Timestamp};
 use wire::inner::Ecn;
 
 use contention::Contention;
-pub(super) use contention::{Contended, Transmitter, fade_db, loss};
+pub(super) use contention::{Air, Contended, Transmitter};
+pub(super) use fading::{fade_db, loss};
 use plain::Plain;
 pub(super) use plain::{PlainClient, Shares};
 
@@ -458,8 +460,8 @@ impl World {
         self.wire.insert((at, self.order), carried);
     }
 
-    /// What the device knows goes to the rule, and what that says to the bond. The packet times are the true ones: how near estimates come to
-    /// them is another experiment's matter.
+    /// What the device knows goes to the rule, and what that says to the bond. The packet times are the true ones, as how near estimates come to
+    /// them is another experiment's matter, unless the air says otherwise.
     fn steer(&mut self) {
         if self.run.way == Way::Plain {
             return;
@@ -476,11 +478,17 @@ impl World {
                 let network = NetworkId(index as u32 + 1);
                 let carried = self.arrived[index] - self.before[index];
                 let heard = self.now.since(self.heard[index]) < WINDOW;
+                let reckoned = self.contention.as_ref().and_then(|air| air.estimate(self.now, index));
+                let (packet_time, confidence) = match reckoned {
+                    Some(Some(estimate)) => (estimate.packet_time, estimate.confidence()),
+                    Some(None) => (None, 0.0),
+                    None => (self.packet_times[index].filter(|_| heard), 0.95),
+                };
                 PointView {
                     network,
                     channel: CHANNEL,
-                    packet_time: self.packet_times[index].filter(|_| heard),
-                    confidence: 0.95,
+                    packet_time,
+                    confidence,
                     round_trip: round_trip(network),
                     other_way: true,
                     carried: carried as f64 / STEERING.as_secs_f64(),

@@ -1,33 +1,41 @@
 //! The air of an 802.11a channel in place of packets in turn: back-off, attempts and their repetition as the simulated medium has them, over links that
 //! fade, each by itself.
 //!
-//! All access points hear each other and wait for each other. What the device sends takes no air, as in the rest of this model; its
-//! acknowledgements of single frames do. What access points hear of each other's frames plays no part.
+//! The access points hear each other and wait for each other, or are hidden from each other. What the device sends takes no air, as in the rest of this
+//! model; its acknowledgements of single frames do. What access points hear of each other's frames plays no further part.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::Context;
+use radio::Heard;
 use radio::airtime::Flavour;
 use radio::frame::{Header, Kind};
-use sim::SeededRandom;
-use sim::medium::{
-    Event, Frame, FrameId, Link, Links, Medium, Passage, Propagation, Rates, Series, SignalLoss, StationId,
-    Tuning,
-};
+use radio::quality::{Estimate, Qualities};
+use sim::medium::{Event, Frame, FrameId, Medium, Rates, Reception, Series, StationId, Tuning};
 use units::{Bytes, Frequency, MacAddress, Timestamp};
 
+use super::fading::{Fade, Fading};
 use super::{SEED_STEP, SharedAir, World};
 
 /// How an access point sends to the device.
 #[derive(Clone, Debug)]
 pub(in super::super) struct Transmitter {
-    /// Which fades it has: the same ones alone and beside others.
-    pub fades: u32,
+    /// Which fades it has, the same ones alone and beside others; `None`: it does not fade.
+    pub fades: Option<u32>,
     /// Its signal at the device, dBm: the mean that fades go around.
     pub signal_dbm: f64,
     /// The rates of each frame's attempts.
     pub rates: Series,
+}
+
+/// The access points' transmitters, and how they stand to each other.
+#[derive(Clone, Debug)]
+pub(in super::super) struct Air {
+    pub transmitters: Vec<Transmitter>,
+    /// They do not notice each other's sending.
+    pub hidden: bool,
+    /// Steering is told what the device reckons from the frames that it hears, in place of what is true.
+    pub estimated: bool,
 }
 
 /// What a run gave.
@@ -50,10 +58,10 @@ impl SharedAir {
     ///
     /// # Errors
     /// If there is not a transmitter for each access point, or the two ends do not come together.
-    pub fn run_contended(&self, transmitters: &[Transmitter]) -> anyhow::Result<Contended> {
-        anyhow::ensure!(transmitters.len() == self.points.len(), "a transmitter for each access point");
+    pub fn run_contended(&self, air: &Air) -> anyhow::Result<Contended> {
+        anyhow::ensure!(air.transmitters.len() == self.points.len(), "a transmitter for each access point");
         let mut world = World::new(self.clone())?;
-        world.contention = Some(Contention::new(transmitters, self.seed));
+        world.contention = Some(Contention::new(air, self.seed));
         world.connect()?;
         let begin = world.now + self.settling + SEED_STEP * (self.seed % 16) as u32;
         world.advance(begin)?;
@@ -62,24 +70,27 @@ impl SharedAir {
         world.advance(begin + self.measured)?;
         let seconds = self.measured.as_secs_f64();
         let air = world.contention.context("an air")?;
-        let arrivals = air.arrivals.windows(2).map(|pair| pair[1].since(pair[0]).as_secs_f64() * 1e3);
-        let mut gaps_ms: Vec<f64> = arrivals.collect();
-        gaps_ms.sort_by(f64::total_cmp);
-        Ok(Contended {
-            arrived: (world.received - before) as f64 / seconds,
-            air: air.points.iter().map(|point| point.used.as_secs_f64() / seconds).collect(),
-            delivered: air
-                .points
-                .iter()
-                .map(|point| f64::from(point.heard) / f64::from(point.attempts.max(1)))
-                .collect(),
-            lost: air
-                .points
-                .iter()
-                .map(|point| f64::from(point.given_up) / f64::from(point.frames.max(1)))
-                .collect(),
-            gaps_ms,
-        })
+        Ok(air.counted((world.received - before) as f64 / seconds, self.measured))
+    }
+}
+
+impl Air {
+    /// What arrives if each access point always has frames of `length` bytes for the device, whatever becomes of them: flows without any control.
+    pub fn run_uncontrolled(&self, length: usize, measured: Duration, seed: u64) -> Contended {
+        let mut air = Contention::new(self, seed);
+        let packet = vec![0; length];
+        let end = Timestamp::ZERO + measured;
+        let (mut now, mut arrived) = (Timestamp::ZERO, 0);
+        while now < end {
+            for index in 0..air.points.len() {
+                while air.has_room(index) {
+                    air.send(now, index, &packet);
+                }
+            }
+            now = air.poll_timeout().unwrap_or(end).max(now);
+            arrived += air.handle_timeout(now).len();
+        }
+        air.counted(arrived as f64 / measured.as_secs_f64(), measured)
     }
 }
 
@@ -89,13 +100,14 @@ pub(super) struct Contention {
     points: Vec<PointOnAir>,
     next: u64,
     arrivals: Vec<Timestamp>,
+    /// What the device reckons of each access point; `None` if nobody asks.
+    reckoned: Option<Qualities>,
 }
 
 struct PointOnAir {
     station: StationId,
     rates: Series,
-    /// Header of a frame and of what is before a packet of the tunnel in it.
-    head: Vec<u8>,
+    header: Header,
     /// The last frame that the device took; it hears some of them twice.
     last: Option<FrameId>,
     used: Duration,
@@ -107,29 +119,26 @@ struct PointOnAir {
 }
 
 impl Contention {
-    fn new(transmitters: &[Transmitter], seed: u64) -> Self {
+    fn new(Air { transmitters, hidden, estimated }: &Air, seed: u64) -> Self {
         let stations = (1..=transmitters.len()).map(StationId);
         let links = stations.clone().zip(transmitters).map(|(station, transmitter)| {
-            let random = SeededRandom::derive(seed, &format!("fades {}", transmitter.fades));
-            (station, Fade { mean_dbm: transmitter.signal_dbm, random, drawn: 0, gain_db: 0.0 })
+            (station, Fade::new(transmitter.signal_dbm, transmitter.fades, seed))
         });
-        let mut medium = Medium::new(Fading { links: links.collect() }, seed);
+        let links = Fading { device: DEVICE, links: links.collect(), hidden: *hidden };
+        let mut medium = Medium::new(links, seed);
         let device = medium.add_station(Tuning::To(CHANNEL), AHEAD);
         medium.add_address(device, DEVICE_ADDRESS);
         let points = stations.zip(transmitters).map(|(_, transmitter)| {
             let station = medium.add_station(Tuning::To(CHANNEL), AHEAD);
-            let own = MacAddress([2, 0, 0, 0, 1, station.0 as u8]);
+            let own = point_address(station.0 - 1);
             medium.add_address(station, own);
             let mut header = Header::new(Kind::QosData, DEVICE_ADDRESS, own, own);
             header.control.from_access_point = true;
-            let mut head = Vec::new();
-            header.write(&mut head);
-            head.resize(head.len() + BEFORE_PACKET, 0);
             let rates = transmitter.rates.clone();
             PointOnAir {
                 station,
                 rates,
-                head,
+                header,
                 last: None,
                 used: Duration::ZERO,
                 attempts: 0,
@@ -139,7 +148,31 @@ impl Contention {
             }
         });
         let points = points.collect();
-        Self { medium, points, next: 0, arrivals: Vec::new() }
+        let reckoned = estimated.then(Qualities::default);
+        Self { medium, points, next: 0, arrivals: Vec::new(), reckoned }
+    }
+
+    /// What was counted since the last [`Self::forget`].
+    fn counted(self, arrived: f64, measured: Duration) -> Contended {
+        let between = self.arrivals.windows(2).map(|pair| pair[1].since(pair[0]).as_secs_f64() * 1e3);
+        let mut gaps_ms: Vec<f64> = between.collect();
+        gaps_ms.sort_by(f64::total_cmp);
+        let part = |of: fn(&PointOnAir) -> (u32, u32)| -> Vec<f64> {
+            let parts = self.points.iter().map(of);
+            parts.map(|(some, all)| f64::from(some) / f64::from(all.max(1))).collect()
+        };
+        Contended {
+            arrived,
+            air: self.points.iter().map(|point| point.used.as_secs_f64() / measured.as_secs_f64()).collect(),
+            delivered: part(|point| (point.heard, point.attempts)),
+            lost: part(|point| (point.given_up, point.frames)),
+            gaps_ms,
+        }
+    }
+
+    /// What the device reckons of an access point, if it is asked to.
+    pub fn estimate(&self, now: Timestamp, index: usize) -> Option<Option<Estimate>> {
+        Some(self.reckoned.as_ref()?.estimate(now, CHANNEL, point_address(index)))
     }
 
     /// What was until now does not count.
@@ -158,11 +191,16 @@ impl Contention {
 
     /// Hands a packet to an access point's card.
     pub fn send(&mut self, now: Timestamp, index: usize, packet: &[u8]) {
-        let point = &self.points[index];
+        let point = &mut self.points[index];
+        let mut bytes = Vec::with_capacity(BEFORE_PACKET + packet.len() + 40);
+        point.header.write(&mut bytes);
+        point.header.sequence.number = (point.header.sequence.number + 1) % 4_096;
+        bytes.resize(bytes.len() + BEFORE_PACKET, 0);
+        bytes.extend_from_slice(packet);
         let frame = Frame {
             id: FrameId(self.next),
             frequency: CHANNEL,
-            bytes: [&point.head, packet].concat(),
+            bytes,
             rates: Rates::Series(point.rates.clone()),
             wants_acknowledgement: true,
         };
@@ -191,13 +229,7 @@ impl Contention {
                         point.heard += u32::from(attempt.heard);
                     }
                     Event::Reception(reception) if reception.station == DEVICE => {
-                        let Some(index) = reception.sender.0.checked_sub(1) else { continue };
-                        let point = &mut self.points[index];
-                        if point.last < Some(reception.id) {
-                            point.last = Some(reception.id);
-                            self.arrivals.push(reception.at);
-                            arrived.push((index, reception.bytes[point.head.len()..].to_vec()));
-                        }
+                        arrived.extend(self.receive(&reception));
                     }
                     Event::Outcome(outcome) => {
                         let Some(point) = outcome.sender.0.checked_sub(1) else { continue };
@@ -213,57 +245,34 @@ impl Contention {
             self.medium.handle_timeout(now);
         }
     }
-}
 
-/// Links between the device and each access point.
-struct Fading {
-    links: BTreeMap<StationId, Fade>,
-}
-
-/// A signal that fades as one without a direct way (Rayleigh), drawn anew after each coherence time.
-struct Fade {
-    mean_dbm: f64,
-    random: SeededRandom,
-    /// How many were drawn.
-    drawn: u128,
-    gain_db: f64,
-}
-
-impl Fade {
-    fn signal_dbm(&mut self, at: Timestamp) -> i8 {
-        let block = at.since(Timestamp::ZERO).as_millis() / COHERENCE.as_millis();
-        while self.drawn <= block {
-            self.drawn += 1;
-            self.gain_db = fade_db(self.random.unit());
+    /// What the device has of a frame: its packet, unless it had that before.
+    fn receive(&mut self, reception: &Reception) -> Option<(usize, Vec<u8>)> {
+        let index = reception.sender.0.checked_sub(1)?;
+        let (header, body) = Header::parse(&reception.bytes).ok()?;
+        if let Some(reckoned) = &mut self.reckoned {
+            let heard = Heard {
+                frame: &reception.bytes,
+                frequency: CHANNEL,
+                signal_dbm: Some(reception.signal_dbm),
+                rate: Some(reception.rate),
+                high_throughput: None,
+                aggregate: None,
+            };
+            reckoned.take(reception.at, &header, &heard, |address| address == DEVICE_ADDRESS);
         }
-        (self.mean_dbm + self.gain_db).round().clamp(-127.0, 0.0) as i8
+        let point = &mut self.points[index];
+        if point.last >= Some(reception.id) {
+            return None;
+        }
+        point.last = Some(reception.id);
+        self.arrivals.push(reception.at);
+        Some((index, body.get(BEFORE_PACKET..)?.to_vec()))
     }
 }
 
-/// A fade in dB, of which so many parts of one are deeper: the power of a Rayleigh link is distributed exponentially around its mean.
-pub(in super::super) fn fade_db(deeper: f64) -> f64 {
-    let power = -f64::ln_1p(-deeper.clamp(1e-6, 1.0 - 1e-6));
-    10.0 * power.log10()
-}
-
-impl Propagation for Fading {
-    fn signal(&mut self, at: Timestamp, from: StationId, to: StationId) -> Option<i8> {
-        let point = match (from, to) {
-            (point, DEVICE) | (DEVICE, point) => point,
-            _ => return None,
-        };
-        Some(self.links.get_mut(&point)?.signal_dbm(at))
-    }
-
-    fn loss(&mut self, at: Timestamp, passage: &Passage) -> f64 {
-        let signal_dbm = self.signal(at, passage.from, passage.to);
-        loss(signal_dbm, at, passage)
-    }
-}
-
-/// The chance that what arrives with so much signal cannot be read.
-pub(in super::super) fn loss(signal_dbm: Option<i8>, at: Timestamp, passage: &Passage) -> f64 {
-    Links::new(Link { signal_dbm, loss: SignalLoss::BySignal, ..Link::default() }).loss(at, passage)
+fn point_address(index: usize) -> MacAddress {
+    MacAddress([2, 0, 0, 0, 1, index as u8 + 1])
 }
 
 /// The first station of the medium.
@@ -274,6 +283,3 @@ const CHANNEL: Frequency = Frequency(5_180);
 const AHEAD: usize = 2;
 /// LLC, IP and UDP.
 const BEFORE_PACKET: usize = 8 + 20 + 8;
-/// How long a fade lasts: 0.423 of the inverse of a Doppler spread of 6 Hz, which is that of the surroundings of somebody who sits still, at 5 GHz
-/// (IEEE 802.11-03/940r4 section 4.7).
-const COHERENCE: Duration = Duration::from_millis(70);

@@ -1,0 +1,79 @@
+//! Links between the device and access points that fade, each by itself, or stay as they are.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use sim::SeededRandom;
+use sim::medium::{Link, Links, Passage, Propagation, SignalLoss, StationId};
+use units::Timestamp;
+
+/// Links between the device and each access point.
+pub(super) struct Fading {
+    pub device: StationId,
+    pub links: BTreeMap<StationId, Fade>,
+    /// Access points do not notice each other's sending.
+    pub hidden: bool,
+}
+
+/// A signal that fades as one without a direct way (Rayleigh), drawn anew after each coherence time.
+pub(super) struct Fade {
+    mean_dbm: f64,
+    /// `None`: it does not fade.
+    random: Option<SeededRandom>,
+    /// How many were drawn.
+    drawn: u128,
+    gain_db: f64,
+}
+
+impl Fade {
+    /// A signal around `mean_dbm`, whose fades are those of this number; `None`: it has none.
+    pub fn new(mean_dbm: f64, fades: Option<u32>, seed: u64) -> Self {
+        let random = fades.map(|fades| SeededRandom::derive(seed, &format!("fades {fades}")));
+        Self { mean_dbm, random, drawn: 0, gain_db: 0.0 }
+    }
+
+    fn signal_dbm(&mut self, at: Timestamp) -> i8 {
+        let block = at.since(Timestamp::ZERO).as_millis() / COHERENCE.as_millis();
+        while let Some(random) = &mut self.random
+            && self.drawn <= block
+        {
+            self.drawn += 1;
+            self.gain_db = fade_db(random.unit());
+        }
+        (self.mean_dbm + self.gain_db).round().clamp(-127.0, 0.0) as i8
+    }
+}
+
+/// A fade in dB, of which so many parts of one are deeper: the power of a Rayleigh link is distributed exponentially around its mean.
+pub(in super::super) fn fade_db(deeper: f64) -> f64 {
+    let power = -f64::ln_1p(-deeper.clamp(1e-6, 1.0 - 1e-6));
+    10.0 * power.log10()
+}
+
+impl Propagation for Fading {
+    fn signal(&mut self, at: Timestamp, from: StationId, to: StationId) -> Option<i8> {
+        let point = match (from, to) {
+            (point, device) | (device, point) if device == self.device => point,
+            _ => return None,
+        };
+        Some(self.links.get_mut(&point)?.signal_dbm(at))
+    }
+
+    fn loss(&mut self, at: Timestamp, passage: &Passage) -> f64 {
+        let signal_dbm = self.signal(at, passage.from, passage.to);
+        loss(signal_dbm, at, passage)
+    }
+
+    fn senses(&mut self, _at: Timestamp, listener: StationId, sender: StationId) -> bool {
+        !self.hidden || listener == self.device || sender == self.device
+    }
+}
+
+/// The chance that what arrives with so much signal cannot be read.
+pub(in super::super) fn loss(signal_dbm: Option<i8>, at: Timestamp, passage: &Passage) -> f64 {
+    Links::new(Link { signal_dbm, loss: SignalLoss::BySignal, ..Link::default() }).loss(at, passage)
+}
+
+/// How long a fade lasts: 0.423 of the inverse of a Doppler spread of 6 Hz, which is that of the surroundings of somebody who sits still, at 5 GHz
+/// (IEEE 802.11-03/940r4 section 4.7).
+const COHERENCE: Duration = Duration::from_millis(70);

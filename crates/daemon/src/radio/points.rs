@@ -89,6 +89,10 @@ impl Points {
             channel: one.channel,
             packet_time: estimate.and_then(|estimate| estimate.packet_time),
             confidence: estimate.map_or(0.0, Estimate::confidence),
+            // Counts of what we sent do not tell who disturbs what we receive.
+            delivered: estimate
+                .filter(|estimate| estimate.source != Source::Sent)
+                .map(|estimate| estimate.delivery_ratio),
             // Who knows it lowers the marks to what is safe for it.
             round_trip: None,
             other_way: several,

@@ -11,10 +11,14 @@
 //!     |  +-------------------------> Ready <+----------------------------------+
 //!     +--- nothing known for long, one at a time --+
 //! ```
+//! Where attempts fail it is tried whether the others are to blame, which an access point that hears them would not bear: then only the best one of
+//! the channel carries data (`hidden.rs`).
+//!
 //! The caller brings estimates every 100 ms or so ([`Steering::update`]). What is done with the outcome is one of three things: word to our own gateway of
 //! what to use and how much, which needs no marks; marks on our own bond's paths; or marks on packets of TCP flows with several ways ([`marking`]),
 //! where nobody can be told anything.
 
+mod hidden;
 pub mod marking;
 mod reason;
 mod share;
@@ -24,6 +28,7 @@ use std::time::Duration;
 
 use units::{BitRate, Bytes, Frequency, NetworkId, Timestamp};
 
+use hidden::{Best, Hidden};
 pub use marking::{MOST_MARKS, MarkShare, MarkingForm, safe_marks};
 pub use reason::SteeringReason;
 use reason::longer;
@@ -40,6 +45,8 @@ pub struct PointView {
     pub packet_time: Option<Duration>,
     /// How far to believe it, 0 to 1.
     pub confidence: f64,
+    /// The part of its attempts that we read, 0 to 1; `None` if unknown.
+    pub delivered: Option<f64>,
     /// Round-trip time of what goes over it, least of the last seconds; `None` if unknown.
     pub round_trip: Option<Duration>,
     /// Flows over it have another way to go: only such are marked.
@@ -110,6 +117,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(160);
 pub struct Steering {
     settings: SteeringSettings,
     points: BTreeMap<NetworkId, Point>,
+    hidden: BTreeMap<Frequency, Hidden>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -122,6 +130,8 @@ struct Point {
     /// Smoothed, a part of the air.
     others: f64,
     marked: bool,
+    /// It would disturb the best one.
+    kept_apart: bool,
     stage: Stage,
     since: Timestamp,
     pause: Duration,
@@ -139,7 +149,7 @@ enum Stage {
 impl Steering {
     /// Without any network yet.
     pub fn new(settings: SteeringSettings) -> Self {
-        Self { settings, points: BTreeMap::new() }
+        Self { settings, ..Self::default() }
     }
 
     /// Takes what is known now; gives what is to be done with each network, in the order of their numbers.
@@ -151,6 +161,7 @@ impl Steering {
         let mut channels: Vec<Frequency> = views.iter().map(|view| view.channel).collect();
         channels.sort_unstable();
         channels.dedup();
+        self.hidden.retain(|channel, _| channels.contains(channel));
         let mut steered: Vec<Steered> =
             channels.into_iter().flat_map(|channel| self.steer(now, channel)).collect();
         steered.sort_unstable_by_key(|steered| steered.network);
@@ -162,12 +173,18 @@ impl Steering {
         let settings = self.settings;
         let mut here: Vec<&mut Point> =
             self.points.values_mut().filter(|point| point.view.channel == channel).collect();
+        let hidden = self.hidden.entry(channel).or_insert_with(|| Hidden::new(now));
         // Those in the contest first, the best one first among them.
-        here.sort_by_key(|point| (point.in_contest(now).unwrap_or(Duration::MAX), point.view.network));
+        here.sort_by_key(|point| {
+            let time = point.in_contest(now);
+            let is_chosen = time.is_some() && hidden.chosen() == Some(point.view.network);
+            (!is_chosen, time.unwrap_or(Duration::MAX), point.view.network)
+        });
         let times: Vec<(Duration, bool)> = here
             .iter()
             .filter_map(|point| Some((point.in_contest(now)?, point.stage == Stage::Used)))
             .collect();
+        let apart = hidden.update(now, in_company(now, &here));
         let others = here.iter().map(|point| point.others).fold(0.0, f64::max);
         let spare = spare(here.iter().filter_map(|point| point.air(now)).sum::<f64>() + others);
         let ranks = ranks(&times, settings.threshold);
@@ -186,8 +203,10 @@ impl Steering {
         let mut trying = here.iter().any(|point| point.stage == Stage::Trying);
         let some_used = here.iter().any(|point| point.stage == Stage::Used);
         for (at, point) in here.iter_mut().enumerate() {
+            point.kept_apart = apart && best.is_some() && rank(at) != Some(Rank::Best);
             let next = match (point.stage, rank(at)) {
                 (_, Some(Rank::Best)) => Stage::Used,
+                _ if point.kept_apart => Stage::Ready,
                 (stage, Some(rank)) => point.ranked(now, stage, rank, used <= places, &mut first),
                 (stage, None) if best.is_some() => point.unknown(now, stage, &mut trying),
                 // Nothing is known of any: those that were used go on, or else all are.
@@ -210,6 +229,18 @@ impl Steering {
     }
 }
 
+/// The best of a channel's access points, which is the first one, beside the others.
+fn in_company(now: Timestamp, here: &[&mut Point]) -> Option<Best> {
+    let (best, others) = here.split_first()?;
+    best.in_contest(now)?;
+    Some(Best {
+        network: best.view.network,
+        packet_time: best.view.packet_time.filter(|_| best.view.confidence >= LEAST_CONFIDENCE),
+        delivered: best.view.delivered,
+        company: others.iter().filter_map(|point| point.air(now)).sum(),
+    })
+}
+
 impl Point {
     fn new(now: Timestamp, view: PointView) -> Self {
         Self {
@@ -218,6 +249,7 @@ impl Point {
             carried: view.carried,
             others: 0.0,
             marked: false,
+            kept_apart: false,
             stage: Stage::Ready,
             since: now,
             // Tried as soon as no other is.
@@ -333,6 +365,7 @@ impl Point {
         let longer = time.zip(best).map(|(time, best)| longer(time, best)).unwrap_or_default();
         let reason = match rank {
             _ if !self.view.reaches => SteeringReason::Dead,
+            _ if self.kept_apart => SteeringReason::Disturbs,
             None if self.view.packet_time.is_some() => {
                 SteeringReason::Doubtful { confidence: self.view.confidence }
             }

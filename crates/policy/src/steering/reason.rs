@@ -32,6 +32,8 @@ pub enum SteeringReason {
         /// How much longer, as a part of the best one's time.
         longer: f64,
     },
+    /// The best one carries more without it: the two do not hear each other, or it is being found out whether they do.
+    Disturbs,
     /// Nothing was heard of it lately, so nothing is known.
     Unknown,
     /// What is known of it is too doubtful to act upon.
@@ -70,6 +72,10 @@ impl fmt::Display for SteeringReason {
                     percent(longer)
                 )
             }
+            Self::Disturbs => write!(
+                formatter,
+                "it and the best one seem not to hear each other, so each would spoil what the other sends"
+            ),
             Self::Unknown => write!(formatter, "nothing heard of it lately"),
             Self::Doubtful { confidence } => {
                 write!(formatter, "what is known of it is doubtful (confidence {confidence:.2})")

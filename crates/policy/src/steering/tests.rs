@@ -12,6 +12,7 @@ fn view(network: u32, micros: u64) -> PointView {
         channel: CHANNEL,
         packet_time: Some(Duration::from_micros(micros)),
         confidence: 0.9,
+        delivered: None,
         round_trip: Some(Duration::from_millis(25)),
         other_way: true,
         carried: 0.0,

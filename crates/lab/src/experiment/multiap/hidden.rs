@@ -28,7 +28,7 @@ const SLOW: Rate = Rate(12);
 const ATTEMPTS: u8 = 7;
 const ROUND_TRIP: Duration = Duration::from_millis(25);
 const SETTLING: Duration = Duration::from_secs(4);
-const MEASURED: Duration = Duration::from_secs(10);
+const MEASURED: Duration = Duration::from_secs(30);
 /// A packet without control, as long as one of the tunnel.
 const PACKET: usize = 1_440;
 

@@ -479,16 +479,19 @@ impl World {
                 let carried = self.arrived[index] - self.before[index];
                 let heard = self.now.since(self.heard[index]) < WINDOW;
                 let reckoned = self.contention.as_ref().and_then(|air| air.estimate(self.now, index));
-                let (packet_time, confidence) = match reckoned {
-                    Some(Some(estimate)) => (estimate.packet_time, estimate.confidence()),
-                    Some(None) => (None, 0.0),
-                    None => (self.packet_times[index].filter(|_| heard), 0.95),
+                let (packet_time, confidence, delivered) = match reckoned {
+                    Some(Some(estimate)) => {
+                        (estimate.packet_time, estimate.confidence(), Some(estimate.delivery_ratio))
+                    }
+                    Some(None) => (None, 0.0, None),
+                    None => (self.packet_times[index].filter(|_| heard), 0.95, None),
                 };
                 PointView {
                     network,
                     channel: CHANNEL,
                     packet_time,
                     confidence,
+                    delivered,
                     round_trip: round_trip(network),
                     other_way: true,
                     carried: carried as f64 / STEERING.as_secs_f64(),

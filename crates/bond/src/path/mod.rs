@@ -632,6 +632,11 @@ impl Path {
         self.base_rtt.get().unwrap_or(self.rtt.smoothed())
     }
 
+    /// For how long what arrives may wait for its acknowledgement. Who only receives measures seldom, so a queue of long ago must not count for ever.
+    pub(crate) fn acknowledgement_delay(&self) -> Duration {
+        acknowledgement_delay(self.rtt.smoothed(), self.base_rtt())
+    }
+
     pub(crate) fn peer_reordering(&self) -> Duration {
         self.peer_reordering
     }
@@ -660,6 +665,10 @@ fn rtt_doubt(variation: Duration, samples: u32) -> Duration {
     variation * SAMPLES_TO_TRUST.saturating_sub(samples) / SAMPLES_TO_TRUST
 }
 
+fn acknowledgement_delay(smoothed: Duration, base: Duration) -> Duration {
+    smoothed.min(2 * base) / 8
+}
+
 /// Receive time less send time, microseconds: off by what the clocks differ, the same on all paths.
 fn one_way_delay(ack: &Ack, sent_at: Timestamp) -> i64 {
     i64::from(ack.receive_time.wrapping_sub(sent_at.as_micros() as u32) as i32)
@@ -668,6 +677,15 @@ fn one_way_delay(ack: &Ack, sent_at: Timestamp) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn acknowledgements_do_not_wait_for_a_queue_that_is_gone() {
+        let delay = |smoothed, base| {
+            acknowledgement_delay(Duration::from_millis(smoothed), Duration::from_millis(base))
+        };
+        assert_eq!(delay(40, 32), Duration::from_millis(5));
+        assert_eq!(delay(400, 32), Duration::from_millis(8));
+    }
 
     #[test]
     fn a_lucky_first_packet_does_not_pass_for_the_base() {

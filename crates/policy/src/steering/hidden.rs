@@ -178,3 +178,114 @@ impl Mean {
         (now.since(since) >= flushed + length).then(|| self.sum / f64::from(self.count.max(1)))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STEP: Duration = Duration::from_millis(100);
+    const FIVE_MINUTES: u32 = 3_000;
+
+    /// A best access point with a second one; what it needs for a packet, in microseconds, beside the other and alone, and how many attempts are read.
+    struct World {
+        hidden: Hidden,
+        now: Timestamp,
+        beside: (u64, f64),
+        alone: (u64, f64),
+        is_apart: bool,
+    }
+
+    impl World {
+        fn new(beside: (u64, f64), alone: (u64, f64)) -> Self {
+            Self {
+                hidden: Hidden::new(Timestamp::ZERO),
+                now: Timestamp::ZERO,
+                beside,
+                alone,
+                is_apart: false,
+            }
+        }
+
+        fn best(&self) -> Best {
+            let (micros, delivered) = if self.is_apart { self.alone } else { self.beside };
+            Best {
+                network: NetworkId(1),
+                packet_time: Some(Duration::from_micros(micros)),
+                delivered: Some(delivered),
+                company: if self.is_apart { 0.0 } else { 0.3 },
+            }
+        }
+
+        fn step(&mut self) {
+            self.now += STEP;
+            self.is_apart = self.hidden.update(self.now, Some(self.best()));
+        }
+
+        /// Of so many steps, the part apart.
+        fn apart(&mut self, steps: u32) -> f64 {
+            let mut apart = 0;
+            for _ in 0..steps {
+                self.step();
+                apart += u32::from(self.is_apart);
+            }
+            f64::from(apart) / f64::from(steps)
+        }
+    }
+
+    #[test]
+    fn those_that_spoil_each_others_frames_are_apart_nearly_always() {
+        let mut world = World::new((2_000, 0.4), (900, 0.95));
+        world.apart(25);
+        assert!(world.is_apart, "within 2.5 s");
+        let apart = world.apart(FIVE_MINUTES);
+        assert!((0.97..1.0).contains(&apart), "{apart}: tried again, seldom");
+    }
+
+    #[test]
+    fn those_that_only_fade_are_together_nearly_always() {
+        let mut world = World::new((1_000, 0.7), (1_000, 0.7));
+        let apart = world.apart(FIVE_MINUTES);
+        assert!(apart > 0.0 && apart < 0.04, "{apart}");
+        // Nobody asks why frames are lost if none are.
+        assert_eq!(World::new((1_000, 0.97), (500, 0.97)).apart(FIVE_MINUTES), 0.0);
+    }
+
+    #[test]
+    fn little_company_is_not_blamed_for_little() {
+        let mut world = World::new((1_250, 0.7), (1_000, 0.7));
+        assert!(world.apart(300) < 0.2, "a quarter more is not beyond what a third of the air explains");
+    }
+
+    #[test]
+    fn one_that_went_bad_or_away_is_not_kept_alone() {
+        for leaves in [false, true] {
+            let mut world = World::new((2_000, 0.4), (900, 0.95));
+            world.apart(40);
+            assert_eq!((world.is_apart, world.hidden.chosen()), (true, Some(NetworkId(1))));
+            world.alone = (5_000, 0.5);
+            let mut steps = 0;
+            while world.is_apart && steps < 100 {
+                steps += 1;
+                world.now += STEP;
+                let best = Some(world.best()).filter(|_| !leaves);
+                world.is_apart = world.hidden.update(world.now, best);
+            }
+            assert!(steps <= if leaves { 1 } else { 45 }, "{steps} steps");
+            assert_eq!(world.hidden.chosen(), None);
+        }
+    }
+
+    #[test]
+    fn where_nothing_is_sent_any_more_nobody_is_kept_away() {
+        let mut world = World::new((2_000, 0.4), (900, 0.95));
+        while !world.is_apart {
+            world.step();
+        }
+        for _ in 0..40 {
+            world.now += STEP;
+            let silent = Best { packet_time: None, ..world.best() };
+            world.is_apart = world.hidden.update(world.now, Some(silent));
+        }
+        assert!(!world.is_apart);
+    }
+}

@@ -260,3 +260,35 @@ fn what_is_doubtful_is_not_acted_upon_but_remembered_for_a_while() {
     let steered = steering.update(at(20), &[view(0, 1_000), silent]);
     assert_eq!((steered[1].packet_time, steered[1].reason), (None, SteeringReason::Unknown));
 }
+
+/// Two access points that do not hear each other: each needs more than twice the air while both send.
+#[test]
+fn of_two_that_do_not_hear_each_other_one_is_used() {
+    let mut steering = Steering::new(SteeringSettings::default());
+    let mut now = Timestamp::ZERO;
+    let mut used = [true; 2];
+    let mut alone = 0;
+    for _ in 0..600 {
+        now += STEP;
+        let both = used == [true; 2];
+        let views = [0, 1].map(|network| {
+            let sends = used[network as usize];
+            let (micros, delivered) = if both { (2_100, 0.4) } else { (950 + u64::from(network), 0.95) };
+            PointView {
+                packet_time: sends.then(|| Duration::from_micros(micros)),
+                delivered: sends.then_some(delivered),
+                carried: if sends { 400.0 } else { 0.0 },
+                ..view(network, 0)
+            }
+        });
+        let steered = steering.update(now, &views);
+        used = [steered[0].used, steered[1].used];
+        let best = steered.iter().position(|steered| steered.reason == SteeringReason::Best);
+        let disturbs = steered.iter().position(|steered| steered.reason == SteeringReason::Disturbs);
+        if used != [true; 2] {
+            alone += 1;
+            assert!(used[best.unwrap()] && (disturbs.is_none() || !used[disturbs.unwrap()]), "{steered:?}");
+        }
+    }
+    assert!(alone > 540, "{alone} of 600");
+}

@@ -632,9 +632,12 @@ impl Path {
         self.base_rtt.get().unwrap_or(self.rtt.smoothed())
     }
 
-    /// For how long what arrives may wait for its acknowledgement. Who only receives measures seldom, so a queue of long ago must not count for ever.
-    pub(crate) fn acknowledgement_delay(&self) -> Duration {
-        acknowledgement_delay(self.rtt.smoothed(), self.base_rtt())
+    /// For how long what arrives may wait for its acknowledgement. Who only receives measures seldom, and a queue of long ago must not count for ever.
+    pub(crate) fn acknowledgement_delay(&self, now: Timestamp) -> Duration {
+        let smoothed = self.rtt.smoothed();
+        let is_old = now.since(self.sampled_at) > smoothed * STALE_RTTS;
+        let round_trip = if is_old { smoothed.min(2 * self.base_rtt()) } else { smoothed };
+        round_trip / 8
     }
 
     pub(crate) fn peer_reordering(&self) -> Duration {
@@ -665,10 +668,6 @@ fn rtt_doubt(variation: Duration, samples: u32) -> Duration {
     variation * SAMPLES_TO_TRUST.saturating_sub(samples) / SAMPLES_TO_TRUST
 }
 
-fn acknowledgement_delay(smoothed: Duration, base: Duration) -> Duration {
-    smoothed.min(2 * base) / 8
-}
-
 /// Receive time less send time, microseconds: off by what the clocks differ, the same on all paths.
 fn one_way_delay(ack: &Ack, sent_at: Timestamp) -> i64 {
     i64::from(ack.receive_time.wrapping_sub(sent_at.as_micros() as u32) as i32)
@@ -677,14 +676,19 @@ fn one_way_delay(ack: &Ack, sent_at: Timestamp) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::address::Carrier;
 
     #[test]
-    fn acknowledgements_do_not_wait_for_a_queue_that_is_gone() {
-        let delay = |smoothed, base| {
-            acknowledgement_delay(Duration::from_millis(smoothed), Duration::from_millis(base))
-        };
-        assert_eq!(delay(40, 32), Duration::from_millis(5));
-        assert_eq!(delay(400, 32), Duration::from_millis(8));
+    fn acknowledgements_do_not_wait_for_a_queue_of_long_ago() {
+        let remote = std::net::SocketAddr::from(([192, 0, 2, 1], 4_600));
+        let address = Address { network: units::NetworkId(1), carrier: Carrier::Udp, remote };
+        let now = Timestamp::from_millis(1_000);
+        let mut path = Path::new(now, PathId(0), address, Algorithm::Model, 1_472);
+        path.base_rtt.on_sample(now, Duration::from_millis(32));
+        (0..100).for_each(|_| path.rtt.on_sample(Duration::from_millis(400)));
+        path.sampled_at = now;
+        assert_eq!(path.acknowledgement_delay(now).as_millis(), 50);
+        assert_eq!(path.acknowledgement_delay(now + Duration::from_secs(3)).as_millis(), 8);
     }
 
     #[test]

@@ -106,7 +106,7 @@ impl Session {
             // A straggler from an earlier address gives the present one no credit.
             let credit = if path.address == from { size } else { 0 };
             path.on_datagram_received(now, size, credit);
-            let delay = path.acknowledgement_delay();
+            let delay = path.acknowledgement_delay(now);
             // Before our end acknowledges, so that the peer's congestion control takes it for the path's word.
             let marked = path.received.marked(ecn);
             path.counters.own_marks += u64::from(marked != ecn);

@@ -16,8 +16,8 @@ use std::time::Duration;
 
 use units::{NetworkId, Timestamp};
 
-/// Only if fewer attempts of the best one than this are read, it is asked why.
-const SUSPICIOUS: f64 = 0.9;
+/// Only if fewer attempts of the best one than this are read, it is asked why; asking costs a second of the others now and then.
+const SUSPICIOUS: f64 = 0.95;
 /// The others must take so much of the air for anything to be seen.
 const LEAST_COMPANY: f64 = 0.02;
 /// An estimate rests on the frames of so long; what is compared begins after that.

@@ -36,6 +36,7 @@ fn table(points: &[AccessPointReport]) -> String {
         "PACKET TIME",
         "CONFIDENCE",
         "SHARE",
+        "OTHERS",
         "USED",
     ]);
     let dash = || "-".to_owned();
@@ -57,6 +58,7 @@ fn table(points: &[AccessPointReport]) -> String {
             packet_time.map_or_else(dash, |time| format!("{:.2} ms", time.as_millis_f64())),
             quality.map_or_else(dash, |quality| format!("{:.2}", quality.confidence.0)),
             format!("{:.0} %", point.share.0 * 100.0),
+            point.others.map_or_else(dash, |others| format!("{:.0} %", others.0 * 100.0)),
             if point.interface.is_some() { used } else { dash() },
         ]);
         if let Some(interface) = &point.interface {
@@ -95,6 +97,7 @@ mod tests {
             channel: Some(6),
             quality: Some(quality),
             share: Fraction(0.5),
+            others: Some(Fraction(0.31)),
             used: true,
             reason: "takes the least time for a packet".into(),
             ..AccessPointReport::default()
@@ -111,6 +114,7 @@ mod tests {
             "1.23 ms",
             "0.94",
             "50 %",
+            "31 %",
             "yes",
             "to 1.2 Mbit/s",
             "2437 MHz",

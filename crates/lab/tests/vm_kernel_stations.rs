@@ -30,6 +30,7 @@ fn script() -> String {
     format!(
         r#"at_home anabranch --state /tmp/state radio probe >/results/probe
         radio_up; address_on wl-cafe; address_on wl-office; address_on wl-lobby
+        at_home iw dev wl-cafe survey dump >/results/survey; own aps --json >/results/aps; cat /results/survey /results/aps
         own list >/results/list; own scan >/results/scan; cat /results/list /results/scan
         at_home iw dev >/results/interfaces; cat /results/interfaces
         for network in cafe office lobby; do
@@ -101,6 +102,12 @@ fn the_kernel_keeps_several_networks() {
     for part in ["cafe", "lobby", "kiosk", "WPA2", "known"] {
         assert!(scan.contains(part), "{part} is not in {scan}");
     }
+    // What the simulated card tells of its time is made up, and of no channel in use.
+    assert!(!result("survey").contains("[in use]"), "{}", result("survey"));
+    let points: serde_json::Value = serde_json::from_str(&result("aps")).unwrap();
+    let points = points.as_array().unwrap();
+    assert_eq!(points.len(), 3, "{points:?}");
+    assert!(points.iter().all(|point| point.get("others").is_none()), "{points:?}");
     let processes = result("processes");
     assert_eq!(processes.matches("wpa_supplicant -D nl80211").count(), 4, "{processes}");
     assert_eq!(processes.matches("CapEff:\t0000000000003000").count(), 4, "{processes}");

@@ -2,11 +2,16 @@
 //!
 //! Reading takes no privileges. Nothing is scanned: what is told is what the card knows already.
 
+mod survey;
+
 use std::io;
+use std::time::Duration;
 
 use thiserror::Error;
 use units::BitRate;
 pub use units::{Frequency, MacAddress, Ssid};
+
+pub use survey::Survey;
 
 use crate::netlink::NetlinkError;
 use crate::netlink::generic::{FamilyNumber, GenericNetlink, Question};
@@ -92,6 +97,8 @@ pub struct Association {
     pub retries: Option<u32>,
     /// Frames given up.
     pub failed: Option<u32>,
+    /// Air time of all that the access point sent to us, where the driver counts it.
+    pub receive_time: Option<Duration>,
 }
 
 /// A connection to the wireless part of the kernel.
@@ -144,6 +151,22 @@ impl Wireless {
         })?;
         Ok(Some(association))
     }
+
+    /// How the card of interface number `index` spent its time on the channel that it uses; `None` if its driver does not tell.
+    pub fn survey(&mut self, index: u32) -> Result<Option<Survey>, WirelessError> {
+        let mut survey = None;
+        let question = Question { command: GET_SURVEY, dump: true };
+        let to = |request: &mut message::Request| {
+            request.number(ATTRIBUTE_INDEX, index);
+        };
+        let told = self.netlink.ask("read the card's time", self.family, question, to, |answer| {
+            survey = survey.or_else(|| survey::parse_survey(answer));
+        });
+        match told {
+            Err(error) if error.errno() == libc::EOPNOTSUPP => Ok(None),
+            told => Ok(told.map(|()| survey)?),
+        }
+    }
 }
 
 fn parse_interface(attributes: &[u8]) -> Option<WirelessInterface> {
@@ -192,6 +215,7 @@ fn parse_access_point(attributes: &[u8]) -> Option<Association> {
         transmitted: None,
         retries: None,
         failed: None,
+        receive_time: None,
     })
 }
 
@@ -230,6 +254,9 @@ fn add_station(association: &mut Association, attributes: &[u8]) {
             STATION_TRANSMITTED => association.transmitted = message::number(value, 0),
             STATION_RETRIES => association.retries = message::number(value, 0),
             STATION_FAILED => association.failed = message::number(value, 0),
+            STATION_RECEIVE_TIME => {
+                association.receive_time = message::long(value, 0).map(Duration::from_micros)
+            }
             _ => {}
         }
     }
@@ -258,6 +285,7 @@ const MOST_INTERFACES: usize = 256;
 const GET_INTERFACE: u8 = 5;
 const GET_STATION: u8 = 17;
 const GET_SCAN: u8 = 32;
+const GET_SURVEY: u8 = 50;
 
 // `enum nl80211_attrs`.
 const ATTRIBUTE_RADIO: u16 = 1;
@@ -288,6 +316,7 @@ const STATION_RETRIES: u16 = 11;
 const STATION_FAILED: u16 = 12;
 const STATION_MEAN_SIGNAL: u16 = 13;
 const STATION_RECEIVE_RATE: u16 = 14;
+const STATION_RECEIVE_TIME: u16 = 32;
 
 // `enum nl80211_rate_info`.
 const RATE_SHORT: u16 = 1;

@@ -75,6 +75,7 @@ pub(super) fn reports(
             if let Some(status) = at(seen.bssid, seen.frequency) {
                 report.interface = interface(status.network);
                 report.share = Fraction(part(status.slot.unwrap_or_default(), cycle));
+                report.others = Some(Fraction(station.qualities().others(now, seen.frequency)));
                 points.complete(status.network, &mut report);
             }
             report

@@ -38,6 +38,7 @@ fn station(address: [u8; 6]) -> Vec<u8> {
                 rate.attribute(RATE_SHORT, &60u16.to_ne_bytes());
             });
             station.number(STATION_RECEIVED, 4321);
+            station.attribute(STATION_RECEIVE_TIME, &1_500_000_u64.to_ne_bytes());
             station.number(STATION_TRANSMITTED, 1000).number(STATION_RETRIES, 70).number(STATION_FAILED, 2);
         });
     })
@@ -56,6 +57,7 @@ fn the_associated_access_point_is_read_with_its_signal_and_rates() {
     assert_eq!(found.transmit_rate, Some(BitRate(866_700_000)));
     assert_eq!(found.receive_rate, Some(BitRate(6_000_000)));
     assert_eq!(found.received, Some(4321));
+    assert_eq!(found.receive_time, Some(Duration::from_millis(1_500)));
     assert_eq!((found.transmitted, found.retries, found.failed), (Some(1000), Some(70), Some(2)));
 }
 

@@ -8,6 +8,7 @@
 //! ```
 //! Packets never come here: they are the kernel's. Weights mean nothing: the card and its driver share the time out.
 
+mod air;
 mod configuration;
 mod station;
 pub(super) mod statistics;

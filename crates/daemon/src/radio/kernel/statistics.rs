@@ -1,17 +1,19 @@
-//! How good the access points of the kernel's stations are, coarsely: from what nl80211 counts of frames that we sent.
+//! How good the access points of the kernel's stations are, coarsely: from what nl80211 counts of frames that we sent; and how much of the air
+//! others take, where the card's driver counts its time.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anabranch::control::{AccessPointReport, Fraction};
-use linux::wireless::{Association, Wireless};
+use linux::wireless::{Association, Survey, Wireless, WirelessError};
 use radio::airtime::Flavour;
 use radio::quality::Estimate;
 use tracing::debug;
-use units::{NetworkId, Timestamp};
+use units::{Frequency, NetworkId, Timestamp};
 
 use super::super::access_points::sort;
 use super::super::points::{Joined, Points, quality};
+use super::air::Air;
 
 /// How often the kernel is asked: with less between, few frames.
 const INTERVAL: Duration = Duration::from_millis(500);
@@ -34,12 +36,15 @@ pub(crate) struct Statistics {
     wireless: Option<Wireless>,
     due: Timestamp,
     known: BTreeMap<NetworkId, Reading>,
+    air: Air,
 }
 
 /// What was last read of one network.
 struct Reading {
     association: Association,
     estimate: Option<Estimate>,
+    /// The part of the channel's air that others take, 0 to 1, if anybody knows.
+    others: Option<f64>,
 }
 
 impl Statistics {
@@ -64,19 +69,9 @@ impl Statistics {
             self.wireless = Wireless::open().map_err(|error| debug!("{error}")).ok();
         }
         let Some(wireless) = &mut self.wireless else { return };
-        for one in up {
-            let association = match wireless.association(one.index) {
-                Ok(Some(association)) => association,
-                Ok(None) => continue,
-                Err(error) => {
-                    debug!("{}: {error}", one.interface);
-                    self.wireless = None;
-                    return;
-                }
-            };
-            let before = self.known.get(&one.network).map(|reading| &reading.association);
-            let estimate = before.and_then(|before| estimate(before, &association));
-            self.known.insert(one.network, Reading { association, estimate });
+        if let Err(error) = read_all(now, wireless, up, &mut self.known, &mut self.air) {
+            debug!("{error}");
+            self.wireless = None;
         }
     }
 
@@ -91,8 +86,8 @@ impl Statistics {
                 estimate: reading.estimate.clone(),
                 received: reading.association.received.unwrap_or_default().into(),
                 presence: 1.0,
-                // Its counts say nothing of them.
-                others: 0.0,
+                // What nobody knows is not reckoned with.
+                others: reading.others.unwrap_or(0.0),
             })
             .collect()
     }
@@ -101,7 +96,7 @@ impl Statistics {
     pub fn reports(&self, up: &[Up<'_>], points: &Points) -> Vec<AccessPointReport> {
         let known = up.iter().filter_map(|one| Some((one, self.known.get(&one.network)?)));
         let mut reports: Vec<AccessPointReport> = known
-            .map(|(one, Reading { association, estimate, .. })| {
+            .map(|(one, Reading { association, estimate, others })| {
                 let mut report = AccessPointReport {
                     ssid: association.ssid.as_ref().map(ToString::to_string),
                     bssid: association.bssid.to_string(),
@@ -111,6 +106,7 @@ impl Statistics {
                     interface: Some(one.interface.to_owned()),
                     quality: estimate.as_ref().map(quality),
                     share: share(up.len()),
+                    others: others.map(Fraction),
                     ..AccessPointReport::default()
                 };
                 points.complete(one.network, &mut report);
@@ -120,6 +116,53 @@ impl Statistics {
         sort(&mut reports);
         reports
     }
+}
+
+/// Reads all that are up.
+fn read_all(
+    now: Timestamp,
+    wireless: &mut Wireless,
+    up: &[Up<'_>],
+    known: &mut BTreeMap<NetworkId, Reading>,
+    air: &mut Air,
+) -> Result<(), WirelessError> {
+    let interfaces = wireless.interfaces()?;
+    let card = |index| interfaces.iter().find(|one| one.index == index)?.radio;
+    let mut surveys: BTreeMap<(u32, Frequency), (Survey, Option<Duration>)> = BTreeMap::new();
+    for one in up {
+        let Some(association) = wireless.association(one.index)? else { continue };
+        let before = known.get(&one.network).map(|reading| &reading.association);
+        let estimate = before.and_then(|before| estimate(before, &association));
+        let received = before.and_then(|before| receive_time(before, &association));
+        if let Some(card) = card(one.index)
+            && let Some(survey) = survey(wireless, one)
+            && survey.frequency == association.frequency
+        {
+            // Several of our stations may share a card and a channel.
+            let (_, all) = surveys.entry((card, survey.frequency)).or_insert((survey, Some(Duration::ZERO)));
+            *all = all.zip(received).map(|(all, received)| all.saturating_add(received));
+        }
+        known.insert(one.network, Reading { association, estimate, others: None });
+    }
+    for ((card, _), (survey, received)) in surveys {
+        air.take(now, card, survey, received);
+    }
+    air.forget(now);
+    for one in up {
+        if let Some(reading) = known.get_mut(&one.network) {
+            let place = card(one.index).map(|card| (card, reading.association.frequency));
+            reading.others = place.and_then(|place| air.others(now, place));
+        }
+    }
+    Ok(())
+}
+
+/// How a card spends its time. A driver that fails at that alone costs nothing else.
+fn survey(wireless: &mut Wireless, one: &Up<'_>) -> Option<Survey> {
+    wireless.survey(one.index).unwrap_or_else(|error| {
+        debug!("{}: {error}", one.interface);
+        None
+    })
 }
 
 /// What each of so many networks has of the card's time, as far as known: the card and its driver share it out, and nobody tells how.
@@ -146,6 +189,23 @@ fn estimate(before: &Association, now: &Association) -> Option<Estimate> {
     }
 }
 
+/// Air time of what was received since `before`: as the driver counts it, else as if each packet had been a long one alone, at the present
+/// rate, which is more than it was. `None` if neither is known.
+fn receive_time(before: &Association, now: &Association) -> Option<Duration> {
+    if before.bssid != now.bssid || before.frequency != now.frequency {
+        return None;
+    }
+    if let Some((before, now)) = before.receive_time.zip(now.receive_time) {
+        return now.checked_sub(before);
+    }
+    let packets = now.received?.checked_sub(before.received?)?;
+    if packets == 0 {
+        return Some(Duration::ZERO);
+    }
+    let one = Estimate::of_counts(Flavour::of(now.frequency), 1, 0, 0, now.receive_rate)?.packet_time?;
+    Some(one.saturating_mul(packets))
+}
+
 #[cfg(test)]
 mod tests {
     use units::{BitRate, Frequency, MacAddress};
@@ -164,6 +224,7 @@ mod tests {
             transmitted: Some(transmitted),
             retries: Some(retries),
             failed: Some(failed),
+            receive_time: None,
         }
     }
 
@@ -178,5 +239,24 @@ mod tests {
         let across = association(u32::MAX - 10, 0, 0);
         assert_eq!(estimate(&across, &association(89, 0, 0)).unwrap().frames, 100, "round the end");
         assert_eq!(estimate(&Association { retries: None, ..first.clone() }, &first), None);
+    }
+    /// By hand: a packet alone at 54 Mbit/s takes a third of a millisecond or so, with all gaps.
+    #[test]
+    fn what_was_received_is_reckoned_where_it_is_not_counted() {
+        let first = Association { received: Some(1_000), ..association(0, 0, 0) };
+        let later = Association { received: Some(1_100), ..first.clone() };
+        let time = receive_time(&first, &later).unwrap();
+        assert!((30..45).contains(&time.as_millis()), "{time:?}");
+        assert_eq!(receive_time(&first, &first), Some(Duration::ZERO));
+        assert_eq!(receive_time(&later, &first), None, "counted anew");
+        assert_eq!(receive_time(&first, &Association { receive_rate: None, ..later.clone() }), None);
+        let counted = |association: &Association, millis| Association {
+            receive_time: Some(Duration::from_millis(millis)),
+            ..association.clone()
+        };
+        let told = receive_time(&counted(&first, 200), &counted(&later, 207));
+        assert_eq!(told, Some(Duration::from_millis(7)));
+        let elsewhere = Association { frequency: Frequency(5_200), ..later };
+        assert_eq!(receive_time(&first, &elsewhere), None);
     }
 }

@@ -32,6 +32,7 @@ pub fn up(session: &Session, arguments: &RadioUp) -> anyhow::Result<()> {
     let options = RadioOptions {
         state: state(session)?,
         card: arguments.card.clone(),
+        kernel: arguments.kernel,
         slots: arguments.slots(),
         scan_weight: arguments.scan_weight,
         channels: arguments.channels.clone(),

@@ -1,8 +1,8 @@
-//! One card that can be on several channels by itself, in three networks of unmodified hostapd at once, each kept by an unmodified
-//! wpa_supplicant. Skipped with a reason where a part of the bed cannot be had, except in CI.
+//! One card that can be on several channels by itself, in several networks of unmodified hostapd at once, each kept by an unmodified
+//! wpa_supplicant: on three channels, and on one, where what they hear is listened to. Skipped with a reason where a part of the bed cannot be had, except in CI.
 
 use lab::vm::program;
-use lab::vm::scene::RadioScene;
+use lab::vm::scene::{RadioScene, near_and_far};
 use lab::vm::topology::SERVER_ADDRESS;
 use lab::vm::wifi::{AccessPoint, Security, Wifi, WifiNetwork};
 use sim::NetworkSpec;
@@ -30,7 +30,7 @@ fn script() -> String {
     format!(
         r#"at_home anabranch --state /tmp/state radio probe >/results/probe
         radio_up; address_on wl-cafe; address_on wl-office; address_on wl-lobby
-        at_home iw dev wl-cafe survey dump >/results/survey; own aps --json >/results/aps; cat /results/survey /results/aps
+        at_home iw dev wl-cafe survey dump >/results/survey; sleep 1; own aps --json >/results/aps; cat /results/survey /results/aps
         own list >/results/list; own scan >/results/scan; cat /results/list /results/scan
         at_home iw dev >/results/interfaces; cat /results/interfaces
         for network in cafe office lobby; do
@@ -138,4 +138,74 @@ fn the_kernel_keeps_several_networks() {
     for secret in ["correct horse", "battery staple", "not this one"] {
         assert!(!log.contains(secret) && !processes.contains(secret), "a passphrase is told");
     }
+}
+
+/// Of the attempts of the second access point.
+const LOSS: f64 = 0.4;
+
+/// Answers of 1,200 bytes, 50 a second by each; then the radio ends the hard way, and comes again with one network only.
+fn one_channel() -> String {
+    format!(
+        r#"radio_up --kernel; address_on wl-near; address_on wl-far; sleep 1
+        at_home ping -q -i 0.02 -s 1200 -c 400 -W 2 -I wl-near {SERVER_ADDRESS} >/results/near.ping & one=$!
+        at_home ping -q -i 0.02 -s 1200 -c 400 -W 2 -I wl-far {SERVER_ADDRESS} >/results/far.ping & two=$!
+        sleep 2; at_home iw dev >/results/listening
+        for second in 1 2 3 4; do sleep 1; own aps --json >/results/aps-$second; done
+        own aps; wait $one $two; own events
+        kill -KILL $radio; wait $radio; sleep 1; at_home iw dev >/results/killed
+        radio_up --kernel; address_on wl-near; address_on wl-far; sleep 2; at_home iw dev >/results/again
+        own remove far; sleep 2; at_home iw dev >/results/alone
+        radio_down; air_down
+        cat /results/listening /results/killed /results/again /results/alone /results/*.ping /results/radio.log"#
+    )
+}
+
+#[test]
+fn what_kernel_stations_of_one_channel_hear_is_heard_beside_them() {
+    let mut scene = near_and_far(LOSS, one_channel());
+    let quiet = WifiNetwork {
+        link: NetworkSpec::symmetric("quiet", 10.0, 20),
+        points: vec![AccessPoint { beacon_interval: 89, ..AccessPoint::open("quiet", 6) }],
+    };
+    scene.wifi.networks.push(quiet);
+    // The third access point is radio 2 now, and the device 3.
+    if let Some(air) = &mut scene.air {
+        air.link.iter_mut().for_each(|link| link.to = Some(3));
+    }
+    scene.programs.push(program("wpa_supplicant", "wpasupplicant").unwrap());
+    let Some(outcome) = scene.play(env!("CARGO_BIN_EXE_anabranch-lab")).unwrap() else { return };
+
+    let (mut ratio, mut counted) = (0.0, 0.0);
+    for second in 1..=4 {
+        let points: serde_json::Value =
+            serde_json::from_str(&outcome.text(&format!("aps-{second}"))).unwrap();
+        let of = |name: &str| {
+            let points = points.as_array().unwrap().iter();
+            points
+                .clone()
+                .find(|point| point["ssid"] == name)
+                .unwrap_or_else(|| panic!("no {name} in {points:?}"))
+        };
+        let (near, far, quiet) = (of("near"), of("far"), of("quiet"));
+        println!("{near}\n{far}\n{quiet}");
+        assert_eq!(quiet["reason"], "not a network of this radio", "{quiet}");
+        assert!(quiet["interface"].is_null() && near["interface"] == "wl-near", "{quiet} {near}");
+        let number = |point: &serde_json::Value, name: &str| point["quality"][name].as_f64().unwrap();
+        assert!(near["others"].as_f64().is_some_and(|others| others < 0.05), "{near}");
+        // One that has just found a worse rate may have sent nothing for half a second.
+        if far["quality"]["source"] != "to-us" || near["quality"]["source"] != "to-us" {
+            continue;
+        }
+        assert!(number(near, "delivery_ratio") > 0.75 && number(near, "frames") >= 10.0, "{near}");
+        assert!(number(far, "delivery_ratio") < 0.85 && number(far, "frames") >= 8.0, "{far}");
+        ratio += number(far, "delivery_ratio");
+        counted += 1.0;
+    }
+    assert!(counted >= 2.0, "hardly anything was heard");
+    assert!((ratio / counted - (1.0 - LOSS)).abs() < 0.15, "{}", ratio / counted);
+    let listens = |name: &str| outcome.text(name).contains("type monitor");
+    assert!(listens("listening") && listens("again"));
+    assert!(!listens("killed"), "the kernel removes what listened, with the process");
+    assert!(!listens("alone"), "with one network there is nothing to decide");
+    assert!(outcome.output.contains("radio ended with 0"), "{}", outcome.output);
 }

@@ -68,8 +68,8 @@ pub struct AccessPointReport {
     pub held_packet_time: Option<Micros>,
     /// Its part of the radio's time; 0 without an association.
     pub share: Fraction,
-    /// The part of its channel's air that others took lately, as far as is heard: they may have taken more. `None` if nobody knows: without an
-    /// association, or if the driver of a card that the kernel keeps does not tell how the card spends its time.
+    /// The part of its channel's air that others took lately, as far as is known: they may have taken more. `None` if nobody knows: without an
+    /// association, or if of a card that the kernel keeps neither the driver tells nor frames are heard.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub others: Option<Fraction>,
     /// Whether it is to carry data, or is only kept ready; false without an association.

@@ -49,6 +49,9 @@ pub struct RadioUp {
     /// The card: one of its interfaces, such as wlan0; needed where there are several
     #[arg(long, value_name = "NAME")]
     pub card: Option<String>,
+    /// Let the kernel keep the networks where this program would, too: all of the card's rates, WPA3 and logins, on as many channels as the card can
+    #[arg(long, conflicts_with_all = ["cycle", "slot", "alpha", "spread", "settle", "scan_weight", "soft_handoff", "pcap", "trace"])]
+    pub kernel: bool,
     /// Visit every network once in so many milliseconds, shared by weight
     #[arg(long, value_name = "MS", default_value_t = 200, value_parser = clap::value_parser!(u32).range(20..=2_000), conflicts_with = "slot")]
     pub cycle: u32,

@@ -150,9 +150,9 @@ impl OtherCards {
         let up: Vec<Up<'_>> = self.wireless.iter().map(Card::up).collect();
         if self.statistics.is_due(now) {
             self.statistics.read(now, &up);
-            self.points.decide(now, &self.statistics.joined(&up), events);
+            self.points.decide(now, &self.statistics.joined(now, &up, None), events);
         }
-        let mut reports = self.statistics.reports(&up, &self.points);
+        let mut reports = self.statistics.reports(now, &up, &self.points, None);
         // Each is a radio of its own.
         reports.iter_mut().for_each(|report| report.share = Fraction(1.0));
         reports

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anabranch::control::{AccessPointReport, Fraction};
+use radio::quality::Estimate;
+use radio::scan::Seen;
 use radio::{NetworkStatus, Station};
 use units::{Frequency, MacAddress, NetworkId, Timestamp};
 
@@ -62,16 +64,7 @@ pub(super) fn reports(
         .map(|seen| {
             let estimate = station.qualities().estimate(now, seen.frequency, seen.bssid);
             let known = seen.ssid.as_ref().is_some_and(|ssid| names.contains(ssid));
-            let mut report = AccessPointReport {
-                ssid: seen.ssid.as_ref().map(ToString::to_string),
-                bssid: seen.bssid.to_string(),
-                channel: seen.frequency.channel(),
-                megahertz: seen.frequency.0,
-                signal_dbm: seen.signal_dbm,
-                quality: estimate.as_ref().map(quality),
-                reason: reason_of_stranger(known, estimate.as_ref()).to_owned(),
-                ..AccessPointReport::default()
-            };
+            let mut report = stranger(seen, known, estimate.as_ref());
             if let Some(status) = at(seen.bssid, seen.frequency) {
                 report.interface = interface(status.network);
                 report.share = Fraction(part(status.slot.unwrap_or_default(), cycle));
@@ -83,6 +76,20 @@ pub(super) fn reports(
         .collect();
     sort(&mut reports);
     reports
+}
+
+/// One that we are not at. `known`: another one of its network is known.
+pub(super) fn stranger(seen: &Seen, known: bool, estimate: Option<&Estimate>) -> AccessPointReport {
+    AccessPointReport {
+        ssid: seen.ssid.as_ref().map(ToString::to_string),
+        bssid: seen.bssid.to_string(),
+        channel: seen.frequency.channel(),
+        megahertz: seen.frequency.0,
+        signal_dbm: seen.signal_dbm,
+        quality: estimate.map(quality),
+        reason: reason_of_stranger(known, estimate).to_owned(),
+        ..AccessPointReport::default()
+    }
 }
 
 /// Those that we are at first, then by signal.

@@ -35,7 +35,7 @@ use std::time::Duration;
 use identity::{StateDirectory, StateError};
 use linux::clock;
 use linux::journal::{ApplyError, Journal, JournalError};
-use linux::radio::{BackEnd, Channel, OpenError, RadioCard, Radios, further_addresses, take_over};
+use linux::radio::{BackEnd, Channel, Choice, OpenError, RadioCard, Radios, further_addresses, take_over};
 use linux::signals::EndSignals;
 use linux::supplicant::{Supplicant, SupplicantError};
 use linux::tun::{Reserved, TunError};
@@ -77,6 +77,8 @@ pub struct RadioOptions {
     pub state: StateDirectory,
     /// The card: name of one of its interfaces, or of the radio; `None`: the only one.
     pub card: Option<String>,
+    /// The kernel is to keep the networks, whatever the card could do otherwise.
+    pub kernel: bool,
     /// How turns are taken.
     pub slots: SlotSettings,
     /// Weight of listening for further networks; 0: only while one is sought.
@@ -192,7 +194,7 @@ pub fn run(options: RadioOptions) -> Result<(), RadioError> {
             }
         }
     };
-    let choice = BackEnd::choose(&card);
+    let choice = if options.kernel { Choice::kernel(&card) } else { BackEnd::choose(&card) };
     let address = card.address.ok_or_else(|| RadioError::Card(format!("{} has no address", card.name)))?;
     let mut addresses = vec![address];
     let keeping = match choice.back_end {

@@ -66,6 +66,25 @@ impl BackEnd {
     }
 }
 
+impl Choice {
+    /// The kernel, whatever the card could do otherwise.
+    pub fn kernel(radio: &Radio) -> Self {
+        let channels = radio.station_channels();
+        match radio.stations(channels) {
+            0 => Self {
+                back_end: BackEnd::None,
+                reason: "The card cannot be a client of an access point.".to_owned(),
+            },
+            networks => Self {
+                back_end: BackEnd::Kernel { networks, channels },
+                reason: format!(
+                    "As asked for, the kernel keeps the networks: up to {networks} at a time, on up to {channels} channels, with all of the card's rates, and WPA3."
+                ),
+            },
+        }
+    }
+}
+
 /// What speaks against slots, if anything does.
 fn obstacle(radio: &Radio) -> Option<&'static str> {
     if !radio.modes.contains(&WirelessMode::Monitor) {
@@ -128,6 +147,17 @@ mod tests {
         assert_eq!(choice.back_end, BackEnd::Kernel { networks: 2, channels: 1 });
         assert!(choice.reason.contains("active monitor"), "{}", choice.reason);
         assert_eq!(BackEnd::choose(&card(1, 1, false)).back_end, BackEnd::None);
+    }
+
+    #[test]
+    fn who_asks_for_the_kernel_gets_it() {
+        let choice = Choice::kernel(&card(2, 1, true));
+        assert_eq!(choice.back_end, BackEnd::Kernel { networks: 2, channels: 1 });
+        assert_eq!(Choice::kernel(&card(1, 1, true)).back_end, BackEnd::Kernel { networks: 1, channels: 1 });
+        let mut radio = card(1, 1, true);
+        radio.modes.remove(0);
+        radio.combinations.clear();
+        assert_eq!(Choice::kernel(&radio).back_end, BackEnd::None);
     }
 
     #[test]

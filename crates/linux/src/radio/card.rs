@@ -6,7 +6,6 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use radio::Transmission;
 use radio::radiotap::{self, Captured};
 use thiserror::Error;
-use tracing::trace;
 use units::{Frequency, MacAddress};
 
 use super::capabilities::{Channel, RadioNumber};
@@ -235,17 +234,9 @@ impl RadioCard {
     /// Gives what waits to `sink`, at most 16 frames at a time; returns how many datagrams there were, 0 if none waits.
     ///
     /// Never blocks. Frames heard with errors are left out, so `sink` may be called less often.
-    pub fn receive(&mut self, mut sink: impl FnMut(Captured<'_>)) -> Result<usize, TransferError> {
+    pub fn receive(&mut self, sink: impl FnMut(Captured<'_>)) -> Result<usize, TransferError> {
         let tuned = self.tuned.map_or(Frequency(0), |channel| channel.frequency);
-        let each = |bytes: &[u8]| match radiotap::read(bytes, tuned) {
-            Ok(captured) => sink(captured),
-            Err(error) => trace!(%error, length = bytes.len(), "left out"),
-        };
-        match self.socket.receive(each) {
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(0),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(0),
-            other => other.map_err(transfer_error),
-        }
+        self.socket.receive_captured(tuned, sink).map_err(transfer_error)
     }
 
     fn channel(&self, frequency: Frequency) -> Option<Channel> {
@@ -264,7 +255,7 @@ impl RadioCard {
     }
 }
 
-fn transfer_error(error: io::Error) -> TransferError {
+pub(super) fn transfer_error(error: io::Error) -> TransferError {
     match errno(&error) {
         libc::EAGAIN | libc::ENOBUFS => TransferError::Full,
         libc::EMSGSIZE => TransferError::TooLong,

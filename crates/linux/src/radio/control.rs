@@ -92,23 +92,7 @@ impl Radios {
         name: &str,
         address: MacAddress,
     ) -> Result<u32, NetlinkError> {
-        let mut index = None;
-        let fill = |request: &mut Request| {
-            request.number(ATTRIBUTE_RADIO, radio.0).text(ATTRIBUTE_NAME, name);
-            request.number(ATTRIBUTE_MODE, MODE_MONITOR).nested(ATTRIBUTE_MONITOR_FLAGS, |flags| {
-                flags.attribute(MONITOR_ACTIVE, &[]);
-            });
-        };
-        let operation = format!("make the monitor interface {name}");
-        let question = Question { command: NEW_INTERFACE, dump: false };
-        self.netlink.ask(&operation, self.family, question, fill, |answer| {
-            index = message::attributes(answer)
-                .find(|(kind, _)| *kind == ATTRIBUTE_INDEX)
-                .and_then(|(_, value)| message::number(value, 0));
-        })?;
-        let Some(index) = index else {
-            return Err(io::Error::other("the kernel did not tell the interface's number").into());
-        };
+        let index = self.make_monitor(radio, name, MONITOR_ACTIVE, |_| {})?;
         let mut links = Netlink::open()?;
         let set_up = links.set_link_address(index, address).and_then(|()| links.set_link_up(index, true));
         // Where a driver takes less, longer frames are refused one by one.
@@ -119,6 +103,40 @@ impl Radios {
             return Err(error);
         }
         Ok(index)
+    }
+
+    /// Adds the monitor interface `name`, off, which only listens and goes when this value is dropped. Needs CAP_NET_ADMIN.
+    ///
+    /// Returns the kernel's number of it.
+    pub(super) fn add_listener(&mut self, radio: RadioNumber, name: &str) -> Result<u32, NetlinkError> {
+        self.make_monitor(radio, name, MONITOR_OTHERS, |request| {
+            request.attribute(ATTRIBUTE_SOCKET_OWNER, &[]);
+        })
+    }
+
+    fn make_monitor(
+        &mut self,
+        radio: RadioNumber,
+        name: &str,
+        flag: u16,
+        further: impl FnOnce(&mut Request),
+    ) -> Result<u32, NetlinkError> {
+        let mut index = None;
+        let fill = |request: &mut Request| {
+            request.number(ATTRIBUTE_RADIO, radio.0).text(ATTRIBUTE_NAME, name);
+            request.number(ATTRIBUTE_MODE, MODE_MONITOR).nested(ATTRIBUTE_MONITOR_FLAGS, |flags| {
+                flags.attribute(flag, &[]);
+            });
+            further(request);
+        };
+        let operation = format!("make the monitor interface {name}");
+        let question = Question { command: NEW_INTERFACE, dump: false };
+        self.netlink.ask(&operation, self.family, question, fill, |answer| {
+            index = message::attributes(answer)
+                .find(|(kind, _)| *kind == ATTRIBUTE_INDEX)
+                .and_then(|(_, value)| message::number(value, 0));
+        })?;
+        index.ok_or_else(|| io::Error::other("the kernel did not tell the interface's number").into())
     }
 
     /// Adds the station interface `name`, off, with a hardware address of its own. Needs CAP_NET_ADMIN.
@@ -182,12 +200,15 @@ const ATTRIBUTE_COUNTRY: u16 = 33;
 const ATTRIBUTE_FREQUENCY: u16 = 38;
 const ATTRIBUTE_WIDTH: u16 = 159;
 const ATTRIBUTE_IN_PIECES: u16 = 174;
+const ATTRIBUTE_SOCKET_OWNER: u16 = 204;
 
 /// `NL80211_IFTYPE_STATION`.
 const MODE_STATION: u32 = 2;
 /// `NL80211_IFTYPE_MONITOR`.
 const MODE_MONITOR: u32 = 6;
-/// `NL80211_MNTR_FLAG_ACTIVE`.
+
+// `enum nl80211_mntr_flags`.
+const MONITOR_OTHERS: u16 = 4;
 const MONITOR_ACTIVE: u16 = 6;
 /// `NL80211_CHAN_WIDTH_20_NOHT`.
 const WIDTH_20_NO_HT: u32 = 0;

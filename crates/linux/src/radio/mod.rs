@@ -9,6 +9,7 @@
 //! 3. [`RadioCard::open`] uses the monitor interface: [`tune`](RadioCard::tune), [`send`](RadioCard::send),
 //!    [`receive`](RadioCard::receive), all without blocking but for the channel's change, with a descriptor to poll.
 //! 4. Each network is a [`Tap`](crate::tap::Tap), whose carrier says whether the network is there.
+//! 5. Where the kernel keeps the networks, a [`Listener`] hears what they hear.
 //!
 //! ```no_run
 //! use linux::journal::Journal;
@@ -44,7 +45,6 @@
 //!   another program switched the monitor interface off ([`TransferError::Off`]), [`RadioCard::reclaim`] takes the radio back.
 //! - On channels where nobody may begin to send (no-IR) or radar has priority, the kernel drops our frames without a word;
 //!   [`RadioCard::send`] says so instead.
-//! - Frames longer than 4 KiB, of stations with 802.11n, are not received.
 
 mod addresses;
 mod back_end;
@@ -53,6 +53,7 @@ mod card;
 mod control;
 mod description;
 mod kernel_scan;
+mod listener;
 mod monitor_socket;
 mod takeover;
 
@@ -63,4 +64,5 @@ pub use capabilities::{Band, Channel, Combination, Country, InterfaceLimit, Radi
 pub use card::{OpenError, RadioCard, TransferError, TuneError};
 pub use control::Radios;
 pub use kernel_scan::{ScanError, kernel_scan};
+pub use listener::{ListenError, Listener};
 pub use takeover::{station_address, take_over};

@@ -4,7 +4,10 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
+use radio::radiotap::{self, Captured};
 use socket2::SockRef;
+use tracing::trace;
+use units::Frequency;
 
 use crate::system_call::{check, check_size, set_integer_option};
 
@@ -44,7 +47,7 @@ impl MonitorSocket {
     }
 
     /// Receives once and gives each whole frame to `sink`; returns how many there were, cut ones included.
-    pub(super) fn receive(&mut self, mut sink: impl FnMut(&[u8])) -> io::Result<usize> {
+    fn receive(&mut self, mut sink: impl FnMut(&[u8])) -> io::Result<usize> {
         let mut slices: [libc::iovec; BATCH] = std::array::from_fn(|at| libc::iovec {
             iov_base: self.buffers[at * LONGEST..].as_mut_ptr().cast(),
             iov_len: LONGEST,
@@ -75,6 +78,41 @@ impl MonitorSocket {
         Ok(count)
     }
 
+    /// The same, read. Frames heard with errors are left out; `tuned` is where those were heard whose header does not tell. 0: none waits.
+    pub(super) fn receive_captured(
+        &mut self,
+        tuned: Frequency,
+        mut sink: impl FnMut(Captured<'_>),
+    ) -> io::Result<usize> {
+        let each = |bytes: &[u8]| match radiotap::read(bytes, tuned) {
+            Ok(captured) => sink(captured),
+            Err(error) => trace!(%error, length = bytes.len(), "left out"),
+        };
+        match self.receive(each) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(0),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(0),
+            other => other,
+        }
+    }
+
+    /// How many frames found no room since this was last asked.
+    pub(super) fn count_dropped(&self) -> io::Result<u32> {
+        // SAFETY: all-zero bytes are a valid tpacket_stats.
+        let mut counts: libc::tpacket_stats = unsafe { std::mem::zeroed() };
+        let mut length = size_of_val(&counts) as libc::socklen_t;
+        // SAFETY: both pointers are to live values, and the length is that of the first.
+        check(unsafe {
+            libc::getsockopt(
+                self.socket.as_raw_fd(),
+                libc::SOL_PACKET,
+                libc::PACKET_STATISTICS,
+                (&raw mut counts).cast(),
+                &raw mut length,
+            )
+        })?;
+        Ok(counts.tp_drops)
+    }
+
     /// Sends `header` and `frame` as one.
     pub(super) fn send(&mut self, header: &[u8], frame: &[u8]) -> io::Result<()> {
         let slices = [header, frame]
@@ -102,8 +140,7 @@ impl AsFd for MonitorSocket {
 
 /// Most frames in one system call.
 const BATCH: usize = 16;
-/// Longest frame with its header that is received, in bytes. Frames to us have at most 2,346; longer ones, of stations with
-/// 802.11n, are none of our business.
-const LONGEST: usize = 4_096;
+/// Longest frame with its header that is received, in bytes: 11,454 (IEEE 802.11-2020 table 9-34) and what the kernel tells of it.
+const LONGEST: usize = 12 << 10;
 /// Some hundred milliseconds of a busy channel.
 const RECEIVE_BUFFER: libc::c_int = 8 << 20;

@@ -150,6 +150,18 @@ impl Estimate {
         Some(Self { delivery_ratio, margin, packet_time, frames: attempts, source: Source::Sent, doubts })
     }
 
+    /// The same, with the packet time at the rate that the kernel tells, where the frames themselves told none.
+    pub fn with_rate(mut self, flavour: Flavour, rate: Option<BitRate>) -> Self {
+        if self.packet_time.is_none()
+            && let Some(rate) = rate.filter(|rate| rate.0 > 0)
+        {
+            let exchange = flavour.exchange_time_at(rate, FULL_FRAME);
+            self.packet_time = Some(packet_time(flavour, exchange, self.delivery_ratio, USUAL_ATTEMPTS));
+            self.doubts &= !bit(Doubt::UnknownRate);
+        }
+        self
+    }
+
     /// Why it may be wrong.
     pub fn doubts(&self) -> impl Iterator<Item = Doubt> {
         Doubt::ALL.into_iter().filter(|doubt| self.has(*doubt))

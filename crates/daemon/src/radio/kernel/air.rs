@@ -60,9 +60,8 @@ impl Air {
         };
         counted.last = now;
         counted.received = counted.received.zip(received).map(|(before, more)| before.saturating_add(more));
-        match parts(now, &counted.begin, &survey, counted.received) {
-            Ok(parts) => *counted = Counted { parts, ..new },
-            Err(TooSoon) => {}
+        if let Ok(parts) = parts(now, &counted.begin, &survey, counted.received) {
+            *counted = Counted { parts, ..new };
         }
     }
 

@@ -5,11 +5,13 @@
 //! root:   makes and removes interfaces, by the journal
 //! worker: for each network  wpa_supplicant (same user and rights as the worker) --control socket--> up, down, why
 //!                           DHCP client <--packet socket--> interface
+//!         listener <--monitor interface, while networks share a channel
 //! ```
 //! Packets never come here: they are the kernel's. Weights mean nothing: the card and its driver share the time out.
 
 mod air;
 mod configuration;
+mod listening;
 mod station;
 pub(super) mod statistics;
 
@@ -29,7 +31,7 @@ use radio::scan::SeenNetworks;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use tracing::{debug, warn};
-use units::{Frequency, NetworkId, Timestamp};
+use units::{Frequency, MacAddress, NetworkId, Timestamp};
 
 use super::KnownNetwork;
 use super::control::heard_networks;
@@ -39,6 +41,7 @@ use crate::control::EventLog;
 use crate::dataplane;
 use crate::supervision::{Request, Root};
 use configuration::configuration;
+use listening::Listening;
 use station::{KernelStation, OwnInterface, Tokens, Told};
 use statistics::{Statistics, Up, share};
 
@@ -59,6 +62,7 @@ pub(super) struct KernelKeeper {
     randomness: StdRng,
     events: Arc<EventLog>,
     statistics: Statistics,
+    listening: Listening,
     points: Points,
 }
 
@@ -91,6 +95,7 @@ impl KernelKeeper {
             randomness: StdRng::from_seed(seed),
             events,
             statistics: Statistics::default(),
+            listening: Listening::default(),
             points: Points::default(),
         })
     }
@@ -108,6 +113,19 @@ impl KernelKeeper {
             })
         })
         .collect()
+    }
+
+    /// Listens beside the stations, if that is wanted.
+    fn listen(&mut self, now: Timestamp, wanted: bool) {
+        let own: Vec<(&str, MacAddress)> = self
+            .kept
+            .values()
+            .filter_map(|kept| kept.station.as_ref()?.up())
+            .map(|interface| (interface.name.as_str(), interface.address))
+            .collect();
+        let addresses: Vec<MacAddress> = own.iter().map(|(_, address)| *address).collect();
+        let interface = own.first().map_or("", |(name, _)| name);
+        self.listening.work(now, wanted, interface, &addresses);
     }
 
     fn begin(
@@ -233,15 +251,19 @@ impl Keeper for KernelKeeper {
         let Self { kept, poller, directory, .. } = self;
         let stations = kept.values_mut().filter_map(|kept| kept.station.as_mut());
         let next = stations.filter_map(|station| station.work(now, poller, directory)).min();
+        let several = self.up().len() > 1;
+        let listens = several && self.statistics.share_channel();
+        self.listen(now, listens);
         let mut statistics = std::mem::take(&mut self.statistics);
         if statistics.is_due(now) {
             statistics.read(now, &self.up());
-            let joined = statistics.joined(&self.up());
+            let joined = statistics.joined(now, &self.up(), Some(&self.listening));
             self.points.decide(now, &joined, &self.events);
         }
         self.statistics = statistics;
-        let several = (self.up().len() > 1).then_some(self.statistics.due());
-        Ok(next.into_iter().chain(several).min())
+        let due = several.then_some(self.statistics.due());
+        let heard = listens.then_some(self.listening.due());
+        Ok(next.into_iter().chain(due).chain(heard).min())
     }
 
     fn status(&self, _now: Timestamp) -> RadioStatus {
@@ -297,9 +319,8 @@ impl Keeper for KernelKeeper {
     fn access_points(&mut self, now: Timestamp) -> Vec<AccessPointReport> {
         let mut statistics = std::mem::take(&mut self.statistics);
         statistics.read(now, &self.up());
-        let reports = statistics.reports(&self.up(), &self.points);
         self.statistics = statistics;
-        reports
+        self.statistics.reports(now, &self.up(), &self.points, Some(&self.listening))
     }
 
     fn end(&mut self) {

@@ -1,7 +1,7 @@
 //! How good the access points of the kernel's stations are, coarsely: from what nl80211 counts of frames that we sent; and how much of the air
 //! others take, where the card's driver counts its time.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use anabranch::control::{AccessPointReport, Fraction};
@@ -14,6 +14,7 @@ use units::{Frequency, NetworkId, Timestamp};
 use super::super::access_points::sort;
 use super::super::points::{Joined, Points, quality};
 use super::air::Air;
+use super::listening::Listening;
 
 /// How often the kernel is asked: with less between, few frames.
 const INTERVAL: Duration = Duration::from_millis(500);
@@ -75,28 +76,42 @@ impl Statistics {
         }
     }
 
-    /// For the rule.
-    pub fn joined(&self, up: &[Up<'_>]) -> Vec<Joined> {
+    /// Whether two of those that are up are on one channel.
+    pub(super) fn share_channel(&self) -> bool {
+        let channels: BTreeSet<Frequency> =
+            self.known.values().map(|reading| reading.association.frequency).collect();
+        channels.len() < self.known.len()
+    }
+
+    /// For the rule. `listening`: what is heard beside these interfaces.
+    pub fn joined(&self, now: Timestamp, up: &[Up<'_>], listening: Option<&Listening>) -> Vec<Joined> {
         let known = up.iter().filter_map(|one| Some((one, self.known.get(&one.network)?)));
         known
             .map(|(one, reading)| Joined {
                 network: one.network,
                 ssid: one.title.to_owned(),
                 channel: reading.association.frequency,
-                estimate: reading.estimate.clone(),
+                estimate: reading.estimate(now, listening),
                 received: reading.association.received.unwrap_or_default().into(),
                 presence: 1.0,
                 // What nobody knows is not reckoned with.
-                others: reading.others.unwrap_or(0.0),
+                others: reading.others(now, listening).unwrap_or(0.0),
             })
             .collect()
     }
 
-    /// For the control API: those that we are at.
-    pub fn reports(&self, up: &[Up<'_>], points: &Points) -> Vec<AccessPointReport> {
+    /// For the control API: those that we are at, and those that are heard.
+    pub fn reports(
+        &self,
+        now: Timestamp,
+        up: &[Up<'_>],
+        points: &Points,
+        listening: Option<&Listening>,
+    ) -> Vec<AccessPointReport> {
         let known = up.iter().filter_map(|one| Some((one, self.known.get(&one.network)?)));
         let mut reports: Vec<AccessPointReport> = known
-            .map(|(one, Reading { association, estimate, others })| {
+            .map(|(one, reading)| {
+                let association = &reading.association;
                 let mut report = AccessPointReport {
                     ssid: association.ssid.as_ref().map(ToString::to_string),
                     bssid: association.bssid.to_string(),
@@ -104,17 +119,36 @@ impl Statistics {
                     megahertz: association.frequency.0,
                     signal_dbm: association.signal_dbm.map(|signal| signal as f32),
                     interface: Some(one.interface.to_owned()),
-                    quality: estimate.as_ref().map(quality),
+                    quality: reading.estimate(now, listening).as_ref().map(quality),
                     share: share(up.len()),
-                    others: others.map(Fraction),
+                    others: reading.others(now, listening).map(Fraction),
                     ..AccessPointReport::default()
                 };
                 points.complete(one.network, &mut report);
                 report
             })
             .collect();
+        if let Some(listening) = listening {
+            reports.extend(listening.strangers(now, &reports));
+        }
         sort(&mut reports);
         reports
+    }
+}
+
+impl Reading {
+    /// Frames that were heard tell more than counts of what we sent, unless there were hardly any.
+    fn estimate(&self, now: Timestamp, listening: Option<&Listening>) -> Option<Estimate> {
+        let Association { frequency, bssid, receive_rate, .. } = self.association;
+        let heard = listening.and_then(|listening| listening.estimate(now, frequency, bssid));
+        let heard = heard.map(|heard| heard.with_rate(Flavour::of(frequency), receive_rate));
+        let both = heard.into_iter().chain(self.estimate.clone());
+        both.max_by(|one, other| one.confidence().total_cmp(&other.confidence()))
+    }
+
+    /// What the driver tells is all there is; what is heard is what could be read.
+    fn others(&self, now: Timestamp, listening: Option<&Listening>) -> Option<f64> {
+        self.others.or_else(|| listening?.others(now, self.association.frequency))
     }
 }
 

@@ -1,0 +1,135 @@
+//! Hears what the kernel's stations hear, where that decides anything: while several networks share a channel.
+
+use std::time::Duration;
+
+use anabranch::control::AccessPointReport;
+use linux::radio::{ListenError, Listener, Radios, TransferError};
+use linux::wireless::WirelessError;
+use radio::Overhearing;
+use radio::quality::Estimate;
+use radio::radiotap::Captured;
+use tracing::{debug, info};
+use units::{Frequency, MacAddress, Timestamp};
+
+use super::super::access_points::stranger;
+
+/// How often what has come is taken: in a full second of it there is room for what a card hears, and an estimate covers half of one.
+const INTERVAL: Duration = Duration::from_millis(100);
+/// How soon it is tried again where it failed.
+const AGAIN: Duration = Duration::from_secs(60);
+/// Frames that are taken at a time; more wait, for a card cannot hear so many in the interval.
+const MOST_FRAMES: usize = 10_000;
+
+/// What a card hears, if it is listened to.
+#[derive(Default)]
+pub(crate) struct Listening {
+    listener: Option<Listener>,
+    heard: Overhearing,
+    due: Timestamp,
+}
+
+impl Listening {
+    /// Listens by the card of `interface` while `wanted`, to what is for `own` above all.
+    pub(super) fn work(&mut self, now: Timestamp, wanted: bool, interface: &str, own: &[MacAddress]) {
+        if !wanted {
+            if self.listener.is_some() {
+                *self = Self::default();
+            }
+            return;
+        }
+        if now < self.due {
+            return;
+        }
+        self.due = now + INTERVAL;
+        let Some(listener) = &mut self.listener else {
+            return self.begin(now, interface);
+        };
+        match take(listener, &mut self.heard, now, own) {
+            Ok(()) => self.heard.forget_old(now),
+            Err(error) => {
+                debug!("{interface}: {error}");
+                *self = Self { due: now + INTERVAL, ..Self::default() };
+            }
+        }
+    }
+
+    fn begin(&mut self, now: Timestamp, interface: &str) {
+        match begin(interface) {
+            Ok(listener) => {
+                debug!("listens beside {interface}");
+                self.heard.begin(now);
+                self.listener = Some(listener);
+            }
+            Err(error) => {
+                info!(
+                    "{interface}: no frames can be heard beside it, so its access points are judged by the kernel's counts: {error}"
+                );
+                self.due = now + AGAIN;
+            }
+        }
+    }
+
+    /// When to work next, if it is wanted.
+    pub(super) fn due(&self) -> Timestamp {
+        self.due
+    }
+
+    /// Whether anything can be heard.
+    pub fn is_on(&self) -> bool {
+        self.listener.is_some()
+    }
+
+    /// How well an access point's frames to us arrive.
+    pub fn estimate(&self, now: Timestamp, channel: Frequency, bssid: MacAddress) -> Option<Estimate> {
+        self.heard.estimate(now, channel, bssid)
+    }
+
+    /// The part of a channel's air that others take, 0 to 1; `None` if nobody listens.
+    pub fn others(&self, now: Timestamp, channel: Frequency) -> Option<f64> {
+        self.is_on().then(|| self.heard.others(now, channel))
+    }
+
+    /// All that are heard, but for those that `joined` tells of already.
+    pub fn strangers(&self, now: Timestamp, joined: &[AccessPointReport]) -> Vec<AccessPointReport> {
+        let seen = self.heard.access_points(now);
+        let reports = seen.map(|(seen, estimate)| {
+            let ssid = seen.ssid.as_ref().map(ToString::to_string);
+            let known = ssid.is_some() && joined.iter().any(|one| one.ssid == ssid);
+            stranger(seen, known, estimate.as_ref())
+        });
+        let is_joined = |report: &AccessPointReport| {
+            joined.iter().any(|one| one.bssid == report.bssid && one.megahertz == report.megahertz)
+        };
+        reports.filter(|report| !is_joined(report)).collect()
+    }
+}
+
+fn begin(interface: &str) -> Result<Listener, ListenError> {
+    let card = Radios::open()?.find(interface)?.ok_or(WirelessError::None)?;
+    Listener::begin(card.number)
+}
+
+/// Takes what waits.
+fn take(
+    listener: &mut Listener,
+    heard: &mut Overhearing,
+    now: Timestamp,
+    own: &[MacAddress],
+) -> Result<(), TransferError> {
+    let mut taken = 0;
+    while taken < MOST_FRAMES {
+        let each = |captured: Captured<'_>| {
+            if let Captured::Heard(frame) = captured {
+                heard.handle_frame(now, &frame, own);
+            }
+        };
+        match listener.receive(each)? {
+            0 => break,
+            some => taken += some,
+        }
+    }
+    if listener.has_missed().map_err(TransferError::System)? {
+        heard.begin(now);
+    }
+    Ok(())
+}

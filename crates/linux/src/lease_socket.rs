@@ -1,4 +1,4 @@
-//! DHCP past the kernel's own network stack: an interface has no address yet, and what it is lent is for one client in this process.
+//! DHCP and answers of routers past the kernel's own network stack: an interface has no address yet, and what it is lent is for one client in this process.
 #![expect(unsafe_code, reason = "packet sockets and their filters are not in the standard library")]
 
 use std::io;
@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use crate::system_call::{attach_program, check, check_size, set_integer_option};
 
-/// A socket that receives what DHCP servers say on one interface, as whole Ethernet frames, and sends such frames there.
+/// A socket that receives what DHCP servers say on one interface and whose addresses are whose (ARP), as whole Ethernet frames, and sends such frames there.
 pub struct LeaseSocket(OwnedFd);
 
 impl LeaseSocket {
@@ -28,7 +28,7 @@ impl LeaseSocket {
         // SAFETY: all-zero bytes are a valid sockaddr_ll.
         let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
         address.sll_family = libc::AF_PACKET as u16;
-        address.sll_protocol = (libc::ETH_P_IP as u16).to_be();
+        address.sll_protocol = (libc::ETH_P_ALL as u16).to_be();
         address.sll_ifindex = index as i32;
         // SAFETY: the pointer is to a live sockaddr_ll and the length is its size.
         check(unsafe {
@@ -66,8 +66,8 @@ impl AsFd for LeaseSocket {
     }
 }
 
-/// Lets IPv4 through that carries UDP to port 68 and is no later piece of a longer packet; offsets are from the Ethernet header.
-fn answers_only() -> [libc::sock_filter; 11] {
+/// Lets IPv4 through that carries UDP to port 68 and is no later piece of a longer packet, and answers of ARP; offsets are from the Ethernet header.
+fn answers_only() -> [libc::sock_filter; 14] {
     const LOAD_HALF: u32 = libc::BPF_LD | libc::BPF_H | libc::BPF_ABS;
     const LOAD_BYTE: u32 = libc::BPF_LD | libc::BPF_B | libc::BPF_ABS;
     const HEADER_LENGTH: u32 = libc::BPF_LDX | libc::BPF_B | libc::BPF_MSH;
@@ -76,16 +76,20 @@ fn answers_only() -> [libc::sock_filter; 11] {
     const HAS_BITS: u32 = libc::BPF_JMP | libc::BPF_JSET | libc::BPF_K;
     const RETURN: u32 = libc::BPF_RET | libc::BPF_K;
     let step = |code: u32, yes, no, value| libc::sock_filter { code: code as u16, jt: yes, jf: no, k: value };
+    const ANSWER: u32 = 2;
     [
         step(LOAD_HALF, 0, 0, 12),
-        step(IS, 0, 8, libc::ETH_P_IP as u32),
+        step(IS, 8, 0, libc::ETH_P_ARP as u32),
+        step(IS, 0, 10, libc::ETH_P_IP as u32),
         step(LOAD_BYTE, 0, 0, 23),
-        step(IS, 0, 6, libc::IPPROTO_UDP as u32),
+        step(IS, 0, 8, libc::IPPROTO_UDP as u32),
         step(LOAD_HALF, 0, 0, 20),
-        step(HAS_BITS, 4, 0, 0x1fff),
+        step(HAS_BITS, 6, 0, 0x1fff),
         step(HEADER_LENGTH, 0, 0, 14),
         step(LOAD_HALF_AFTER_IT, 0, 0, 16),
-        step(IS, 0, 1, 68),
+        step(IS, 2, 3, 68),
+        step(LOAD_HALF, 0, 0, 20),
+        step(IS, 0, 1, ANSWER),
         step(RETURN, 0, 0, u32::MAX),
         step(RETURN, 0, 0, 0),
     ]
@@ -119,16 +123,29 @@ mod tests {
             speaker.send_to(text.as_bytes(), ("10.77.0.255", port)).unwrap();
         }
         let mut buffer = [0; LeaseSocket::LONGEST];
-        let deadline = Instant::now() + Duration::from_secs(5);
-        let length = loop {
-            match socket.receive(&mut buffer) {
-                Ok(length) => break length,
-                Err(error) => assert_eq!(error.kind(), io::ErrorKind::WouldBlock),
+        let mut next = || {
+            let deadline = Instant::now() + Duration::from_secs(5);
+            loop {
+                match socket.receive(&mut buffer) {
+                    Ok(length) => return buffer[..length].to_vec(),
+                    Err(error) => assert_eq!(error.kind(), io::ErrorKind::WouldBlock),
+                }
+                assert!(Instant::now() < deadline, "nothing came");
+                std::thread::sleep(Duration::from_millis(2));
             }
-            assert!(Instant::now() < deadline, "nothing came");
-            std::thread::sleep(Duration::from_millis(2));
         };
-        assert_eq!(&buffer[42..length], b"an answer");
+        assert_eq!(&next()[42..], b"an answer");
+        // Packets each way, with questions and answers about both addresses.
+        client.add_address("cable", "10.77.0.2/24".parse().unwrap()).unwrap();
+        let asker = client.run(|| UdpSocket::bind("10.77.0.2:0")).unwrap().unwrap();
+        asker.send_to(b"hello", "10.77.0.1:9").unwrap();
+        let answer = next();
+        assert_eq!(
+            (&answer[12..14], &answer[20..22], &answer[28..32]),
+            (&[8, 6][..], &[0, 2][..], &[10, 77, 0, 1][..])
+        );
+        speaker.send_to(b"hello", "10.77.0.2:9").unwrap();
+        std::thread::sleep(Duration::from_millis(20));
         assert!(socket.receive(&mut buffer).is_err());
     }
 }

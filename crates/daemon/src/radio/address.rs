@@ -57,7 +57,10 @@ impl NetworkAddress {
     /// # Errors
     /// [`NetlinkError`] if the kernel refuses them.
     pub fn apply(&mut self, name: &str, index: u32, change: LeaseChange) -> Result<(), NetlinkError> {
-        let lent = if let LeaseChange::Lent(lease) = change { Some(lease) } else { None };
+        let lent = match change {
+            LeaseChange::Lent(lease) | LeaseChange::Again(lease) => Some(lease),
+            LeaseChange::Ended => None,
+        };
         if lent == self.lent {
             return Ok(());
         }

@@ -57,6 +57,7 @@ use keeping::Keeper;
 use kernel::KernelKeeper;
 pub(crate) use kernel::statistics::{Statistics, Up};
 pub use known::{KNOWN_NETWORKS_FILE, KnownError, KnownNetwork, KnownNetworks, MOST_NETWORKS};
+use lease::LeaseMemory;
 pub use login::{Login, LoginMethod};
 use machine::RadioMachine;
 pub(crate) use points::Points;
@@ -263,6 +264,16 @@ struct Prepared {
     directory: File,
 }
 
+/// What a radio whose time is shared out goes on with.
+struct Outfit {
+    /// Addresses beside the card's own, which it acknowledges.
+    further: Vec<MacAddress>,
+    /// For the networks' interfaces, those that are added later included.
+    reserved: Vec<Reserved>,
+    written: Written,
+    memory: LeaseMemory,
+}
+
 /// What it writes all the time, where it was asked to.
 struct Written {
     /// Every frame.
@@ -306,19 +317,21 @@ fn work(root: Root, options: &RadioOptions, prepared: Prepared) -> Result<(), Bo
     let Prepared { known, keeping, directory } = prepared;
     let state = state_behind(&directory)?;
     let mut list = ListWatch::new(clock::now(), directory.try_clone()?)?;
+    let memory = LeaseMemory::load(directory.try_clone()?, &known)?;
     let (backend, mut desk) = Desk::new(root)?;
     let replies = backend.commands.clone();
     let _server = ControlServer::start(&state, Callers::of_state(&state, None)?, Arc::new(backend))?;
     let mut keeper: Box<dyn Keeper> = match keeping {
         Keeping::Kernel { networks, frequencies } => {
             let (root, events) = (Arc::clone(&desk.root), Arc::clone(&desk.events));
-            Box::new(KernelKeeper::new(root, events, directory, networks, frequencies)?)
+            Box::new(KernelKeeper::new(root, events, directory, networks, frequencies, memory)?)
         }
         Keeping::Slots { further, reserved, written } => {
             let card = RadioCard::open(MONITOR_INTERFACE)?;
             let options =
                 RadioOptions { soft_handoff: options.soft_handoff || known.soft_handoff, ..options.clone() };
-            Box::new(RadioLoop::new(card, &options, further, reserved, written, &desk, replies)?)
+            let outfit = Outfit { further, reserved, written, memory };
+            Box::new(RadioLoop::new(card, &options, outfit, &desk, replies)?)
         }
     };
     Ok(keeping::run(keeper.as_mut(), &signals, &mut list, known, &mut desk)?)

@@ -22,17 +22,17 @@ use radio::{NetworkStatus, PermittedChannel, Station, StationSettings, Transmiss
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use tracing::info;
-use units::{Frequency, MacAddress, NetworkId, Timestamp};
+use units::{Frequency, NetworkId, Timestamp};
 
 use super::access_points;
 use super::address::{MTU, NetworkAddress};
 use super::control::{self, Command, Desk};
 use super::keeping::{Keeper, LoopError};
-use super::lease::{Lease, LeaseChange, LeaseClient};
+use super::lease::{Lease, LeaseChange, LeaseClient, LeaseMemory};
 use super::points::Points;
 use super::soft_handoff::SoftHandoff;
 use super::switches::Switches;
-use super::{KnownNetwork, RadioOptions, Written};
+use super::{KnownNetwork, Outfit, RadioOptions};
 use crate::control::EventLog;
 use crate::dataplane;
 use crate::mailbox::Mailbox;
@@ -100,6 +100,7 @@ pub(super) struct RadioLoop {
     root: Arc<Root>,
     handoff: Option<SoftHandoff>,
     points: Points,
+    memory: LeaseMemory,
     /// When root is told again whom names are asked; at once if something changed.
     names_due: Timestamp,
 }
@@ -112,12 +113,11 @@ impl RadioLoop {
     pub fn new(
         card: RadioCard,
         options: &RadioOptions,
-        further: Vec<MacAddress>,
-        reserved: Vec<Reserved>,
-        written: Written,
+        outfit: Outfit,
         desk: &Desk,
         replies: Mailbox<Command>,
     ) -> Result<Self, LoopError> {
+        let Outfit { further, reserved, written, memory } = outfit;
         be_punctual();
         let address = card.address().ok_or(TransferError::Gone)?;
         let is_wanted = |channel: &Channel| {
@@ -162,6 +162,7 @@ impl RadioLoop {
                 .soft_handoff
                 .then(|| SoftHandoff::new(options.slots, options.probe.clone(), options.mark, replies)),
             points: Points::default(),
+            memory,
             names_due: clock::now(),
         })
     }
@@ -210,7 +211,9 @@ impl Keeper for RadioLoop {
 
     fn leave(&mut self, now: Timestamp, id: NetworkId) {
         self.station.remove_network(now, id);
-        self.attached.remove(&id);
+        if let Some(attached) = self.attached.remove(&id) {
+            self.memory.forget(&attached.known);
+        }
         self.names_due = now;
         if let Some(handoff) = &mut self.handoff {
             handoff.share_out(&mut self.station);

@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use anabranch::control::EventKind;
 use linux::dns::NetworkServers;
@@ -34,9 +35,15 @@ impl RadioLoop {
 
     pub(super) fn deliver(&mut self, id: NetworkId, packet: Vec<u8>) {
         let Some(attached) = self.attached.get_mut(&id) else { return };
-        if let Some(lease) = attached.lease.as_mut().filter(|_| LeaseClient::wants(&packet)) {
-            lease.receive(packet);
-        } else if let Err(error) = attached.tap.write_frame(&packet) {
+        let lease = attached.lease.as_mut().filter(|_| LeaseClient::wants(&packet));
+        if let Some(lease) = lease {
+            let keep = LeaseClient::is_from_server(&packet);
+            lease.receive(packet.clone());
+            if keep {
+                return;
+            }
+        }
+        if let Err(error) = attached.tap.write_frame(&packet) {
             debug!("{}: {error}", attached.tap.name());
         }
     }
@@ -49,6 +56,12 @@ impl RadioLoop {
         let (carrier, kind, text) = match event {
             Event::Up { bssid, frequency, .. } => {
                 attached.trouble = None;
+                if let Some(lease) = &mut attached.lease {
+                    let now = clock::now();
+                    let address = self.station.address_in(network);
+                    let known = &attached.known;
+                    lease.came_up(now, self.memory.candidates(now, SystemTime::now(), known, address));
+                }
                 let text = format!("up, by {bssid} on {} MHz, as {}", frequency.0, attached.tap.name());
                 (Some(true), EventKind::NetworkUp, text)
             }
@@ -83,17 +96,26 @@ impl RadioLoop {
             let Some(attached) = self.attached.get_mut(&id) else { continue };
             let Some(lease) = &mut attached.lease else { continue };
             let change = lease.poll(now);
+            let is_settled = lease.is_settled();
             while let Some(frame) = lease.transmit() {
                 self.station.handle_packet(now, id, &frame);
-                if attached.address.lent().is_none() {
+                if !is_settled {
                     self.station.expect_group_traffic(id, now + ANSWER_TIME);
                 }
             }
-            let Some(change) = change else { continue };
-            if let Err(error) = attached.address.apply(&attached.known.ssid, attached.tap.index(), change) {
-                warn!("{}: the address that it lent cannot be used: {error}", attached.known.ssid);
+            let Attached { known, tap, address, .. } = attached;
+            if let Some(learnt) = lease.learnt() {
+                let own = self.station.address_in(id);
+                self.memory.remember(SystemTime::now(), known, own, &learnt);
             }
-            if attached.address.lent().is_some() {
+            let Some(change) = change else { continue };
+            if let Some(text) = change.text() {
+                self.events.push(EventKind::NetworkChanged, Some(&known.ssid), text);
+            }
+            if let Err(error) = address.apply(&known.ssid, tap.index(), change) {
+                warn!("{}: the address that it lent cannot be used: {error}", known.ssid);
+            }
+            if is_settled {
                 self.station.expect_group_traffic(id, now);
             }
             self.names_due = now;

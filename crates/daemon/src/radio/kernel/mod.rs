@@ -36,6 +36,7 @@ use units::{Frequency, MacAddress, NetworkId, Timestamp};
 use super::KnownNetwork;
 use super::control::heard_networks;
 use super::keeping::{Keeper, LoopError};
+use super::lease::LeaseMemory;
 use super::points::Points;
 use crate::control::EventLog;
 use crate::dataplane;
@@ -64,6 +65,7 @@ pub(super) struct KernelKeeper {
     statistics: Statistics,
     listening: Listening,
     points: Points,
+    memory: LeaseMemory,
 }
 
 struct Kept {
@@ -83,6 +85,7 @@ impl KernelKeeper {
         directory: File,
         most: u32,
         frequencies: Vec<Frequency>,
+        memory: LeaseMemory,
     ) -> Result<Self, LoopError> {
         let seed = dataplane::seed().map_err(LoopError::Randomness)?;
         Ok(Self {
@@ -97,6 +100,7 @@ impl KernelKeeper {
             statistics: Statistics::default(),
             listening: Listening::default(),
             points: Points::default(),
+            memory,
         })
     }
 
@@ -217,7 +221,11 @@ impl Keeper for KernelKeeper {
     }
 
     fn leave(&mut self, now: Timestamp, id: NetworkId) {
-        if let Some(station) = self.kept.remove(&id).and_then(|kept| kept.station) {
+        let kept = self.kept.remove(&id);
+        if let Some(kept) = &kept {
+            self.memory.forget(&kept.known);
+        }
+        if let Some(station) = kept.and_then(|kept| kept.station) {
             let interface = station.end();
             self.remove_interface(interface.name);
             self.let_next_in(now);
@@ -248,9 +256,10 @@ impl Keeper for KernelKeeper {
 
     fn work(&mut self) -> Result<Option<Timestamp>, LoopError> {
         let now = clock::now();
-        let Self { kept, poller, directory, .. } = self;
-        let stations = kept.values_mut().filter_map(|kept| kept.station.as_mut());
-        let next = stations.filter_map(|station| station.work(now, poller, directory)).min();
+        let Self { kept, poller, directory, memory, .. } = self;
+        let stations = kept.values_mut().filter_map(|kept| Some((kept.station.as_mut()?, &kept.known)));
+        let next =
+            stations.filter_map(|(station, known)| station.work(now, poller, directory, known, memory)).min();
         let several = self.up().len() > 1;
         let listens = several && self.statistics.share_channel();
         self.listen(now, listens);

@@ -11,7 +11,7 @@ use std::fs::File;
 use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use anabranch::control::{EventKind, RadioNetworkReport, RadioNetworkState};
 use arrayvec::ArrayVec;
@@ -22,8 +22,9 @@ use linux::supplicant::{Control, Said, Status, Supplicant};
 use tracing::{debug, warn};
 use units::{Frequency, MacAddress, NetworkId, Timestamp};
 
+use super::super::KnownNetwork;
 use super::super::address::NetworkAddress;
-use super::super::lease::{Lease, LeaseChange, LeaseClient};
+use super::super::lease::{Lease, LeaseChange, LeaseClient, LeaseMemory};
 use crate::control::EventLog;
 
 /// How often it is looked whether the control socket is there.
@@ -75,6 +76,8 @@ pub(super) struct KernelStation {
     tokens: Tokens,
     running: Running,
     up: bool,
+    /// It has come to an access point, and the DHCP client does not know yet.
+    came_up: bool,
     /// As wpa_supplicant last said.
     joined: Status,
     /// Why it was last down or does not come up.
@@ -123,6 +126,7 @@ impl KernelStation {
             tokens,
             running: Running::Ended { again: now },
             up: false,
+            came_up: false,
             leases,
             address,
         })
@@ -138,10 +142,17 @@ impl KernelStation {
         self.up.then_some(&self.interface)
     }
 
-    /// Does what is due; gives when to be called again at the latest.
-    pub fn work(&mut self, now: Timestamp, poller: &Poller, directory: &File) -> Option<Timestamp> {
+    /// Does what is due; gives when to be called again at the latest. `memory`: what `known`, this network, lent before.
+    pub fn work(
+        &mut self,
+        now: Timestamp,
+        poller: &Poller,
+        directory: &File,
+        known: &KnownNetwork,
+        memory: &mut LeaseMemory,
+    ) -> Option<Timestamp> {
         let next = self.look_after_supplicant(now, poller, directory);
-        let lease = if self.up { self.drive_lease(now) } else { None };
+        let lease = if self.up { self.drive_lease(now, known, memory) } else { None };
         next.into_iter().chain(lease).min()
     }
 
@@ -209,6 +220,7 @@ impl KernelStation {
         let coded = |code: Option<u16>| code.map_or_else(String::new, |code| format!(" (code {code})"));
         match said {
             Said::Status(status) => {
+                self.came_up |= status.completed && (!self.up || self.joined.bssid != status.bssid);
                 self.joined = status;
                 if status.completed && !self.up {
                     let by =
@@ -296,12 +308,27 @@ impl KernelStation {
         }
     }
 
-    fn drive_lease(&mut self, now: Timestamp) -> Option<Timestamp> {
+    fn drive_lease(
+        &mut self,
+        now: Timestamp,
+        known: &KnownNetwork,
+        memory: &mut LeaseMemory,
+    ) -> Option<Timestamp> {
         let lease = self.lease.as_mut()?;
-        if let Some(change) = lease.poll(now)
-            && let Err(error) = self.address.apply(&self.told.ssid, self.interface.index, change)
-        {
-            warn!("{}: the address that it lent cannot be used: {error}", self.told.ssid);
+        let (own, wall) = (self.interface.address, SystemTime::now());
+        if std::mem::take(&mut self.came_up) {
+            lease.came_up(now, memory.candidates(now, wall, known, own));
+        }
+        if let Some(change) = lease.poll(now) {
+            if let Some(text) = change.text() {
+                self.told.events.push(EventKind::NetworkChanged, Some(&self.told.ssid), text);
+            }
+            if let Err(error) = self.address.apply(&self.told.ssid, self.interface.index, change) {
+                warn!("{}: the address that it lent cannot be used: {error}", self.told.ssid);
+            }
+        }
+        if let Some(learnt) = lease.learnt() {
+            memory.remember(wall, known, own, &learnt);
         }
         while let Some(frame) = lease.transmit() {
             if let Err(error) = self.leases.send(&frame) {

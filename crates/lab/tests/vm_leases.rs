@@ -1,8 +1,6 @@
 //! Coming back to a network whose server is slow to lend addresses, in the virtual machine: with slots and with the kernel's own stations.
 //! Skipped with a reason where a part of the bed cannot be had, except in CI.
 
-#![expect(clippy::unwrap_used, reason = "a test ends where a step fails")]
-
 use lab::vm::program;
 use lab::vm::scene::RadioScene;
 use lab::vm::topology::SERVER_ADDRESS;

@@ -60,7 +60,9 @@ impl RadioLoop {
                     let now = clock::now();
                     let address = self.station.address_in(network);
                     let known = &attached.known;
-                    lease.came_up(now, self.memory.candidates(now, SystemTime::now(), known, address));
+                    let wall = SystemTime::now();
+                    let point = Some(bssid);
+                    lease.came_up(now, point, self.memory.candidates(now, wall, known, address, point));
                 }
                 let text = format!("up, by {bssid} on {} MHz, as {}", frequency.0, attached.tap.name());
                 (Some(true), EventKind::NetworkUp, text)

@@ -317,7 +317,8 @@ impl KernelStation {
         let lease = self.lease.as_mut()?;
         let (own, wall) = (self.interface.address, SystemTime::now());
         if std::mem::take(&mut self.came_up) {
-            lease.came_up(now, memory.candidates(now, wall, known, own));
+            let point = self.joined.bssid;
+            lease.came_up(now, point, memory.candidates(now, wall, known, own, point));
         }
         if let Some(change) = lease.poll(now) {
             if let Some(text) = change.text() {

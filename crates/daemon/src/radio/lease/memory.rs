@@ -19,8 +19,8 @@ use super::{Candidate, Learnt, Lease};
 /// The file's name.
 const FILE: &str = "leases.toml";
 const LONGEST_FILE: u64 = 64 * 1_024;
-/// Leases of one network: there may be different routers behind its name.
-const MOST_OF_NETWORK: usize = 4;
+/// Leases of one network: there may be different routers behind its name, as along a street.
+const MOST_OF_NETWORK: usize = 24;
 /// States of the file that wait to be written.
 const MOST_WAITING: usize = 4;
 
@@ -46,6 +46,9 @@ struct Kept {
     protection: Protection,
     /// Our hardware address, to which it was lent.
     hardware: String,
+    /// The access point where we were, if known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    point: Option<String>,
     address: String,
     gateway: Ipv4Addr,
     /// The gateway's hardware address.
@@ -91,16 +94,21 @@ impl LeaseMemory {
         Ok(Self { kept, writer: writer(state, directory) })
     }
 
-    /// Those that may still hold for our `hardware` address in a network, newest first. `wall`: the clock that people use.
+    /// Those that may still hold for our `hardware` address in a network: what was lent at this access point first, then the newest. `wall`: the clock
+    /// that people use.
     pub fn candidates(
         &self,
         now: Timestamp,
         wall: SystemTime,
         known: &KnownNetwork,
         hardware: MacAddress,
+        point: Option<MacAddress>,
     ) -> Vec<Candidate> {
-        let of = self.kept.iter().filter(|one| one.is_of(known) && one.hardware == hardware.to_string());
-        of.filter_map(|one| one.candidate(now, wall)).collect()
+        let (hardware, point) = (hardware.to_string(), point.map(|point| point.to_string()));
+        let of = self.kept.iter().filter(|one| one.is_of(known) && one.hardware == hardware);
+        let (here, elsewhere): (Vec<&Kept>, Vec<&Kept>) =
+            of.partition(|one| one.point.is_some() && one.point == point);
+        here.into_iter().chain(elsewhere).filter_map(|one| one.candidate(now, wall)).collect()
     }
 
     /// Keeps what was lent just now.
@@ -116,6 +124,7 @@ impl LeaseMemory {
             ssid: known.ssid.clone(),
             protection: Protection::of(known),
             hardware: hardware.to_string(),
+            point: learnt.point.map(|point| point.to_string()),
             address: learnt.lease.address.to_string(),
             gateway,
             router: learnt.router.to_string(),
@@ -227,6 +236,7 @@ mod tests {
                 gateway: Some([10, 0, 0, 1].into()),
                 servers: [Ipv4Addr::new(10, 0, 0, 2)].into_iter().collect(),
             },
+            point: Some(MacAddress([2, 0, 0, 0, 2, last])),
             router: MacAddress([2, 0, 0, 0, 1, last]),
             time: Duration::from_secs(3_600),
         }
@@ -248,7 +258,7 @@ mod tests {
         let mut memory = load(directory.path(), &cafe);
         let now = Timestamp::from_millis(5_000);
         memory.remember(wall(0), network, OURS, &learnt(7));
-        let candidates = memory.candidates(now, wall(600), network, OURS);
+        let candidates = memory.candidates(now, wall(600), network, OURS, None);
         let LeaseMemory { writer, kept } = memory;
         drop(writer);
         assert_eq!(candidates.len(), 1);
@@ -256,13 +266,16 @@ mod tests {
         assert_eq!(candidates[0].ends, now + Duration::from_secs(3_000));
         let memory = LeaseMemory { kept, writer: None };
         for (age, expected) in [(3_599, 1), (3_600, 0)] {
-            assert_eq!(memory.candidates(now, wall(age), network, OURS).len(), expected);
+            assert_eq!(memory.candidates(now, wall(age), network, OURS, None).len(), expected);
         }
-        assert!(memory.candidates(now, UNIX_EPOCH, network, OURS).is_empty(), "the clock went back");
+        assert!(memory.candidates(now, UNIX_EPOCH, network, OURS, None).is_empty(), "the clock went back");
         let other = MacAddress([2, 0, 0, 0, 0, 2]);
-        assert!(memory.candidates(now, wall(1), network, other).is_empty());
+        assert!(memory.candidates(now, wall(1), network, other, None).is_empty());
         let open = known("[[network]]\nssid = \"cafe\"\n");
-        assert!(memory.candidates(now, wall(1), &open.network[0], OURS).is_empty(), "anybody may pose as it");
+        assert!(
+            memory.candidates(now, wall(1), &open.network[0], OURS, None).is_empty(),
+            "anybody may pose as it"
+        );
     }
 
     #[test]
@@ -271,16 +284,20 @@ mod tests {
         let (path, cafe) = (directory.path().join(FILE), cafe());
         let network = &cafe.network[0];
         let mut memory = load(directory.path(), &cafe);
-        for last in 1..=9 {
+        for last in 1..=29 {
             memory.remember(wall(last.into()), network, OURS, &learnt(last));
         }
-        memory.remember(wall(10), network, OURS, &learnt(8));
+        memory.remember(wall(30), network, OURS, &learnt(28));
         let now = Timestamp::from_millis(1);
         let addresses = |memory: &LeaseMemory| -> Vec<String> {
-            let candidates = memory.candidates(now, wall(20), network, OURS);
+            let candidates = memory.candidates(now, wall(40), network, OURS, learnt(9).point);
             candidates.iter().map(|one| one.lease.address.address().to_string()).collect()
         };
-        let newest = ["10.0.0.8", "10.0.0.9", "10.0.0.7", "10.0.0.6"];
+        let newest: Vec<String> = [9, 28, 29]
+            .into_iter()
+            .chain((6..=27).rev().filter(|last| *last != 9))
+            .map(|last| format!("10.0.0.{last}"))
+            .collect();
         assert_eq!(addresses(&memory), newest);
         // What waited to be written is written before the thread ends; wait for the last one.
         let deadline = std::time::Instant::now() + Duration::from_secs(10);

@@ -99,6 +99,8 @@ pub(super) struct Candidate {
 pub(super) struct Learnt {
     /// As it was lent just now.
     pub lease: Lease,
+    /// The access point where we are, if known.
+    pub point: Option<MacAddress>,
     /// The hardware address of its gateway.
     pub router: MacAddress,
     /// For how long.
@@ -115,6 +117,8 @@ pub(super) struct LeaseClient {
     sockets: SocketSet<'static>,
     handle: SocketHandle,
     wire: Wire,
+    /// The access point where we are.
+    point: Option<MacAddress>,
     held: Option<Held>,
     candidates: Vec<Candidate>,
     /// When routers are asked next, and how often they were.
@@ -172,6 +176,7 @@ impl LeaseClient {
             sockets,
             handle,
             wire,
+            point: None,
             held: None,
             candidates: Vec::new(),
             questions: None,
@@ -181,9 +186,10 @@ impl LeaseClient {
         }
     }
 
-    /// We are at an access point, maybe not of the network that it was before: asks anew. `candidates`: what was lent before, newest first.
-    pub fn came_up(&mut self, now: Timestamp, candidates: Vec<Candidate>) {
+    /// We are at an access point, maybe not of the network that it was before: asks anew. `candidates`: what was lent before, the likeliest first.
+    pub fn came_up(&mut self, now: Timestamp, point: Option<MacAddress>, candidates: Vec<Candidate>) {
         self.socket().reset();
+        self.point = point;
         if let Some(held) = &mut self.held {
             let doubtful = candidates.iter().any(|one| one.lease == held.lease);
             // Where nobody can be asked, the server alone tells.
@@ -256,7 +262,8 @@ impl LeaseClient {
     fn learn(&mut self) {
         let held = self.held.as_ref().filter(|held| held.by == By::Server);
         if let Some(Held { lease, router: Some(router), .. }) = held {
-            self.learnt = Some(Learnt { lease: lease.clone(), router: *router, time: self.time });
+            let (lease, point) = (lease.clone(), self.point);
+            self.learnt = Some(Learnt { lease, point, router: *router, time: self.time });
         }
     }
 

@@ -7,6 +7,7 @@ use super::*;
 
 const OWN: MacAddress = MacAddress([2, 0, 0, 0, 0, 1]);
 const ROUTER: MacAddress = MacAddress([2, 0, 0, 0, 0, 9]);
+const POINT: Option<MacAddress> = Some(MacAddress([2, 0, 0, 0, 0, 5]));
 const GATEWAY: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
 
 fn at(millis: u64) -> Timestamp {
@@ -154,11 +155,14 @@ fn it_asks_at_once_and_only_wants_its_own() {
 fn what_is_lent_is_learnt_with_its_router() {
     let mut bed = Bed::new();
     (bed.server, bed.router) = (Some(lease(7)), Some(ROUTER));
-    bed.client.came_up(bed.now, Vec::new());
+    bed.client.came_up(bed.now, POINT, Vec::new());
     bed.run(100);
     assert_eq!(bed.take(), [LeaseChange::Lent(lease(7))]);
     let learnt = bed.client.learnt().unwrap();
-    assert_eq!(learnt, Learnt { lease: lease(7), router: ROUTER, time: Duration::from_secs(3_600) });
+    assert_eq!(
+        learnt,
+        Learnt { lease: lease(7), point: POINT, router: ROUTER, time: Duration::from_secs(3_600) }
+    );
     assert_eq!(bed.client.learnt(), None);
     // Half of the hour later the client renews it, by the router's hardware address, and that is noted.
     bed.now += Duration::from_secs(1_795);
@@ -170,7 +174,7 @@ fn what_is_lent_is_learnt_with_its_router() {
 fn the_lease_of_last_time_holds_at_once_where_its_router_is() {
     let mut bed = Bed::new();
     bed.router = Some(ROUTER);
-    bed.client.came_up(bed.now, vec![candidate(9), candidate(7)]);
+    bed.client.came_up(bed.now, POINT, vec![candidate(9), candidate(7)]);
     bed.run(1_000);
     // The server is silent, and the newer one is taken.
     let (when, change) = bed.changes[0].clone();
@@ -183,7 +187,7 @@ fn the_lease_of_last_time_holds_at_once_where_its_router_is() {
     assert!(bed.client.is_settled());
     assert_eq!(bed.client.learnt().unwrap().lease, lease(9));
     // The server has the last word.
-    bed.client.came_up(bed.now, vec![candidate(9)]);
+    bed.client.came_up(bed.now, POINT, vec![candidate(9)]);
     bed.server = Some(lease(11));
     bed.run(1_000);
     assert_eq!(bed.take().last(), Some(&LeaseChange::Lent(lease(11))));
@@ -193,7 +197,7 @@ fn the_lease_of_last_time_holds_at_once_where_its_router_is() {
 fn it_ends_with_its_time_if_no_server_answers() {
     let mut bed = Bed::new();
     bed.router = Some(ROUTER);
-    bed.client.came_up(bed.now, vec![candidate(7)]);
+    bed.client.came_up(bed.now, POINT, vec![candidate(7)]);
     bed.run(59_900);
     assert_eq!(bed.take(), [LeaseChange::Again(lease(7))]);
     bed.run(200);
@@ -204,7 +208,7 @@ fn it_ends_with_its_time_if_no_server_answers() {
 fn another_router_of_the_same_address_does_not_count() {
     let mut bed = Bed::new();
     bed.router = Some(MacAddress([2, 0, 0, 0, 0, 8]));
-    bed.client.came_up(bed.now, vec![candidate(7)]);
+    bed.client.came_up(bed.now, POINT, vec![candidate(7)]);
     bed.run(5_000);
     assert_eq!(bed.take(), []);
     // One that answers for the right one, unasked by us.
@@ -219,11 +223,11 @@ fn an_address_that_we_had_is_given_up_where_nobody_speaks_for_it() {
     for (router, expected) in [(None, vec![LeaseChange::Ended]), (Some(ROUTER), Vec::new())] {
         let mut bed = Bed::new();
         (bed.server, bed.router) = (Some(lease(7)), Some(ROUTER));
-        bed.client.came_up(bed.now, Vec::new());
+        bed.client.came_up(bed.now, POINT, Vec::new());
         bed.run(100);
         bed.take();
         (bed.server, bed.router) = (None, router);
-        bed.client.came_up(bed.now, vec![candidate(7)]);
+        bed.client.came_up(bed.now, POINT, vec![candidate(7)]);
         bed.run(2_900);
         assert!(!bed.take().contains(&LeaseChange::Ended), "it is kept for a while");
         bed.run(2_000);

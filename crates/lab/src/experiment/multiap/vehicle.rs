@@ -3,7 +3,7 @@
 //!
 //! The radio's own station on the simulated medium, with open access points of one name along a road: scan, authentication, association, DHCP by
 //! four messages, then a download that takes what the air gives. `remembering` has what an earlier pass left in the station (which channel came
-//! after which access point) and uses the address that the network lent then without asking; `channels` and `lease` have one of the two.
+//! after which access point) and uses the address that the network lent then as soon as its router has answered; `channels` and `lease` have one of the two.
 //! `ideal` never has to join.
 
 mod drive;

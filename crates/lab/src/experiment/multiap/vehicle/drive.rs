@@ -18,8 +18,10 @@ use units::{Bytes, Frequency, MacAddress, NetworkId, Ssid, Timestamp};
 
 use super::road::{AccessPoint, DEVICE, ETHERTYPE, PAYLOAD, Road, Word, is_in_range, outcome};
 
-/// What our own client waits for an answer of who lends addresses (`daemon/src/radio/lease.rs`).
+/// What our own client waits for an answer of who lends addresses (`daemon/src/radio/lease`).
 const LEASE_AGAIN: Duration = Duration::from_millis(500);
+/// The same for an answer of a router of last time; the first two times it is sooner.
+const ROUTER_AGAIN: Duration = Duration::from_millis(200);
 /// The device asks for more so often, over all networks.
 const FETCH_AGAIN: Duration = Duration::from_millis(100);
 /// Of the card, as JUGGLER/table1-switch measured of a real one.
@@ -35,7 +37,7 @@ const STEP: Duration = Duration::from_micros(20);
 pub(super) struct Memory {
     /// Which access point came after which.
     pub succession: Succession,
-    /// What each network lent is still good, and used without asking.
+    /// What each network lent is still good, and used as soon as its router has answered.
     pub lease: bool,
 }
 
@@ -276,7 +278,12 @@ impl<'a> Drive<'a> {
                 let packet =
                     Packet { destination: to, source: DEVICE, ethernet_type: ETHERTYPE, payload: &payload };
                 station.handle_packet(now, *id, &packet.to_ethernet());
-                client.next = Some((at + if word == Word::Fetch { fetch_again } else { LEASE_AGAIN }, word));
+                let again = match word {
+                    Word::Fetch => fetch_again,
+                    Word::Ask => ROUTER_AGAIN,
+                    _ => LEASE_AGAIN,
+                };
+                client.next = Some((at + again, word));
             }
         }
         if let Some((_, frequency)) = self.tuning.filter(|(at, _)| *at <= now) {
@@ -313,7 +320,7 @@ impl<'a> Drive<'a> {
         }
         while let Some(event) = station.poll_event() {
             let lease = self.pass.memory.as_ref().is_some_and(|memory| memory.lease);
-            let first = if lease { Word::Fetch } else { Word::Discover };
+            let first = if lease { Word::Ask } else { Word::Discover };
             match event {
                 Change::Up { network, .. } => {
                     self.clients.entry(network).or_default().next = Some((now, first));
@@ -329,6 +336,7 @@ impl<'a> Drive<'a> {
                 Some(Word::Offer) if client.says(Word::Discover) => {
                     client.next = Some((now, Word::Request));
                 }
+                Some(Word::There) if client.says(Word::Ask) => client.next = Some((now, Word::Fetch)),
                 Some(Word::Lent) if client.says(Word::Request) => client.next = Some((now, Word::Fetch)),
                 _ => {}
             }

@@ -48,17 +48,27 @@ pub(super) enum Word {
     Lent,
     Fetch,
     Data,
+    /// Whether the router of last time is there ...
+    Ask,
+    /// ... and that it is.
+    There,
 }
 
 impl Word {
     pub(super) fn of(byte: u8) -> Option<Self> {
-        let all = [Self::Discover, Self::Offer, Self::Request, Self::Lent, Self::Fetch, Self::Data];
-        all.into_iter().find(|word| *word as u8 == byte)
+        let lending = [Self::Discover, Self::Offer, Self::Request, Self::Lent];
+        let others = [Self::Fetch, Self::Data, Self::Ask, Self::There];
+        lending.into_iter().chain(others).find(|word| *word as u8 == byte)
     }
 
     /// As the body of an Ethernet frame.
     pub(super) fn payload(self) -> Vec<u8> {
-        let length = if self == Self::Data { PAYLOAD } else { 300 };
+        let length = match self {
+            Self::Data => PAYLOAD,
+            // RFC 826.
+            Self::Ask | Self::There => 28,
+            _ => 300,
+        };
         let mut payload = vec![0; length];
         payload[0] = self as u8;
         payload
@@ -256,6 +266,7 @@ impl AccessPoint {
         let answer = match packet.payload.first().and_then(|byte| Word::of(*byte)) {
             Some(Word::Discover) => Word::Offer,
             Some(Word::Request) => Word::Lent,
+            Some(Word::Ask) => Word::There,
             Some(Word::Fetch) => Word::Fetch,
             _ => return,
         };

@@ -123,8 +123,9 @@ pub(super) struct LeaseClient {
     candidates: Vec<Candidate>,
     /// When routers are asked next, and how often they were.
     questions: Option<(Timestamp, usize)>,
-    /// The time that the server gave last.
+    /// The time that the server gave last, and whether that was just now.
     time: Duration,
+    is_renewed: bool,
     /// What has come of a question, to be told.
     again: Option<Lease>,
     learnt: Option<Learnt>,
@@ -181,6 +182,7 @@ impl LeaseClient {
             candidates: Vec::new(),
             questions: None,
             time: USUAL_TIME,
+            is_renewed: false,
             again: None,
             learnt: None,
         }
@@ -221,9 +223,7 @@ impl LeaseClient {
         if let Some(answer) = arp::answer(self.own, &frame) {
             self.handle_answer(&answer);
         } else if let Some(time) = lease_time(&frame) {
-            self.time = time;
-            // A renewal changes nothing that the client tells of.
-            self.learn();
+            (self.time, self.is_renewed) = (time, true);
         }
         if self.wire.received.len() < MOST_FRAMES {
             self.wire.received.push_back(frame);
@@ -291,6 +291,13 @@ impl LeaseClient {
             }
             Some(None) | None => {}
         }
+        // The client does not tell of a renewal that changes nothing.
+        if std::mem::take(&mut self.is_renewed) && self.is_settled() {
+            if let Some(held) = &mut self.held {
+                held.ends = now + self.time;
+            }
+            self.learn();
+        }
         let over = match self.held.as_ref()? {
             Held { by: By::Server, .. } => false,
             Held { by: By::Router, ends, .. } => now >= *ends,
@@ -315,6 +322,7 @@ impl LeaseClient {
         self.again = None;
         self.held = Some(Held { lease: lease.clone(), router, ends: now + self.time, by: By::Server });
         self.candidates.clear();
+        self.is_renewed = false;
         self.questions = router.is_none().then_some((now, 0));
         self.learn();
         LeaseChange::Lent(lease)

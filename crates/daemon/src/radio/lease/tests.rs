@@ -168,6 +168,12 @@ fn what_is_lent_is_learnt_with_its_router() {
     bed.now += Duration::from_secs(1_795);
     bed.run(10_000);
     assert_eq!((bed.take(), bed.client.learnt()), (Vec::new(), Some(learnt)));
+    // At another access point, with nobody to ask, the server has until the renewed lease ends.
+    bed.server = None;
+    bed.now += Duration::from_secs(1_810);
+    bed.client.came_up(bed.now, POINT, Vec::new());
+    bed.run(5_000);
+    assert_eq!(bed.take(), []);
 }
 
 #[test]

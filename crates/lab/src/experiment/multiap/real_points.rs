@@ -1,4 +1,5 @@
-//! A good and a bad access point on one channel, with real ones: hostapd and mac80211 with its own rate control, our radio, device and gateway.
+//! A good and a bad access point on one channel, with real ones: hostapd and mac80211 with its own rate control, our radio, device and gateway; then the
+//! kernel's own stations in place of our slots, judged by what is heard beside them.
 
 use anyhow::Context;
 
@@ -6,16 +7,16 @@ use super::{id, rounded};
 use crate::experiment::{Axes, BarGroup, Bed, Experiment, Goal, Metrics, Report};
 use crate::medium::Config;
 use crate::traffic;
-use crate::vm::Machine;
 use crate::vm::measurement::{Programs, tunnel_commands};
 use crate::vm::scene::near_and_far;
 use crate::vm::topology::SERVER_ADDRESS;
+use crate::vm::{Machine, program};
 
 const SECONDS: u32 = 8;
 /// Of what the bad access point sends, so many attempts are lost.
 const LOSS: f64 = 0.4;
-/// What is compared, in the order in which it is run.
-const RUNS: [&str; 3] = ["alone", "loose", "steered"];
+/// What is compared, in the order in which it is run: first with slots, then with the kernel's own stations.
+const RUNS: [&str; 5] = ["alone", "loose", "steered", "kernel_alone", "kernel_steered"];
 
 pub(super) fn experiment() -> Experiment {
     let mut spec = toml::Table::new();
@@ -26,12 +27,18 @@ pub(super) fn experiment() -> Experiment {
     spec.insert("alone".into(), "over the good one, without the tunnel".into());
     spec.insert("loose".into(), "through the tunnel over both, without the radio's advice".into());
     spec.insert("steered".into(), "with it".into());
+    spec.insert("kernel_alone".into(), "as alone, by the kernel's own stations".into());
+    spec.insert("kernel_steered".into(), "as steered, by those".into());
     Experiment {
         id: id("fig6-real"),
         title: "a good and a bad access point on one channel, real ones: a download".to_owned(),
         spec,
         paper: None,
-        goals: vec![Goal::at_least("steered.of_alone", 0.9), Goal::at_least("steered.over_loose", 1.0)],
+        goals: vec![
+            Goal::at_least("steered.of_alone", 0.9),
+            Goal::at_least("steered.over_loose", 1.0),
+            Goal::at_least("kernel_steered.of_kernel_alone", 0.9),
+        ],
         beds: vec![Bed::Vm],
         bars: vec![BarGroup {
             label: "download".into(),
@@ -55,9 +62,16 @@ fetch alone --interface wl-near
 {}
 fetch loose
 at_home anabranch --state /tmp/device down; mv /tmp/device/* /tmp/state/
-at_home anabranch --state /tmp/state up --foreground >/results/steered.log 2>&1 &
-for _ in $(seq 200); do ip -n device link show any0 >/dev/null 2>&1 && break; sleep 0.1; done
-sleep 3; fetch steered; own aps --json >/results/aps; at_home anabranch --state /tmp/state down; radio_down; air_down"#,
+steer() {{
+    at_home anabranch --state /tmp/state up --foreground >>/results/steered.log 2>&1 &
+    for _ in $(seq 200); do ip -n device link show any0 >/dev/null 2>&1 && break; sleep 0.1; done
+    sleep 3; fetch $1; own aps --json >/results/aps-$1; at_home anabranch --state /tmp/state down; radio_down
+}}
+steer steered
+radio_up --kernel --channels 6; address_on wl-near; address_on wl-far; sleep 1
+fetch kernel_alone --interface wl-near
+steer kernel_steered
+air_down"#,
         tunnel_commands()
     )
 }
@@ -65,6 +79,7 @@ sleep 3; fetch steered; own aps --json >/results/aps; at_home anabranch --state 
 fn run(seed: u64) -> anyhow::Result<Report> {
     let (machine, programs) = (Machine::find()?, Programs::beside_this_one()?);
     let mut scene = near_and_far(LOSS, script());
+    scene.programs.push(program("wpa_supplicant", "wpasupplicant")?);
     scene.air = scene.air.map(|air| Config { seed, ..air });
     let outcome = scene.run(&machine, &programs)?;
     let outcome = outcome.succeeded()?;
@@ -77,10 +92,11 @@ fn run(seed: u64) -> anyhow::Result<Report> {
         metrics.insert(format!("{name}.mbps"), rounded(report.goodput_mbps));
         rates.push(report.goodput_mbps);
     }
-    if let [alone, loose, steered] = rates.as_slice() {
+    if let [alone, loose, steered, kernel_alone, kernel_steered] = rates.as_slice() {
         metrics.insert("steered.of_alone".into(), rounded(steered / alone));
         metrics.insert("steered.over_loose".into(), rounded(steered / loose));
         metrics.insert("loose.of_alone".into(), rounded(loose / alone));
+        metrics.insert("kernel_steered.of_kernel_alone".into(), rounded(kernel_steered / kernel_alone));
     }
     Ok(Report { metrics, ..Report::default() })
 }

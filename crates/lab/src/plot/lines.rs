@@ -29,7 +29,7 @@ pub(super) fn draw_lines(canvas: &mut Canvas, area: Area, series: &Series, over:
     let mut legend = area.left + 60.0;
     for (index, (name, points)) in series.iter().enumerate() {
         let is_last = index + 1 == series.len();
-        let colour = if is_last { COLOURS[4] } else { COLOURS[2 + index % 2] };
+        let colour = if is_last { COLOURS[4] } else { COLOURS[OTHERS[index % OTHERS.len()]] };
         let place = |(seconds, value): &(f64, f64)| {
             (inner.left + seconds / end * inner.width, inner.bottom() - value / top * inner.height)
         };
@@ -41,3 +41,6 @@ pub(super) fn draw_lines(canvas: &mut Canvas, area: Area, series: &Series, over:
     }
     canvas.faint_text(area.left, area.top + 24.0, 10.0, unit);
 }
+
+/// Of the colours, for all lines but the last one.
+const OTHERS: [usize; 6] = [2, 3, 5, 6, 0, 1];

@@ -1,6 +1,7 @@
 //! The experiments of MULTIAP: every access point in range, and only as much as each is worth.
 
 mod carrier_sense;
+mod cross_check;
 mod estimator;
 mod fairness;
 mod hidden;
@@ -27,6 +28,7 @@ pub(super) fn experiments() -> Vec<Experiment> {
         estimator::experiment(),
         steering::experiment(),
         real_points::experiment(),
+        cross_check::experiment(),
         uplink::experiment(),
         many_points::experiment(),
         walk::experiment(),

@@ -10,13 +10,13 @@ use crate::traffic;
 use crate::vm::measurement::{Programs, tunnel_commands};
 use crate::vm::scene::near_and_far;
 use crate::vm::topology::SERVER_ADDRESS;
-use crate::vm::{Machine, program};
+use crate::vm::{Machine, Outcome, program};
 
 const SECONDS: u32 = 8;
 /// Of what the bad access point sends, so many attempts are lost.
 const LOSS: f64 = 0.4;
 /// What is compared, in the order in which it is run: first with slots, then with the kernel's own stations.
-const RUNS: [&str; 5] = ["alone", "loose", "steered", "kernel_alone", "kernel_steered"];
+const RUNS: [&str; 6] = ["alone", "tunnelled", "loose", "steered", "kernel_alone", "kernel_steered"];
 
 pub(super) fn experiment() -> Experiment {
     let mut spec = toml::Table::new();
@@ -25,6 +25,7 @@ pub(super) fn experiment() -> Experiment {
     spec.insert("behind".into(), "50 Mbit/s, round trip 20 ms, each".into());
     spec.insert("traffic".into(), format!("one TCP download (CUBIC) of {SECONDS} s").into());
     spec.insert("alone".into(), "over the good one, without the tunnel".into());
+    spec.insert("tunnelled".into(), "through the tunnel over the good one, the other one off".into());
     spec.insert("loose".into(), "through the tunnel over both, without the radio's advice".into());
     spec.insert("steered".into(), "with it".into());
     spec.insert("kernel_alone".into(), "as alone, by the kernel's own stations".into());
@@ -50,30 +51,50 @@ pub(super) fn experiment() -> Experiment {
     }
 }
 
-/// The device finds the radio's advice below its own state, so first it has none.
-fn script() -> String {
+/// The radio is up; `alone` is fetched; then the device is up. It finds the radio's advice below its own state, so first it has
+/// none: `keep_state` and `steer NAME`, which fetches with it and ends device and radio, change that.
+pub(super) fn beginning() -> String {
     format!(
         r#"fail() {{ echo "failed: $1"; cat /results/*.log; exit 1; }}
 radio_up --channels 6; address_on wl-near; address_on wl-far
 in_namespace server anabranch-lab traffic serve {SERVER_ADDRESS}:9000 --transport tcp &
 sleep 1
 fetch() {{ name=$1; shift; at_home anabranch-lab traffic fetch {SERVER_ADDRESS}:9000 --transport tcp --congestion cubic --seconds {SECONDS} --json /results/$name "$@" || fail $name; }}
-fetch alone --interface wl-near
-{}
-fetch loose
-at_home anabranch --state /tmp/device down; mv /tmp/device/* /tmp/state/
+keep_state() {{ at_home anabranch --state /tmp/device down; mv /tmp/device/* /tmp/state/; }}
 steer() {{
     at_home anabranch --state /tmp/state up --foreground >>/results/steered.log 2>&1 &
     for _ in $(seq 200); do ip -n device link show any0 >/dev/null 2>&1 && break; sleep 0.1; done
     sleep 3; fetch $1; own aps --json >/results/aps-$1; at_home anabranch --state /tmp/state down; radio_down
 }}
-steer steered
+fetch alone --interface wl-near
+{}"#,
+        tunnel_commands()
+    )
+}
+
+fn script() -> String {
+    format!(
+        r#"{}
+at_home anabranch --state /tmp/device network wl-far --off; sleep 1; fetch tunnelled
+at_home anabranch --state /tmp/device network wl-far --off=off; sleep 3; fetch loose
+keep_state; steer steered
 radio_up --kernel --channels 6; address_on wl-near; address_on wl-far; sleep 1
 fetch kernel_alone --interface wl-near
 steer kernel_steered
 air_down"#,
-        tunnel_commands()
+        beginning()
     )
+}
+
+/// Mbit/s of the download `name` in the guest.
+///
+/// # Errors
+/// If it is missing, or a wrong byte arrived.
+pub(super) fn fetched(outcome: &Outcome, name: &str) -> anyhow::Result<f64> {
+    let report: traffic::Report =
+        serde_json::from_str(&outcome.text(name)).with_context(|| format!("reading {name} of the guest"))?;
+    anyhow::ensure!(report.intact, "{name}: a wrong byte arrived");
+    Ok(report.goodput_mbps)
 }
 
 fn run(seed: u64) -> anyhow::Result<Report> {
@@ -81,18 +102,17 @@ fn run(seed: u64) -> anyhow::Result<Report> {
     let mut scene = near_and_far(LOSS, script());
     scene.programs.push(program("wpa_supplicant", "wpasupplicant")?);
     scene.air = scene.air.map(|air| Config { seed, ..air });
-    let outcome = scene.run(&machine, &programs)?;
-    let outcome = outcome.succeeded()?;
+    let outcome = scene.run(&machine, &programs)?.succeeded()?;
     let mut metrics = Metrics::new();
     let mut rates = Vec::new();
     for name in RUNS {
-        let report: traffic::Report = serde_json::from_str(&outcome.text(name))
-            .with_context(|| format!("reading {name} of the guest"))?;
-        anyhow::ensure!(report.intact, "{name}: a wrong byte arrived");
-        metrics.insert(format!("{name}.mbps"), rounded(report.goodput_mbps));
-        rates.push(report.goodput_mbps);
+        let rate = fetched(&outcome, name)?;
+        metrics.insert(format!("{name}.mbps"), rounded(rate));
+        rates.push(rate);
     }
-    if let [alone, loose, steered, kernel_alone, kernel_steered] = rates.as_slice() {
+    if let [alone, tunnelled, loose, steered, kernel_alone, kernel_steered] = rates.as_slice() {
+        metrics.insert("tunnelled.of_alone".into(), rounded(tunnelled / alone));
+        metrics.insert("steered.of_tunnelled".into(), rounded(steered / tunnelled));
         metrics.insert("steered.of_alone".into(), rounded(steered / alone));
         metrics.insert("steered.over_loose".into(), rounded(steered / loose));
         metrics.insert("loose.of_alone".into(), rounded(loose / alone));

@@ -12,6 +12,7 @@
 mod contention;
 mod fading;
 mod plain;
+mod single;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
@@ -32,6 +33,8 @@ pub(super) use contention::{Air, Contended, Transmitter};
 pub(super) use fading::{fade_db, loss};
 use plain::Plain;
 pub(super) use plain::{PlainClient, Shares};
+pub(super) use single::Single;
+use single::Turn;
 
 /// One access point.
 #[derive(Clone, Copy, Debug)]
@@ -67,6 +70,8 @@ pub(super) enum Way {
     Marks(MarkingForm),
     /// Word to the gateway of which to use and how much, and nothing else.
     Preference,
+    /// One at a time.
+    Single(Single),
 }
 
 /// What is run.
@@ -134,6 +139,7 @@ struct World {
     joined: Vec<bool>,
     steering: Steering,
     steer_at: Timestamp,
+    turn: Turn,
     arrived: Vec<u64>,
     before: Vec<u64>,
     heard: Vec<Timestamp>,
@@ -231,6 +237,7 @@ impl World {
             joined: vec![true; count],
             steering: Steering::new(SteeringSettings { form, ..SteeringSettings::default() }),
             steer_at: now,
+            turn: Turn::default(),
             arrived: vec![0; count],
             before: vec![0; count],
             heard: vec![Timestamp::ZERO; count],
@@ -253,6 +260,10 @@ impl World {
 
     /// What the radio finds out by itself: access points are gone, or joined again.
     fn follow_reach(&mut self) {
+        // Who hands over is at one only.
+        if self.single() == Some(Single::Beacons) {
+            return;
+        }
         for index in 0..self.joined.len() {
             let (network, passed) = (NetworkId(index as u32 + 1), self.now.since(self.since[index]));
             match (self.packet_times[index], self.joined[index]) {
@@ -286,9 +297,16 @@ impl World {
     fn advance(&mut self, end: Timestamp) -> anyhow::Result<()> {
         while self.now < end {
             self.follow_reach();
-            if self.now >= self.steer_at {
-                self.steer_at = self.now + STEERING;
-                self.steer();
+            match self.single() {
+                Some(turns @ (Single::TurnsByBackup | Single::TurnsByPowerSave)) => self.take_turn(turns),
+                single if self.now >= self.steer_at => {
+                    self.steer_at = self.now + STEERING;
+                    match single {
+                        Some(single) => self.hand_over(single),
+                        None => self.steer(),
+                    }
+                }
+                _ => {}
             }
             if let Some(session) = self.gateway_session {
                 for _ in 0..16 {
@@ -383,7 +401,8 @@ impl World {
         if self.air.is_some() {
             return;
         }
-        let waiting = (0..self.queues.len()).filter(|index| !self.queues[*index].is_empty());
+        let waiting =
+            (0..self.queues.len()).filter(|index| !self.queues[*index].is_empty() && self.is_awake(*index));
         let Some(next) = waiting.min_by(|a, b| self.turns[*a].total_cmp(&self.turns[*b])) else { return };
         let time = self.turns[next];
         // Who had nothing to send saves no turns up.
@@ -551,6 +570,20 @@ mod tests {
         SharedAir { points, round_trip, algorithm, way, settling, measured, changes: Vec::new(), seed: 1 }
             .run()
             .unwrap()
+    }
+
+    #[test]
+    fn by_turns_each_access_point_has_its_part_of_the_time() {
+        let alone = arrives(points(&[1_000]), Algorithm::Model, Way::Plain);
+        // Half of the time at a third of the rate: (1 + 1 / 3) / 2.
+        for turns in [Single::TurnsByBackup, Single::TurnsByPowerSave] {
+            let both = arrives(points(&[1_000, 3_000]), Algorithm::Model, Way::Single(turns));
+            assert!((0.4..0.75).contains(&(both / alone)), "{turns:?}: {both} of {alone}");
+        }
+        for best in [Single::Ideal, Single::Beacons] {
+            let both = arrives(points(&[1_000, 3_000]), Algorithm::Model, Way::Single(best));
+            assert!(both > 0.97 * alone, "{best:?}: {both} of {alone}");
+        }
     }
 
     #[test]

@@ -32,6 +32,7 @@ pub use group::GroupSettings;
 pub use joining::Unjoinable;
 pub use network::{Lost, MOST_WAITING, NetworkCounters, NetworkSettings};
 pub use overhearing::Overhearing;
+pub use rates::RateChoice;
 pub use station::{Event, Health, NetworkStatus, PermittedChannel, Station, StationSettings, Switch};
 pub use succession::{MOST_FOLLOWERS, MOST_REMEMBERED, Succession};
 pub use waking::Waking;

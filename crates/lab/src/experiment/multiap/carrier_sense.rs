@@ -199,7 +199,7 @@ pub(super) fn point(fades: u32, metres: f64, choice: Choice) -> anyhow::Result<(
         }
     };
     let point = Point { packet_time: time(rates[0].0), weight: 1.0, uplink: NO_LIMIT };
-    Ok((Transmitter { fades: Some(fades), signal_dbm, rates: Series::new(&rates)? }, point))
+    Ok((Transmitter { fades: Some(fades), signal_dbm, loss: None, rates: Some(Series::new(&rates)?) }, point))
 }
 
 /// Air of one attempt with a full packet.

@@ -1,4 +1,6 @@
-//! The model of the air behind fig6-steering, against real access points in the virtual machine: six points, each as a part of what the good one alone carries.
+//! The models of shared air against real access points in the virtual machine: six points, each as a part of what the good one alone carries through the
+//! tunnel. One model is the paper's, behind fig6-steering: packets in turn, each with its whole packet time. The other one is that of 802.11, with back-off
+//! and attempts.
 
 use std::time::Duration;
 
@@ -6,7 +8,7 @@ use anyhow::Context;
 use bond::Algorithm;
 
 use super::real_points::{beginning, fetched};
-use super::shared_air::{NO_LIMIT, Point, SharedAir, Way};
+use super::shared_air::{Air, NO_LIMIT, Point, SharedAir, Transmitter, Way};
 use super::{id, mean, rounded};
 use crate::experiment::{Axes, BarGroup, Bed, Experiment, Goal, Metrics, Report};
 use crate::medium::Config;
@@ -18,6 +20,10 @@ use crate::vm::scene::near_and_far;
 const LOSSES: [f64; 3] = [0.2, 0.4, 0.6];
 /// Without steering and with it, by the model's names of them.
 const WAYS: [(&str, Way); 2] = [("loose", Way::Plain), ("steered", Way::Preference)];
+/// The beds that are compared: real access points, packets in turn, contention.
+const BEDS: [&str; 3] = ["vm", "turns", "contention"];
+/// Of both access points at the device; what is lost is said apart.
+const SIGNAL_DBM: f64 = -50.0;
 /// When the access points are looked at while both carry what they can.
 const LOOKS: [u32; 3] = [3, 5, 7];
 /// There and back behind the access points.
@@ -31,14 +37,17 @@ pub(super) fn experiment() -> Experiment {
     put("losses", LOSSES.map(toml::Value::from).to_vec().into());
     put("vm", "as fig6-real: hostapd, minstrel, the radio's slots, device and gateway".into());
     put(
-        "sim",
+        "turns",
         "as fig6-steering, with the packet times that the radio reckoned in the vm without steering".into(),
+    );
+    put(
+        "contention",
+        "802.11a as fig3-carriersense, the same losses, rates by trying, packet times as the radio reckons them".into(),
     );
     let bars = |loss: f64| {
         let name = point(loss);
-        let of = |(way, _): (&str, Way)| {
-            ["vm", "sim"].map(|bed| (format!("{way} {bed}"), format!("{name}.{way}.{bed}")))
-        };
+        let of =
+            |(way, _): (&str, Way)| BEDS.map(|bed| (format!("{way} {bed}"), format!("{name}.{way}.{bed}")));
         BarGroup {
             label: format!("{:.0} % lost", loss * 100.0),
             bars: WAYS.into_iter().flat_map(of).collect(),
@@ -46,11 +55,19 @@ pub(super) fn experiment() -> Experiment {
     };
     Experiment {
         id: id("fig6-crosscheck"),
-        title: "the model of shared air against real access points: downloads as parts of what the good one alone carries"
+        title: "two models of shared air against real access points: downloads as parts of what the good one alone carries"
             .to_owned(),
         spec,
         paper: None,
-        goals: vec![Goal::at_most("difference.worst", 0.15), Goal::at_most("difference.mean", 0.1)],
+        goals: ["turns", "contention"]
+            .into_iter()
+            .flat_map(|model| {
+                [
+                    Goal::at_most(format!("{model}.difference.worst"), 0.15),
+                    Goal::at_most(format!("{model}.difference.mean"), 0.1),
+                ]
+            })
+            .collect(),
         beds: vec![Bed::Vm],
         bars: LOSSES.map(bars).to_vec(),
         unit: "part of the good one alone",
@@ -67,6 +84,8 @@ fn script() -> String {
     let looks: String = LOOKS.map(|second| format!(" {second}")).concat();
     format!(
         r#"{}
+at_home anabranch --state /tmp/device network wl-far --off; sleep 1; fetch tunnelled
+at_home anabranch --state /tmp/device network wl-far --off=off; sleep 3
 begin=$(date +%s)
 for second in{looks}; do while [ $(($(date +%s) - begin)) -lt $second ]; do sleep 0.1; done; own aps --json >/results/aps-$second; done & looking=$!
 fetch loose; wait $looking
@@ -79,13 +98,13 @@ air_down"#,
 fn run(seed: u64) -> anyhow::Result<Report> {
     let (machine, programs) = (Machine::find()?, Programs::beside_this_one()?);
     let mut metrics = Metrics::new();
-    let mut differences = Vec::new();
+    let mut differences = [Vec::new(), Vec::new()];
     for loss in LOSSES {
         let mut scene = near_and_far(loss, script());
         scene.air = scene.air.map(|air| Config { seed, ..air });
         let outcome = scene.run(&machine, &programs)?.succeeded()?;
         let name = point(loss);
-        let alone = fetched(&outcome, "alone")?;
+        let alone = fetched(&outcome, "tunnelled")?;
         metrics.insert(format!("{name}.alone_mbps"), rounded(alone));
         let mut points = Vec::new();
         for interface in ["wl-near", "wl-far"] {
@@ -100,27 +119,41 @@ fn run(seed: u64) -> anyhow::Result<Report> {
             let packet_time = Duration::from_secs_f64(time / 1e6);
             points.push(Point { packet_time, weight: 1.0, uplink: NO_LIMIT });
         }
-        let with = |points: &[Point], way| SharedAir {
-            points: points.to_vec(),
-            round_trip: ROUND_TRIP,
-            algorithm: Algorithm::Model,
-            way,
-            settling: SETTLING,
-            measured: MEASURED,
-            changes: Vec::new(),
-            seed,
+        let transmitter =
+            |loss| Transmitter { fades: None, signal_dbm: SIGNAL_DBM, loss: Some(loss), rates: None };
+        let transmitters = [transmitter(0.0), transmitter(loss)];
+        // Of the first `count` access points, in turn and with contention.
+        let models = |count: usize, way| -> anyhow::Result<[f64; 2]> {
+            let run = SharedAir {
+                points: points[..count].to_vec(),
+                round_trip: ROUND_TRIP,
+                algorithm: Algorithm::Model,
+                way,
+                settling: SETTLING,
+                measured: MEASURED,
+                changes: Vec::new(),
+                seed,
+            };
+            let air = Air { transmitters: transmitters[..count].to_vec(), hidden: false, estimated: true };
+            Ok([run.run()?, run.run_contended(&air)?.arrived])
         };
-        let model_alone = with(&points[..1], Way::Plain).run()?;
+        let models_alone = models(1, Way::Plain)?;
         for (way_name, way) in WAYS {
             let vm = fetched(&outcome, way_name)? / alone;
-            let sim = with(&points, way).run()? / model_alone;
             metrics.insert(format!("{name}.{way_name}.vm"), rounded(vm));
-            metrics.insert(format!("{name}.{way_name}.sim"), rounded(sim));
-            differences.push((vm - sim).abs());
+            let both = models(2, way)?;
+            for (index, bed) in BEDS[1..].iter().enumerate() {
+                let part = both[index] / models_alone[index];
+                metrics.insert(format!("{name}.{way_name}.{bed}"), rounded(part));
+                differences[index].push((vm - part).abs());
+            }
         }
     }
-    metrics.insert("difference.mean".into(), rounded(mean(&differences)));
-    metrics.insert("difference.worst".into(), rounded(differences.iter().copied().fold(0.0, f64::max)));
+    for (bed, differences) in BEDS[1..].iter().zip(differences) {
+        metrics.insert(format!("{bed}.difference.mean"), rounded(mean(&differences)));
+        let worst = differences.iter().copied().fold(0.0, f64::max);
+        metrics.insert(format!("{bed}.difference.worst"), rounded(worst));
+    }
     Ok(Report { metrics, ..Report::default() })
 }
 

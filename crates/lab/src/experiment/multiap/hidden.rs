@@ -175,7 +175,7 @@ fn point(case: &str, fades: u32, metres: f64) -> anyhow::Result<(Transmitter, Po
     }
     let point = Point { packet_time: attempt_time(SLOW), weight: 1.0, uplink: NO_LIMIT };
     let rates = Series::steady(SLOW, ATTEMPTS);
-    Ok((Transmitter { fades: None, signal_dbm: signal_dbm(metres), rates }, point))
+    Ok((Transmitter { fades: None, signal_dbm: signal_dbm(metres), loss: None, rates: Some(rates) }, point))
 }
 
 /// 2c: parts of the episodes in which each of two hidden senders lost a frame for good.

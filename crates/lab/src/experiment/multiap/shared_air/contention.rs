@@ -7,10 +7,13 @@
 use std::time::Duration;
 
 use anyhow::Context;
-use radio::Heard;
 use radio::airtime::Flavour;
 use radio::frame::{Header, Kind};
 use radio::quality::{Estimate, Qualities};
+use radio::{Heard, Rate, RateChoice};
+use rand::SeedableRng;
+use rand_chacha::ChaCha8Rng;
+use sim::SeededRandom;
 use sim::medium::{Event, Frame, FrameId, Medium, Rates, Reception, Series, StationId, Tuning};
 use units::{Bytes, Frequency, MacAddress, Timestamp};
 
@@ -24,8 +27,10 @@ pub(in super::super) struct Transmitter {
     pub fades: Option<u32>,
     /// Its signal at the device, dBm: the mean that fades go around.
     pub signal_dbm: f64,
-    /// The rates of each frame's attempts.
-    pub rates: Series,
+    /// The part of its attempts that is lost, at all rates; `None`: as its signal has it.
+    pub loss: Option<f64>,
+    /// The rates of each frame's attempts; `None`: what carries most, found by trying.
+    pub rates: Option<Series>,
 }
 
 /// The access points' transmitters, and how they stand to each other.
@@ -94,19 +99,26 @@ impl Air {
     }
 }
 
+/// How a point picks the rates of a frame.
+enum Sending {
+    Always(Series),
+    Tried(Box<RateChoice>),
+}
+
 /// The channel, with the access points' transmitters and the device.
 pub(super) struct Contention {
     medium: Medium<Fading>,
     points: Vec<PointOnAir>,
     next: u64,
     arrivals: Vec<Timestamp>,
+    random: ChaCha8Rng,
     /// What the device reckons of each access point; `None` if nobody asks.
     reckoned: Option<Qualities>,
 }
 
 struct PointOnAir {
     station: StationId,
-    rates: Series,
+    rates: Sending,
     header: Header,
     /// The last frame that the device took; it hears some of them twice.
     last: Option<FrameId>,
@@ -122,7 +134,8 @@ impl Contention {
     fn new(Air { transmitters, hidden, estimated }: &Air, seed: u64) -> Self {
         let stations = (1..=transmitters.len()).map(StationId);
         let links = stations.clone().zip(transmitters).map(|(station, transmitter)| {
-            (station, Fade::new(transmitter.signal_dbm, transmitter.fades, seed))
+            let fade = Fade::new(transmitter.signal_dbm, transmitter.fades, seed);
+            (station, fade.with_loss(transmitter.loss))
         });
         let links = Fading { device: DEVICE, links: links.collect(), hidden: *hidden };
         let mut medium = Medium::new(links, seed);
@@ -134,7 +147,9 @@ impl Contention {
             medium.add_address(station, own);
             let mut header = Header::new(Kind::QosData, DEVICE_ADDRESS, own, own);
             header.control.from_access_point = true;
+            let tried = || RateChoice::new(Flavour::A, &Rate::OFDM, Rate::OFDM[0]);
             let rates = transmitter.rates.clone();
+            let rates = rates.map_or_else(|| Sending::Tried(Box::new(tried())), Sending::Always);
             PointOnAir {
                 station,
                 rates,
@@ -149,7 +164,8 @@ impl Contention {
         });
         let points = points.collect();
         let reckoned = estimated.then(Qualities::default);
-        Self { medium, points, next: 0, arrivals: Vec::new(), reckoned }
+        let random = ChaCha8Rng::from_seed(SeededRandom::derive(seed, "rates").seed_bytes());
+        Self { medium, points, next: 0, arrivals: Vec::new(), random, reckoned }
     }
 
     /// What was counted since the last [`Self::forget`].
@@ -197,11 +213,15 @@ impl Contention {
         point.header.sequence.number = (point.header.sequence.number + 1) % 4_096;
         bytes.resize(bytes.len() + BEFORE_PACKET, 0);
         bytes.extend_from_slice(packet);
+        let rates = match &point.rates {
+            Sending::Always(series) => series.clone(),
+            Sending::Tried(choice) => series_of(choice.next(&mut self.random), choice.best()),
+        };
         let frame = Frame {
             id: FrameId(self.next),
             frequency: CHANNEL,
             bytes,
-            rates: Rates::Series(point.rates.clone()),
+            rates: Rates::Series(rates),
             wants_acknowledgement: true,
         };
         self.next += 1;
@@ -233,8 +253,15 @@ impl Contention {
                     }
                     Event::Outcome(outcome) => {
                         let Some(point) = outcome.sender.0.checked_sub(1) else { continue };
-                        self.points[point].frames += 1;
-                        self.points[point].given_up += u32::from(!outcome.acknowledged);
+                        let point = &mut self.points[point];
+                        point.frames += 1;
+                        point.given_up += u32::from(!outcome.acknowledged);
+                        if let Sending::Tried(choice) = &mut point.rates {
+                            let last = outcome.attempts.len().saturating_sub(1);
+                            for (place, (rate, count)) in outcome.attempts.iter().enumerate() {
+                                choice.learn(*rate, outcome.acknowledged && place == last, *count);
+                            }
+                        }
                     }
                     Event::Reception(_) => {}
                 }
@@ -271,6 +298,12 @@ impl Contention {
     }
 }
 
+/// A frame's attempts at a rate, then at the best one, then at the lowest.
+fn series_of(first: Rate, best: Rate) -> Series {
+    let attempts = [(first, REPEATED), (best, REPEATED), (Rate::OFDM[0], 2)];
+    Series::new(&attempts).unwrap_or_else(|_| Series::steady(first, REPEATED))
+}
+
 fn point_address(index: usize) -> MacAddress {
     MacAddress([2, 0, 0, 0, 1, index as u8 + 1])
 }
@@ -279,6 +312,8 @@ fn point_address(index: usize) -> MacAddress {
 const DEVICE: StationId = StationId(0);
 const DEVICE_ADDRESS: MacAddress = MacAddress([2, 0, 0, 0, 0, 1]);
 const CHANNEL: Frequency = Frequency(5_180);
+/// So many attempts at 54 Mbit/s fit into the 6 ms that the kernel's Minstrel gives each rate, back-off included.
+const REPEATED: u8 = 6;
 /// Frames that a card takes from the access point's queue ahead of time.
 const AHEAD: usize = 2;
 /// LLC, IP and UDP.

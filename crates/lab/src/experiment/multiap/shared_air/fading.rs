@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use sim::SeededRandom;
-use sim::medium::{Link, Links, Passage, Propagation, SignalLoss, StationId};
+use sim::medium::{Link, Links, Passage, PassageKind, Propagation, SignalLoss, StationId};
 use units::Timestamp;
 
 /// Links between the device and each access point.
@@ -18,6 +18,8 @@ pub(super) struct Fading {
 /// A signal that fades as one without a direct way (Rayleigh), drawn anew after each coherence time.
 pub(super) struct Fade {
     mean_dbm: f64,
+    /// The part of frames that is lost at all rates; `None`: as the signal has it.
+    loss: Option<f64>,
     /// `None`: it does not fade.
     random: Option<SeededRandom>,
     /// How many were drawn.
@@ -29,7 +31,12 @@ impl Fade {
     /// A signal around `mean_dbm`, whose fades are those of this number; `None`: it has none.
     pub fn new(mean_dbm: f64, fades: Option<u32>, seed: u64) -> Self {
         let random = fades.map(|fades| SeededRandom::derive(seed, &format!("fades {fades}")));
-        Self { mean_dbm, random, drawn: 0, gain_db: 0.0 }
+        Self { mean_dbm, loss: None, random, drawn: 0, gain_db: 0.0 }
+    }
+
+    /// Loses this part of the frames that go to the device, whatever their signal.
+    pub fn with_loss(self, loss: Option<f64>) -> Self {
+        Self { loss, ..self }
     }
 
     fn signal_dbm(&mut self, at: Timestamp) -> i8 {
@@ -60,6 +67,10 @@ impl Propagation for Fading {
     }
 
     fn loss(&mut self, at: Timestamp, passage: &Passage) -> f64 {
+        let steady = self.links.get(&passage.from).and_then(|fade| fade.loss);
+        if let (Some(loss), PassageKind::Frame) = (steady, passage.kind) {
+            return loss;
+        }
         let signal_dbm = self.signal(at, passage.from, passage.to);
         loss(signal_dbm, at, passage)
     }

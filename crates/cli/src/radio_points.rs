@@ -10,7 +10,7 @@ use crate::table::{Table, rate};
 
 /// Shows what the running radio knows; without one, what the device knows of cards that other programs keep.
 pub fn run(session: &Session, arguments: &RadioAps) -> anyhow::Result<()> {
-    let points = match session.radio().client()?.radio_access_points() {
+    let points = match session.any_radio()?.radio_access_points() {
         Err(error @ ClientError::NotRunning(_)) => {
             let device = session.client().and_then(|device| device.radio_access_points());
             device.map_err(|_| no_radio(error.into()))?

@@ -2,7 +2,9 @@
 
 use std::path::PathBuf;
 
-use anabranch::control::{BlockingClient, ClientError, DEFAULT_INTERFACE, SOCKET_NAME, open_socket};
+use anabranch::control::{
+    BlockingClient, ClientError, DEFAULT_INTERFACE, SOCKET_NAME, open_socket, radio_socket,
+};
 use anyhow::Context;
 use identity::{StateDirectory, StateError};
 
@@ -55,6 +57,12 @@ impl Session {
     /// The daemon on it.
     pub fn client(&self) -> Result<BlockingClient, ClientError> {
         Ok(BlockingClient::of_state(&self.path)?)
+    }
+
+    /// The radio below it, or if this user has none, the machine's: every local user may ask it how it is.
+    pub fn any_radio(&self) -> Result<BlockingClient, ClientError> {
+        let own = self.radio().path.join(SOCKET_NAME);
+        Ok(BlockingClient::new(if own.exists() { own } else { radio_socket() })?)
     }
 
     /// The daemon on it, or if this user has no daemon there, the device that `daemon` names: every local user may ask it

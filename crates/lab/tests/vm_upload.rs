@@ -1,11 +1,15 @@
-//! Upload through the neighbours by frames of 802.11 in the virtual machine: cards in monitor mode, a lossy air, slow uplinks. Skipped with a reason
-//! where a part of the bed cannot be had, except in CI.
+//! Upload through the neighbours by frames of 802.11 in the virtual machine: cards in monitor mode, a lossy air, slow uplinks; and a neighbour with one card
+//! for the neighbourhood and its own access point. Skipped with a reason where a part of the bed cannot be had, except in CI.
 
 use std::time::Duration;
 
 use lab::medium::{Config, LinkConfig, Quality};
 use lab::vm::Job;
 use lab::vm::measurement::Programs;
+use lab::vm::scene::RadioScene;
+use lab::vm::topology::SERVER_ADDRESS;
+use lab::vm::wifi::{AccessPoint, Wifi, WifiNetwork};
+use sim::NetworkSpec;
 
 /// Three homes with an uplink of 2 Mbit/s each. They hear each other by their cards only.
 const SCRIPT: &str = r#"
@@ -98,4 +102,81 @@ fn neighbours_hear_a_card_in_monitor_mode_and_carry() {
             ledger.as_array().unwrap().iter().map(|line| line["bytes"].as_u64().unwrap()).sum();
         assert!(carried > 500_000, "{home}: {ledger}");
     }
+}
+
+/// The neighbour's card: its own access point and the neighbourhood, by turns.
+const KNOWN: &str = r#"
+[[network]]
+ssid = "cafe"
+
+[[network]]
+ssid = "hood"
+ad_hoc_channel = 6
+address = "10.9.0.1/24"
+"#;
+
+/// A source with a cable of 200 kbit/s and a kernel's ad hoc card, a neighbour that has one card for both networks and is not root.
+fn one_card() -> String {
+    format!(
+        r#"fail() {{ echo "failed: $*"; cat /results/*.log; exit 1; }}
+peer() {{ in_namespace peer "$@"; }}
+radio_up; address_on wl-cafe
+peer iw dev wlan0 set type ibss; ip -n peer link set dev wlan0 up; ip -n peer addr add 10.9.0.2/24 dev wlan0
+peer iw dev wlan0 ibss join hood 2437
+for _ in $(seq 60); do at_home ping -q -c 1 -W 1 -I wl-hood 10.9.0.2 >/dev/null && break; done
+own list --json >/results/list
+ip link add cable netns peer type veth peer name cable netns server
+ip -n peer addr add 10.8.0.1/24 dev cable; ip -n server addr add 10.8.0.2/24 dev cable
+ip -n peer link set cable up; ip -n server link set cable up
+peer tc qdisc add dev cable root tbf rate 200kbit burst 4k latency 200ms
+mkdir /tmp/into
+in_namespace server anabranch --state /tmp/far accept --dir /tmp/into --links 2 >/results/far.log 2>&1 &
+for _ in $(seq 200); do [ "$(grep -c 'anabranch://' /results/far.log)" -ge 2 ] && break; sleep 0.1; done
+links=$(grep -o 'anabranch://[^ ]*' /results/far.log)
+link() {{ echo "$links" | sed -n "$1p"; }}
+user() {{ at_home setpriv --reuid 1000 --regid 1000 --clear-groups "$@"; }}
+mkdir -m 700 /tmp/user; chown 1000:1000 /tmp/user
+user anabranch radio aps --json >/results/aps || fail 'no access points'
+user env ANABRANCH_LOG=debug anabranch --state /tmp/user share "$(link 2)" --trust-all --air wl-hood >/results/share.log 2>&1 &
+for _ in $(seq 200); do grep -q 'shares its uplink' /results/far.log && break; sleep 0.1; done
+dd if=/dev/urandom of=/tmp/together bs=1k count=2000 2>/dev/null; dd if=/dev/urandom of=/tmp/alone bs=1k count=500 2>/dev/null
+now() {{ cut -d' ' -f1 /proc/uptime; }}
+upload() {{ peer anabranch --state /tmp/source upload "$@"; }}
+begun=$(now); upload --air wlan0 --name far /tmp/together "$(link 1)" >/results/together.log 2>&1 || fail 'not uploaded'; middle=$(now)
+upload --no-air /tmp/alone far >/results/alone.log 2>&1 || fail 'not uploaded alone'; ended=$(now)
+cmp /tmp/together /tmp/into/together && cmp /tmp/alone /tmp/into/alone || fail 'not what was sent'
+echo "$begun $middle $ended" >/results/times
+user anabranch --state /tmp/user share --ledger --json >/results/ledger || fail 'no ledger'
+at_home ping -q -c 3 -W 2 -I wl-cafe {SERVER_ADDRESS} >/results/cafe.ping || fail 'the access point was lost'
+radio_down
+cat /results/*.log"#
+    )
+}
+
+#[test]
+fn a_neighbour_gives_the_neighbourhood_a_slot_of_its_one_card() {
+    let mut wifi = Wifi::new(vec![WifiNetwork {
+        link: NetworkSpec::symmetric("cafe", 10.0, 20),
+        points: vec![AccessPoint::open("cafe", 1)],
+    }]);
+    wifi.stations.push(("peer", 1));
+    let mut scene = RadioScene::new(wifi, KNOWN, one_card());
+    scene.programs.push(lab::vm::program("setpriv", "util-linux").unwrap());
+    let Some(outcome) = scene.play(env!("CARGO_BIN_EXE_anabranch-lab")).unwrap() else { return };
+    let read = |name: &str| -> serde_json::Value { serde_json::from_str(&outcome.text(name)).unwrap() };
+
+    let share = read("list")[1]["now"]["share"].as_f64().unwrap();
+    assert!((0.4..0.6).contains(&share), "the neighbourhood has {share} of the card");
+    assert_eq!(read("aps")[0]["ssid"], "cafe");
+    let told = outcome.text("share.log");
+    assert!(told.contains("the card is in other networks for up to this long"), "{told}");
+    let times: Vec<f64> =
+        outcome.text("times").split_whitespace().map(|time| time.parse().unwrap()).collect();
+    // kB a second, of files of 2,000 and 500 kB.
+    let [together, alone] = [2_048.0 / (times[1] - times[0]), 512.0 / (times[2] - times[1])];
+    let ledger = read("ledger");
+    let carried: u64 = ledger.as_array().unwrap().iter().map(|line| line["bytes"].as_u64().unwrap()).sum();
+    println!("together {together:.1} kB/s, alone {alone:.1} kB/s, the neighbour carried {carried} bytes");
+    assert!(together > 1.6 * alone, "together {together:.1} kB/s, alone {alone:.1} kB/s");
+    assert!(carried > 700_000, "{ledger}");
 }

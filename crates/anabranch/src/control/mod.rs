@@ -32,8 +32,9 @@
 //! A request that fails is answered with a 4xx or 5xx status and a [`Failure`]. The socket checks who calls: root, the
 //! daemon's user and the owner of the state directory may; others get 403.
 //!
-//! Flows, explanations, `run` and rules are for every local user, as far as their own flows go. They cannot open the state
-//! directory, so a device takes the same requests on a socket without a file, [`open_socket`], too.
+//! Flows, explanations, `run` and rules are for every local user, as far as their own flows go; and what a radio's networks are, and the access points
+//! in range. They cannot open the state directory, so a device takes the same requests on a socket without a file, [`open_socket`], too, and a radio on
+//! [`radio_socket`].
 
 mod access_points;
 mod blocking;
@@ -85,6 +86,11 @@ pub const MAX_BODY: usize = 4 * 1024 * 1024;
 /// in the daemon's network namespace only.
 pub fn open_socket(interface: &str) -> std::path::PathBuf {
     format!("\0anabranch/{interface}").into()
+}
+
+/// The same of the radio.
+pub fn radio_socket() -> std::path::PathBuf {
+    open_socket("radio")
 }
 
 /// Name of the abstract socket that takes sockets to be tied to a network; see [`pin_socket`].

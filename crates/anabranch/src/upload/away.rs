@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use tokio::sync::watch;
+use tracing::debug;
 
 use crate::control::{Client, RadioStatus};
 
@@ -22,7 +23,13 @@ pub(super) fn watch(socket: PathBuf, only: Option<Vec<String>>) -> watch::Receiv
         while !tell.is_closed() {
             let answer = tokio::time::timeout(ANSWER, client.radio()).await;
             let away = answer.ok().and_then(Result::ok).map(|status| away(&status, only.as_deref()));
-            tell.send_replace(away.unwrap_or_default());
+            let away = away.unwrap_or_default();
+            if tell.send_replace(away) != away {
+                debug!(
+                    ?away,
+                    "the card is in other networks for up to this long at a time, which the destination is told"
+                );
+            }
             tokio::select! {
                 () = tell.closed() => break,
                 () = tokio::time::sleep(ASK) => {}

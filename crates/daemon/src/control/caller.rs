@@ -42,7 +42,7 @@ pub struct Requester {
 /// What a request is about.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RequestClass {
-    /// The caller's own flows and programs, and what networks there are: every local user may.
+    /// The caller's own flows and programs, and what networks there are and how they are: every local user may.
     Own,
     /// The daemon.
     Daemon,
@@ -52,7 +52,7 @@ impl RequestClass {
     /// The class of an HTTP request.
     pub fn of(method: &Method, path: &str) -> Self {
         let own = match path {
-            "/v1/flows" | "/v1/machine" => method == Method::GET,
+            "/v1/flows" | "/v1/machine" | "/v1/radio" | "/v1/radio/aps" => method == Method::GET,
             "/v1/rules" => method == Method::GET || method == Method::POST,
             "/v1/explain" | "/v1/run" => method == Method::POST,
             _ => path.starts_with("/v1/rules/") && method == Method::DELETE,

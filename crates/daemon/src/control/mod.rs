@@ -27,5 +27,5 @@ pub use dbus::BusDoor;
 pub use event_log::EventLog;
 pub(crate) use restore::take_down;
 pub use restore::{RestoreError, restore};
-pub use server::{ControlServer, Doors, ServeError};
+pub use server::{ControlServer, Doors, ServeError, listen_abstract};
 pub use web::{WebDoor, WebDoorError};

@@ -2,8 +2,9 @@
 
 use std::fs;
 use std::io;
+use std::os::linux::net::SocketAddrExt;
 use std::os::unix::fs::PermissionsExt;
-use std::os::unix::net::UnixListener as StdListener;
+use std::os::unix::net::{SocketAddr, UnixListener as StdListener};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -132,6 +133,19 @@ fn bind(socket: &Path) -> Result<StdListener, ServeError> {
     fs::set_permissions(socket, fs::Permissions::from_mode(MODE)).map_err(failed)?;
     listener.set_nonblocking(true).map_err(failed)?;
     Ok(listener)
+}
+
+/// A socket without a file, for callers who cannot open the state directory. Root opens it, so that a caller can tell it from another program's of the
+/// same name.
+///
+/// # Errors
+/// If another program has it.
+pub fn listen_abstract(name: &Path) -> io::Result<StdListener> {
+    let name = name.to_string_lossy();
+    let name = name.trim_start_matches('\0');
+    let address = SocketAddr::from_abstract_name(name.as_bytes())?;
+    StdListener::bind_addr(&address)
+        .map_err(|error| io::Error::new(error.kind(), format!("cannot listen on @{name}: {error}")))
 }
 
 async fn serve(

@@ -298,6 +298,8 @@ fn every_user_may_ask_about_own_flows_and_nothing_else() {
     for (method, path) in [
         (Method::GET, "/v1/flows"),
         (Method::GET, "/v1/machine"),
+        (Method::GET, "/v1/radio"),
+        (Method::GET, "/v1/radio/aps"),
         (Method::GET, "/v1/rules"),
         (Method::POST, "/v1/rules"),
         (Method::DELETE, "/v1/rules/pin-1"),

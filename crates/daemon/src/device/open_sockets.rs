@@ -4,8 +4,8 @@
 //! Root opens them, so that a caller can tell them from another program's of the same name.
 
 use std::io::{self, Write};
-use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
 use std::time::Duration;
 
 use anabranch::control::{Failure, open_socket, sockets_name};
@@ -15,7 +15,7 @@ use tracing::{debug, warn};
 
 use super::backend::picture;
 use super::direct::Message;
-use crate::control::BackendError;
+use crate::control::{self, BackendError};
 use crate::mailbox::Mailbox;
 
 /// Both, bound and listening.
@@ -29,21 +29,14 @@ pub struct OpenSockets {
 impl OpenSockets {
     /// Opens them for the device with this interface; `None`, with a warning, if another program has them.
     pub fn open(interface: &str) -> Option<Self> {
-        let control = open_socket(interface);
-        let control = control.to_string_lossy();
-        let both = listen(control.trim_start_matches('\0'))
-            .and_then(|control| Ok(Self { control, sockets: listen(&sockets_name(interface))? }));
+        let both = control::listen_abstract(&open_socket(interface)).and_then(|control| {
+            Ok(Self { control, sockets: control::listen_abstract(Path::new(&sockets_name(interface)))? })
+        });
         both.inspect_err(|error| {
             warn!("only root and the owner of the state can use \"anabranch run\", \"pin\" and \"flows\": {error}");
         })
         .ok()
     }
-}
-
-fn listen(name: &str) -> io::Result<UnixListener> {
-    let address = SocketAddr::from_abstract_name(name.as_bytes())?;
-    UnixListener::bind_addr(&address)
-        .map_err(|error| io::Error::new(error.kind(), format!("cannot listen on @{name}: {error}")))
 }
 
 /// Ties sockets to networks until the daemon ends; one at a time, each for at most [`PATIENCE`].

@@ -28,10 +28,12 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use anabranch::control::radio_socket;
 use identity::{StateDirectory, StateError};
 use linux::clock;
 use linux::journal::{ApplyError, Journal, JournalError};
@@ -46,7 +48,7 @@ use tracing::{info, warn};
 use units::{Frequency, MacAddress};
 
 use crate::config::ProbeTarget;
-use crate::control::{Callers, ControlServer};
+use crate::control::{Callers, ControlServer, Doors, listen_abstract};
 use crate::supervision::{self, Root, StartError, SuperviseError};
 use linux::privileges::requirements::Purpose;
 
@@ -233,6 +235,8 @@ pub fn run(options: RadioOptions) -> Result<(), RadioError> {
     // It may be below directories that the worker cannot pass.
     let directory = File::open(options.state.path())
         .map_err(|error| RadioError::Directory { path: options.state.path().to_owned(), error })?;
+    let open = listen_abstract(&radio_socket());
+    let open = open.inspect_err(|error| warn!("only root can ask the radio: {error}")).ok();
     let user = supervision::prepare(&options.state, &options.user)?;
     let taken = take_over(&card, MONITOR_INTERFACE, keeping.acknowledged(&addresses));
     if let Err(error) = journal.apply(&taken) {
@@ -240,7 +244,7 @@ pub fn run(options: RadioOptions) -> Result<(), RadioError> {
         return Err(error.into());
     }
     info!("{}: {}", card.name, choice.reason);
-    let work = move |root: Root| work(root, &options, Prepared { known, keeping, directory });
+    let work = move |root: Root| work(root, &options, Prepared { known, keeping, directory, open });
     let radio = card.name;
     supervision::supervise(user, work, || RadioMachine { card: journal, radio, addresses, names })?;
     Ok(())
@@ -262,6 +266,8 @@ struct Prepared {
     keeping: Keeping,
     /// The state directory.
     directory: File,
+    /// Where local users ask; `None` if another program has it.
+    open: Option<UnixListener>,
 }
 
 /// What a radio whose time is shared out goes on with.
@@ -314,13 +320,15 @@ impl Keeping {
 /// The worker process, without root.
 fn work(root: Root, options: &RadioOptions, prepared: Prepared) -> Result<(), Box<dyn std::error::Error>> {
     let signals = EndSignals::catch()?;
-    let Prepared { known, keeping, directory } = prepared;
+    let Prepared { known, keeping, directory, open } = prepared;
     let state = state_behind(&directory)?;
     let mut list = ListWatch::new(clock::now(), directory.try_clone()?)?;
     let memory = LeaseMemory::load(directory.try_clone()?, &known)?;
     let (backend, mut desk) = Desk::new(root)?;
     let replies = backend.commands.clone();
-    let _server = ControlServer::start(&state, Callers::of_state(&state, None)?, Arc::new(backend))?;
+    let doors = Doors { open, ..Doors::default() };
+    let callers = Callers::of_state(&state, None)?;
+    let _server = ControlServer::start_with(doors, &state, callers, Arc::new(backend))?;
     let mut keeper: Box<dyn Keeper> = match keeping {
         Keeping::Kernel { networks, frequencies } => {
             let (root, events) = (Arc::clone(&desk.root), Arc::clone(&desk.events));

@@ -1,6 +1,6 @@
 //! `anabranch share`.
 
-use anabranch::control::SOCKET_NAME;
+use anabranch::control::radio_socket;
 use anabranch::upload::{Ledger, ShareEvent, ShareOptions, ShareSummary, Trust, share};
 use anyhow::bail;
 use serde::Serialize;
@@ -35,7 +35,7 @@ pub fn run(session: &Session, arguments: &Share) -> anyhow::Result<()> {
         time: arguments.time,
         air: (!arguments.air.is_empty()).then(|| arguments.air.clone()),
         repeat: arguments.repeat.clone(),
-        radio: Some(session.radio().path().join(SOCKET_NAME)),
+        radio: Some(radio_socket()),
     };
     let mut ledger = Ledger::open(&reached.state, reached.key.clone())?;
     let name = reached.known.name.clone();

@@ -179,3 +179,30 @@ as near down >/results/down 2>&1 || fail down
         assert!(ping.received > 0, "{whom}: {ping:?}");
     }
 }
+
+/// The caller has Bluetooth and nothing else, whom it calls has a cable and nothing else, and the one in the middle has both and passes on; then the same the other way round,
+/// where the one in the middle has to call whom it knows.
+#[test]
+fn a_file_goes_by_bluetooth_to_a_relay_and_on_by_a_cable_and_back() {
+    let script = r#"
+controllers; cable; plug
+introduce near far near0 far0; introduce far near far0 near0
+introduce near relay hci0 hci1; introduce relay near hci1 hci0
+head -c 300000 /dev/urandom >/tmp/file
+export ANABRANCH_LOG=debug
+as relay serve --relay --no-link --adapter hci1 --adapter far0 >/results/relay.log 2>&1 & relay=$!
+receive() { as $1 receive --no-link --hidden --adapter $2 --to /tmp/$1-received >/results/$1.log 2>&1 & }
+receive far near0; far=$!
+sleep 1
+as near send /tmp/file far --adapter hci0 >/results/there.log 2>&1 || fail there
+cmp /tmp/file /tmp/far-received/file && echo same >>/results/same
+kill -TERM $far; wait $far
+receive near hci0; near=$!
+sleep 1
+as far send /tmp/file near --adapter near0 >/results/back.log 2>&1 || fail back
+cmp /tmp/file /tmp/near-received/file && echo same >>/results/same
+kill -TERM $near $relay
+"#;
+    let Some(outcome) = play(&format!("{PEERS_COMMANDS}{script}")) else { return };
+    assert_eq!(outcome.text("same"), "same\nsame\n");
+}

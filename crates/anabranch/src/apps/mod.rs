@@ -1,10 +1,11 @@
 //! What people do with virtual sockets: [`files`] from one machine to another, [`chat`], joining a [`group`], and TCP programs that know nothing of all this
-//! ([`tunnel`]). The protocols are written down in docs/virtual-sockets.md; each stream begins with a line that says which one it speaks.
+//! ([`tunnel`]). Where they listen: [`usual`]. The protocols are written down in docs/virtual-sockets.md; each stream begins with a line that says which one it speaks.
 
 pub mod chat;
 pub mod files;
 pub mod group;
 pub mod tunnel;
+pub mod usual;
 
 use std::io::{self, Read};
 

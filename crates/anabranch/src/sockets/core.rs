@@ -23,6 +23,7 @@ use units::{NetworkId, Timestamp};
 use wire::frame::CLOSE_GOODBYE;
 
 use super::adapter::Adapter;
+use super::beside::Beside;
 use super::conversation::{Conversation, ConversationId, State};
 use super::error::{BindError, ConnectError};
 use super::event::{Audience, Event, EventKind};
@@ -67,6 +68,7 @@ pub(super) struct Core {
     adapters_sequence: u64,
     /// This end as a node of a mesh, once it has a port: one for each of its groups, or the one that is open to all.
     webs: Vec<Mesh>,
+    beside: Beside,
     /// Which adapters are off for want of use, and when to look again.
     unused: UnusedAdapters,
     spare_at: Timestamp,
@@ -98,6 +100,7 @@ impl Core {
             arrivals: Arrivals::default(),
             adapters_sequence: 0,
             webs: Vec::new(),
+            beside: Beside::default(),
             unused: UnusedAdapters::default(),
             spare_at: Timestamp::ZERO,
             silent: BTreeMap::new(),

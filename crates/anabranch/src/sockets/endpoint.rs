@@ -116,7 +116,8 @@ impl Endpoint {
         VirtualListener::new(Arc::clone(&self.0))
     }
 
-    /// Further addresses of a peer, tried at once by what is connected with it or about to be.
+    /// Further addresses of a peer, tried at once by what is connected with it or about to be. Those of Bluetooth are called too, whoever's they are, where
+    /// a way over relays to somebody else is looked for: by this end to any of them, for others to the one that is looked for.
     pub fn hint(&self, peer: &Peer) {
         let mut core = self.shared().lock();
         core.hint(clock::now(), peer);

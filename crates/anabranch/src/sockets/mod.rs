@@ -15,6 +15,7 @@
 //! moves data and opens nothing.
 
 mod adapter;
+mod beside;
 mod conversation;
 mod core;
 mod driver;

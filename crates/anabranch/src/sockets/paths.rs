@@ -270,14 +270,19 @@ impl Carriers {
         }
     }
 
-    /// Sends a message of the mesh to everybody on every link.
-    pub(super) fn send_to_all(&mut self, bytes: &[u8]) {
+    /// Sends a message of the mesh to everybody on every link, and to these where nobody can speak to all.
+    pub(super) fn send_to_all(&mut self, bytes: &[u8], called: &[SocketAddr]) {
         for place in self.places.iter_mut().filter(|place| place.is_of_mesh()) {
             let Some(socket) = &mut place.socket else { continue };
             let everybody = match place.family {
                 Family::V4 | Family::V6 => vec![GROUP.address(place.family == Family::V6, place.index)],
-                // There is no way to speak to all: whoever has a link is a neighbour.
-                Family::Bluetooth => socket.connected(),
+                // There is no way to speak to all: whoever has a link is a neighbour, or is to have one.
+                Family::Bluetooth => {
+                    let mut all = socket.connected();
+                    let further: Vec<_> = called.iter().filter(|to| !all.contains(to)).copied().collect();
+                    all.extend(further);
+                    all
+                }
             };
             for to in everybody {
                 socket.send(to, Ecn::NotEct, bytes, bytes.len());

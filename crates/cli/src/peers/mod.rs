@@ -18,6 +18,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use anabranch::apps::usual;
 use anabranch::nearby::Circle;
 use anabranch::{
     Admission, Caller, ConnectOptions, Endpoint, EndpointOptions, Membership, Peer, PeerAddress, Relays,
@@ -37,11 +38,8 @@ use crate::exit::WrongUsage;
 use crate::session::Session;
 use crate::{logging, output};
 
-/// Ports of what listens.
-pub const FILES_PORT: u16 = 4610;
-pub const CHAT_PORT: u16 = 4611;
-pub const SERVE_PORT: u16 = 4612;
-pub const UPLOAD_PORT: u16 = 4613;
+pub use anabranch::apps::usual::{CHAT_PORT, FILES_PORT, SERVE_PORT, UPLOAD_PORT};
+
 /// Those at which commands listen unless they are told others.
 const USUAL_PORTS: [u16; 4] = [FILES_PORT, CHAT_PORT, SERVE_PORT, UPLOAD_PORT];
 /// A link that nobody has used ends with the command that showed it, or after this time.
@@ -127,7 +125,16 @@ pub fn caller(
     groups: Vec<Membership>,
     (only, spare): (&Only, &Spare),
 ) -> anyhow::Result<Endpoint> {
-    Ok(Endpoint::bind(calling(state, key, groups, (only, spare))?)?)
+    let endpoint = Endpoint::bind(calling(state, key, groups, (only, spare))?)?;
+    tell_beside(state, &endpoint, &[SERVE_PORT]);
+    Ok(endpoint)
+}
+
+/// Tells an endpoint which known peers may be beside this machine by Bluetooth, listening on these ports.
+fn tell_beside(state: &StateDirectory, endpoint: &Endpoint, ports: &[u16]) {
+    // Without them there are other ways.
+    let peers = Peers::load(state).unwrap_or_default();
+    usual::beside(&peers, ports).iter().for_each(|peer| endpoint.hint(peer));
 }
 
 /// The settings of such an endpoint.
@@ -282,6 +289,10 @@ fn listener_of<const PORT: u16>(
     let (only, switch_off) = (listen.only.list(), switch_off::permission(&state, &listen.spare)?);
     let options = EndpointOptions { name: own_name(), relays, groups, only, switch_off, ..options };
     let endpoint = Endpoint::bind(options)?;
+    if matches!(relays, Relays::Offered(_)) {
+        tell_beside(&state, &endpoint, &USUAL_PORTS);
+        tell_beside(&state, &endpoint, &[usual::DAEMON_PORT]);
+    }
     if !secrets.is_empty() {
         show(&endpoint, public, &secrets, InvitationKind::Peer)?;
     }

@@ -77,8 +77,9 @@ impl Core {
         Ok(id)
     }
 
-    /// Tells the conversations with a peer, if there are any, where else the peer may be.
+    /// Tells the conversations with a peer, if there are any, where else the peer may be; and the meshes that it may be beside this end.
     pub(in crate::sockets) fn hint(&mut self, now: Timestamp, peer: &Peer) {
+        self.beside.note(peer);
         let known = self.conversations.iter().filter(|(_, known)| known.peer == peer.key && !known.is_over());
         let known: Vec<ConversationId> = known.map(|(id, _)| *id).collect();
         for id in known {

@@ -11,13 +11,15 @@ use mesh::{Event, Recipient};
 use units::{NetworkId, Timestamp};
 use wire::group::MAX_AT_ONCE;
 use wire::inner::Ecn;
-use wire::mesh::NodeId;
+use wire::mesh::{Message, NodeId};
 
 use super::super::adapter::Sent;
 use super::super::conversation::{ConversationId, State};
 use super::super::options::EndpointOptions;
 use super::super::paths::Candidate;
-use super::super::relays::{Arrived, Mesh, Outcome, Place, address_of, link_address, node_of, remote_of};
+use super::super::relays::{
+    Arrived, Mesh, Outcome, Place, Relays, address_of, link_address, node_of, remote_of,
+};
 use super::Core;
 use super::calling::CALLER_FIRST;
 
@@ -53,8 +55,13 @@ impl Core {
     pub(in crate::sockets) fn hear_mesh(&mut self, now: Timestamp) {
         for arrived in self.carriers.take_arrived() {
             let Arrived { hop, ecn, bytes } = arrived;
+            let relays = matches!(self.options.relays, Relays::Offered(_));
+            let beside = &mut self.beside;
             let opened = self.webs.iter_mut().enumerate().find_map(|(web, mesh)| {
                 let opened = mesh.open(&bytes)?;
+                if let (true, Ok(Message::Request(request))) = (relays, Message::parse(&opened)) {
+                    beside.call_one(now, request.destination);
+                }
                 Some((web, mesh.handle(now, hop, &opened)))
             });
             let Some((web, outcome)) = opened else { continue };
@@ -76,12 +83,13 @@ impl Core {
 
     /// Sends what the mesh has to say, and follows up on what it has found.
     fn say_to_mesh(&mut self, now: Timestamp) {
+        let called = self.beside.called(now);
         loop {
             let mut event = None;
             for (web, mesh) in self.webs.iter_mut().enumerate() {
                 while let Some((to, bytes)) = mesh.poll_transmit() {
                     match to {
-                        Recipient::Everybody => self.carriers.send_to_all(&bytes),
+                        Recipient::Everybody => self.carriers.send_to_all(&bytes, &called),
                         Recipient::One(hop) => {
                             let (place, remote) = remote_of(hop);
                             self.carriers.send_from(place, remote, Ecn::NotEct, &bytes, bytes.len());
@@ -224,6 +232,12 @@ impl Core {
                     _ => {}
                 }
             }
+        }
+        let is_found = |place: &Place| {
+            self.webs.get_mut(place.0).is_some_and(|mesh| mesh.router().way(now, place.1).is_some())
+        };
+        if !wanted.is_empty() && !wanted.iter().any(is_found) {
+            self.beside.call_all(now);
         }
         for (place, since) in std::mem::take(&mut self.silent) {
             if now.since(since) < PATIENCE {

@@ -16,6 +16,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use anabranch::apps::usual::{self, DAEMON_PORT as PORT, SERVE_PORT};
 use anabranch::blocking::Endpoint;
 use anabranch::{Admission, Caller, ConnectOptions, EndpointOptions, Peer as Called, PeerAddress};
 use identity::{InvitationKind, KeyPair, Peers, PublicKey, any0_address};
@@ -29,8 +30,6 @@ use super::broadcast;
 use crate::device::messages::Command;
 use crate::mailbox::Mailbox;
 
-/// Where peers' daemons call each other.
-const PORT: u16 = 4_615;
 /// Packets that wait for a call to be answered, for each peer.
 const MOST_WAITING: usize = 64;
 /// Calls that wait to be begun.
@@ -129,6 +128,9 @@ impl Far {
             let known = FarPeer { name: peer.name.clone(), hosts: peer.addresses.clone(), ..known };
             shared.peers.insert(peer.public_key, known);
         }
+        drop(shared);
+        // Relays, if they are in reach.
+        usual::beside(peers, &[SERVE_PORT]).iter().for_each(|peer| self.endpoint.hint(peer));
     }
 
     /// Links lead to these peers now.

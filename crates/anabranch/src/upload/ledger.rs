@@ -45,6 +45,8 @@ pub struct Ledger {
     /// What is not written yet, and what the rows of this process have had before.
     rows: BTreeMap<Row, u64>,
     unwritten: Vec<Row>,
+    /// Whether the file may end within a line.
+    is_cut: bool,
 }
 
 impl Ledger {
@@ -59,10 +61,8 @@ impl Ledger {
         let rows = Self::read(state, key.public()).unwrap_or_default();
         let rows = rows.into_iter().filter(|entry| entry.day == today);
         let rows = rows.map(|entry| (row(&entry), entry.bytes)).collect();
-        let mut ledger = Self { file, key, rows, unwritten: Vec::new() };
         // What a crash may have cut off must not spoil the next line.
-        drop(ledger.file.write_all(b"\n"));
-        Ok(ledger)
+        Ok(Self { file, key, rows, unwritten: Vec::new(), is_cut: true })
     }
 
     /// So many bytes were carried just now.
@@ -96,7 +96,13 @@ impl Ledger {
                 let _ = write!(line, "{byte:02x}");
             }
             line.push('\n');
+            if self.is_cut {
+                line.insert(0, '\n');
+            }
+            // A full disk takes a part of it.
+            self.is_cut = true;
             self.file.write_all(line.as_bytes())?;
+            self.is_cut = false;
             self.unwritten.pop();
         }
         // Days that are over get no more.
@@ -194,6 +200,16 @@ mod tests {
             assert_eq!(sums, [(7, 402), (8, 200)]);
         }
         let path = state.file(FILE_NAME);
+        // A disk that was full for a moment has taken half of a line.
+        let mut ledger = Ledger::open(&state, key.clone()).unwrap();
+        ledger.carried(Transfer(9), source, destination, 5);
+        ledger.write().unwrap();
+        let whole = std::fs::read_to_string(&path).unwrap();
+        std::fs::write(&path, &whole[..whole.len() - 70]).unwrap();
+        assert!(read().iter().all(|entry| entry.transfer != 9));
+        (ledger.is_cut, ledger.unwritten) = (true, ledger.rows.keys().copied().collect());
+        ledger.write().unwrap();
+        assert!(read().iter().any(|entry| (entry.transfer, entry.bytes) == (9, 5)));
         let forged = std::fs::read_to_string(&path).unwrap().replace(" 402 ", " 40 ").replace(" 401 ", " 4 ");
         std::fs::write(&path, forged).unwrap();
         assert!(read().iter().all(|entry| entry.bytes != 40 && entry.bytes != 4));

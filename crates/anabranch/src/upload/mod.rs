@@ -14,11 +14,13 @@
 
 mod air;
 mod away;
+mod budget;
 mod destination;
 mod ledger;
 mod link;
 mod neighbour;
 mod seal;
+mod silence;
 mod source;
 mod store;
 mod window;
@@ -27,7 +29,8 @@ pub use air::{AirError, AirRates};
 pub use destination::{AcceptEvent, AcceptOptions, accept};
 pub use ledger::{Ledger, LedgerEntry};
 pub use neighbour::{ShareError, ShareEvent, ShareOptions, ShareSummary, Trust, share};
-pub use source::{Silence, UploadError, UploadEvent, UploadOptions, UploadShares, Uploaded, upload};
+pub use silence::Silence;
+pub use source::{UploadError, UploadEvent, UploadOptions, UploadShares, Uploaded, upload};
 pub use store::StoreError;
 
 use std::time::Duration;

@@ -1,6 +1,6 @@
 //! The neighbour: lends its uplink to those whom it trusts.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::PathBuf;
 use std::pin::pin;
 use std::sync::Arc;
@@ -17,6 +17,7 @@ use wire::upload::roles::{End, RoleMessage, SIGNED_FOR, TransferOffer, signed};
 use wire::upload::{AirFrame, AirHeader, Message, RateIndex, Transfer};
 
 use super::air::{AirError, AirListener, AirSender, AirSent, MAX_FRAME};
+use super::budget::Budget;
 use super::ledger::Ledger;
 use super::link::{Heard, Link};
 use super::seal::{AirKey, SEAL_LEN};
@@ -27,6 +28,10 @@ use crate::sockets::{ConnectError, ConnectOptions, Endpoint, Peer};
 
 /// Transfers that are helped at a time.
 const MOST_TRANSFERS: usize = 4;
+/// Transfers that wait for one of those to end; of further ones nothing is known until the destination is called again. As many as it has at a time.
+const MOST_WAITING: usize = 32;
+/// One that is helped and brings nothing for so long gives its place to one that waits.
+const IDLE: Duration = Duration::from_secs(30);
 /// Chunks that are kept of each: 11 MB.
 const CAPACITY: usize = 8_192;
 /// Messages from the destination that wait.
@@ -41,9 +46,6 @@ const WRITE_LEDGER: Duration = Duration::from_secs(10);
 const PAUSES: [Duration; 3] = [Duration::from_millis(500), Duration::from_secs(2), Duration::from_secs(10)];
 /// A destination that was started anew tells of its transfers within this time, or they are over.
 const FORGET: Duration = Duration::from_secs(60);
-/// What may be carried at once after a pause, of what the limit allows in a second.
-const BURST: f64 = 0.1;
-
 /// Who is helped.
 #[derive(Clone, Debug)]
 pub enum Trust {
@@ -88,6 +90,8 @@ pub enum ShareEvent {
         /// Bytes of its file, about.
         size: u64,
     },
+    /// A source is helped once another transfer has ended, or brings nothing any more: enough are helped at the moment.
+    Waits(PublicKey),
     /// Somebody is not helped, as it is not trusted.
     Untrusted(PublicKey),
     /// A transfer has ended.
@@ -136,8 +140,9 @@ pub async fn share(
     let air = AirListener::new(options.air.as_deref()).map_err(AirError::from)?;
     let repeater = AirSender::new(Some(&options.repeat), None)?;
     let (transfers, lender, untrusted) = (BTreeMap::new(), Lender::default(), BTreeSet::new());
+    let waiting = VecDeque::new();
     let away = options.radio.clone().map(|socket| away::watch(socket, options.air.clone()));
-    let budget = Budget { options, spent: 0, tokens: 0.0, filled: clock::now() };
+    let budget = Budget::new(clock::now(), options.rate, options.volume);
     let mut sharing = Sharing {
         endpoint,
         options,
@@ -147,6 +152,7 @@ pub async fn share(
         repeater,
         repeat: None,
         transfers,
+        waiting,
         lender,
         untrusted,
         budget,
@@ -165,38 +171,10 @@ struct Shared {
     source: PublicKey,
     air: AirKey,
     carried: u64,
+    /// When something of it was heard or carried last.
+    active: Timestamp,
     /// Since when the destination, which was lost, has not told of it.
     lost: Option<Timestamp>,
-}
-
-/// What may be lent still.
-struct Budget<'a> {
-    options: &'a ShareOptions,
-    spent: u64,
-    /// Bytes that may be carried now.
-    tokens: f64,
-    filled: Timestamp,
-}
-
-impl Budget<'_> {
-    fn is_used_up(&self) -> bool {
-        self.options.volume.is_some_and(|volume| self.spent >= volume)
-    }
-
-    /// `None` if more may be carried now, else when.
-    fn wait(&mut self, now: Timestamp) -> Option<Timestamp> {
-        let rate = self.options.rate?.0.max(1) as f64 / 8.0;
-        let most = (rate * BURST).max(1.0);
-        self.tokens = (self.tokens + now.since(self.filled).as_secs_f64() * rate).min(most);
-        self.filled = now;
-        (self.tokens <= 0.0).then(|| now + Duration::from_secs_f64((1.0 - self.tokens) / rate))
-    }
-
-    fn spend(&mut self, bytes: u64) {
-        self.spent += bytes;
-        // What was too much is owed.
-        self.tokens -= bytes as f64;
-    }
 }
 
 struct Sharing<'a> {
@@ -209,10 +187,12 @@ struct Sharing<'a> {
     /// A frame that the card had no room for.
     repeat: Option<(RateIndex, Vec<u8>)>,
     transfers: BTreeMap<Transfer, Shared>,
+    /// Those that are to be helped next, oldest first.
+    waiting: VecDeque<TransferOffer>,
     lender: Lender<Arc<[u8]>>,
     /// Of whom the owner was told.
     untrusted: BTreeSet<PublicKey>,
-    budget: Budget<'a>,
+    budget: Budget,
     /// For how long at a time the radio hears nothing.
     away: Option<watch::Receiver<Duration>>,
     /// Bytes that may wait in the connection.
@@ -259,6 +239,8 @@ impl Sharing<'_> {
             for shared in self.transfers.values_mut() {
                 shared.lost.get_or_insert(now);
             }
+            // It is told of them again.
+            self.waiting.clear();
             self.lender.suspend();
             self.write_ledger();
             let pause = PAUSES.get(failures).copied().unwrap_or(PAUSES[2]);
@@ -334,6 +316,7 @@ impl Sharing<'_> {
         if !fits || !shared.air.accepts(frame.authenticated, &frame.authenticator) {
             return;
         }
+        shared.active = clock::now();
         let Some(machine) = self.lender.get_mut(frame.header.transfer()) else { return };
         match frame.header {
             AirHeader::Chunk(header) => machine.handle_frame(clock::now(), &header, frame.sealed.into()),
@@ -366,7 +349,11 @@ impl Sharing<'_> {
         if RoleMessage::is_one(bytes) {
             match RoleMessage::parse(bytes) {
                 Ok(RoleMessage::Transfer(offer)) => self.begin(link, *offer),
-                Ok(RoleMessage::Over(transfer, ..)) => self.end(transfer),
+                Ok(RoleMessage::Over(transfer, ..)) => {
+                    self.waiting.retain(|offer| offer.transfer != transfer);
+                    self.end(transfer);
+                    self.begin_waiting(link);
+                }
                 _ => debug!("the destination said something else"),
             }
         } else if let Ok(Message::Grant(grant)) = Message::parse(bytes)
@@ -394,31 +381,73 @@ impl Sharing<'_> {
             return;
         }
         let transfer = offer.transfer;
-        if let Some(shared) = self.transfers.get_mut(&transfer).filter(|shared| shared.offer == offer) {
+        let known = self.transfers.get_mut(&transfer);
+        if let Some(shared) = known.filter(|shared| shared.offer == offer) {
             shared.lost = None;
             self.lender.resume(clock::now(), transfer);
+            self.say_taking(link, transfer);
         } else if self.transfers.len() < MOST_TRANSFERS || self.transfers.contains_key(&transfer) {
-            let size = u64::from(offer.chunks) * u64::from(offer.chunk_length);
-            self.lender.insert(Neighbour::new(Lending {
-                transfer,
-                strategy: Strategy::Scheduled,
-                chunks: offer.chunks,
-                chunk_bytes: u32::from(offer.chunk_length) + SEAL_LEN as u32,
-                capacity: CAPACITY,
-                window: 0,
-                // Decides nothing under this strategy.
-                seed: transfer.0,
-            }));
-            self.lender.set_window(clock::now(), self.window(link));
-            let air = AirKey::new(&offer.air_key);
-            self.transfers.insert(transfer, Shared { offer, source, air, carried: 0, lost: None });
-            // The first report says how the uplink is, whether or not anything is heard.
-            self.lender.resume(clock::now(), transfer);
-            (self.tell)(ShareEvent::Begun { source, size });
-        } else {
+            self.take_up(link, offer);
+        } else if self.waiting.len() < MOST_WAITING && !self.waiting.contains(&offer) {
+            self.waiting.push_back(offer);
+            (self.tell)(ShareEvent::Waits(source));
+        }
+    }
+
+    /// Helps a transfer from now on.
+    fn take_up(&mut self, link: &Link, offer: TransferOffer) {
+        let (now, transfer, source) = (clock::now(), offer.transfer, PublicKey(offer.source));
+        let size = u64::from(offer.chunks) * u64::from(offer.chunk_length);
+        self.lender.insert(Neighbour::new(Lending {
+            transfer,
+            strategy: Strategy::Scheduled,
+            chunks: offer.chunks,
+            chunk_bytes: u32::from(offer.chunk_length) + SEAL_LEN as u32,
+            capacity: CAPACITY,
+            window: 0,
+            // Decides nothing under this strategy.
+            seed: transfer.0,
+        }));
+        self.lender.set_window(now, self.window(link));
+        let air = AirKey::new(&offer.air_key);
+        let shared = Shared { offer, source, air, carried: 0, active: now, lost: None };
+        self.transfers.insert(transfer, shared);
+        // The first report says how the uplink is, whether or not anything is heard.
+        self.lender.resume(now, transfer);
+        (self.tell)(ShareEvent::Begun { source, size });
+        self.say_taking(link, transfer);
+    }
+
+    fn say_taking(&self, link: &Link, transfer: Transfer) {
+        link.send(RoleMessage::Taking(transfer, !self.options.repeat.is_empty()).encode());
+    }
+
+    /// Helps those that wait, as far as there is room.
+    fn begin_waiting(&mut self, link: &Link) {
+        while self.transfers.len() < MOST_TRANSFERS
+            && let Some(offer) = self.waiting.pop_front()
+        {
+            self.take_up(link, offer);
+        }
+    }
+
+    /// Where some wait, the transfer that has brought nothing for longest gives them its place, and waits itself.
+    fn make_room(&mut self, link: &Link, now: Timestamp) {
+        if self.waiting.is_empty() || self.transfers.len() < MOST_TRANSFERS {
             return;
         }
-        link.send(RoleMessage::Taking(transfer, !self.options.repeat.is_empty()).encode());
+        let idle = self.transfers.iter().filter(|(_, shared)| now.since(shared.active) >= IDLE);
+        let Some((transfer, offer)) = idle
+            .min_by_key(|(_, shared)| shared.active)
+            .map(|(transfer, shared)| (*transfer, shared.offer.clone()))
+        else {
+            return;
+        };
+        let reason = "nothing of it is heard here, and others wait".to_owned();
+        link.send(RoleMessage::Over(transfer, End::Failed, reason).encode());
+        self.end(transfer);
+        self.begin_waiting(link);
+        self.waiting.push_back(offer);
     }
 
     fn end(&mut self, transfer: Transfer) {
@@ -449,6 +478,7 @@ impl Sharing<'_> {
                     self.budget.spend(bytes);
                     if let Some(shared) = self.transfers.get_mut(&transfer) {
                         shared.carried += bytes;
+                        shared.active = now;
                         self.ledger.carried(transfer, shared.source, link.peer(), bytes);
                     }
                 }
@@ -471,6 +501,8 @@ impl Sharing<'_> {
         for transfer in over {
             self.end(transfer);
         }
+        self.make_room(link, now);
+        self.begin_waiting(link);
     }
 
     fn window(&self, link: &Link) -> u64 {
@@ -507,38 +539,5 @@ async fn next(heard: &mut mpsc::Receiver<(u64, Heard)>) -> (u64, Heard) {
     match heard.recv().await {
         Some(heard) => heard,
         None => std::future::pending().await,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_limit_is_kept_and_pauses_give_a_tenth_of_a_second() {
-        let options = ShareOptions {
-            trust: Trust::Admitted,
-            rate: Some(BitRate(800_000)),
-            volume: Some(30_000),
-            time: None,
-            air: None,
-            repeat: Vec::new(),
-            radio: None,
-        };
-        let start = Timestamp::ZERO;
-        let mut budget = Budget { options: &options, spent: 0, tokens: 0.0, filled: start };
-        let mut now = start + Duration::from_secs(10);
-        let mut carried = 0;
-        while now < start + Duration::from_millis(10_200) {
-            match budget.wait(now) {
-                Some(later) => now = later,
-                None => {
-                    budget.spend(1_000);
-                    carried += 1;
-                }
-            }
-        }
-        assert!((30..=32).contains(&carried), "{carried}");
-        assert!(budget.is_used_up());
     }
 }

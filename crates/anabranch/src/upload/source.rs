@@ -19,6 +19,7 @@ use wire::upload::{AUTHENTICATOR_LEN, AirHeader, Chunk, Message, Offer, RateInde
 use super::air::{AirError, AirRates, AirSender, AirSent};
 use super::link::{Heard, Link};
 use super::seal::{AirKey, ChunkKey, SEAL_LEN};
+use super::silence::{Hearing, Silence};
 use super::store::hash_of;
 use super::window::window;
 use super::{CHUNK_LENGTH, UPLOAD, timer};
@@ -29,8 +30,6 @@ const MOST_HEARD: usize = 64;
 /// How often the uplink and the file are looked at, and progress is told.
 const LOOK: Duration = Duration::from_millis(200);
 const FOLLOW: Duration = Duration::from_secs(5);
-/// After so long without any neighbour that hears, it is said.
-const SILENT: Duration = Duration::from_secs(5);
 /// How long a destination that went away is waited for.
 const PATIENCE: Duration = Duration::from_secs(300);
 const PAUSE: Duration = Duration::from_secs(1);
@@ -86,20 +85,6 @@ pub struct UploadShares {
     pub own: u64,
     /// By neighbours.
     pub neighbours: Vec<(PublicKey, u64)>,
-}
-
-/// Why the air brings nothing.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
-pub enum Silence {
-    /// No adapter leads to a neighbourhood.
-    #[error("no adapter of this machine leads to neighbours")]
-    NoAdapter,
-    /// Nobody lends its uplink for this destination and trusts this machine.
-    #[error("no neighbour shares its uplink with this machine")]
-    Nobody,
-    /// Neighbours take part, and none hears this machine.
-    #[error("none of the neighbours that share their uplinks hears this machine")]
-    Unheard,
 }
 
 /// A file that is there.
@@ -339,9 +324,8 @@ impl Sending<'_> {
     ) -> Result<Served, UploadError> {
         let mut ready: Vec<Run> = Vec::new();
         let mut pending: Option<(RateIndex, Vec<u8>)> = None;
-        let mut begun: Option<Timestamp> = None;
+        let mut hearing: Option<Hearing> = None;
         let (mut look, mut follow) = (clock::now(), clock::now());
-        let (mut is_heard, mut is_told, mut helpers) = (false, false, false);
         loop {
             let now = clock::now();
             if follow <= now {
@@ -351,7 +335,7 @@ impl Sending<'_> {
                 }
             }
             let mut wake = now + LOOK;
-            if let (Some(machine), Some(begun)) = (machine.as_mut(), begun) {
+            if let (Some(machine), Some(hearing)) = (machine.as_mut(), hearing.as_mut()) {
                 if look <= now {
                     look = now + LOOK;
                     self.file.check()?;
@@ -361,16 +345,12 @@ impl Sending<'_> {
                         machine.set_uplink_window(u32::try_from(chunks).unwrap_or(u32::MAX));
                     }
                     self.tell_progress(machine);
-                    if self.options.on_air && !is_told && !is_heard && now.since(begun) > SILENT {
-                        is_told = true;
-                        (self.tell)(UploadEvent::Silent(match (self.air.is_silent(), helpers) {
-                            (true, _) => Silence::NoAdapter,
-                            (false, false) => Silence::Nobody,
-                            (false, true) => Silence::Unheard,
-                        }));
+                    let silence = hearing.silence(now, !self.air.is_silent());
+                    if let Some(silence) = silence.filter(|_| self.options.on_air) {
+                        (self.tell)(UploadEvent::Silent(silence));
                     }
                 }
-                wake = self.send(link, machine, &mut pending, now)?.min(look);
+                wake = self.send(link, machine, hearing, &mut pending, now)?.min(look);
             }
             tokio::select! {
                 said = heard.recv() => {
@@ -386,10 +366,10 @@ impl Sending<'_> {
                     if let Ok(message) = RoleMessage::parse(&bytes) {
                         match message {
                             RoleMessage::Over(_, end, text) => return Ok(Served::Over(end, text)),
-                            RoleMessage::Ready(_, last, runs) if begun.is_none() => {
+                            RoleMessage::Ready(_, last, runs) if hearing.is_none() => {
                                 ready.extend(runs.iter().copied());
                                 if last {
-                                    begun = Some(clock::now());
+                                    hearing = Some(Hearing::new(clock::now()));
                                     self.begin(machine, std::mem::take(&mut ready));
                                 }
                             }
@@ -397,9 +377,11 @@ impl Sending<'_> {
                             _ => {}
                         }
                     } else if let (Ok(Message::Feedback(feedback)), Some(machine)) = (Message::parse(&bytes), machine.as_mut()) {
-                        helpers |= !feedback.members.is_empty();
-                        is_heard |= !feedback.held.is_empty();
-                        machine.handle_feedback(clock::now(), &feedback);
+                        let now = clock::now();
+                        if let Some(hearing) = &mut hearing {
+                            hearing.handle_news(now, !feedback.members.is_empty(), !feedback.held.is_empty());
+                        }
+                        machine.handle_feedback(now, &feedback);
                     }
                 }
                 () = link.room(), if !link.has_room() => {}
@@ -436,6 +418,7 @@ impl Sending<'_> {
         &mut self,
         link: &Link,
         machine: &mut Source,
+        hearing: &mut Hearing,
         pending: &mut Option<(RateIndex, Vec<u8>)>,
         now: Timestamp,
     ) -> Result<Timestamp, UploadError> {
@@ -455,10 +438,14 @@ impl Sending<'_> {
                     None => break,
                 },
             };
-            if self.air.send(rate, &frame) == AirSent::Full {
-                *pending = Some((rate, frame));
-                full = true;
-                break;
+            match self.air.send(rate, &frame) {
+                AirSent::Yes => hearing.handle_sent(),
+                AirSent::Nowhere => {}
+                AirSent::Full => {
+                    *pending = Some((rate, frame));
+                    full = true;
+                    break;
+                }
             }
             left -= 1;
         }

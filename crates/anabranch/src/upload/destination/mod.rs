@@ -5,7 +5,7 @@
 
 mod transfer;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -30,6 +30,8 @@ use transfer::Active;
 const MOST_TRANSFERS: usize = 32;
 /// Connections at a time.
 const MOST_LINKS: usize = 256;
+/// Those of one peer: a neighbour has one, a source one for each file.
+const MOST_LINKS_OF_ONE: usize = MOST_TRANSFERS + 1;
 /// Messages that wait; all connections share them, so who sends faster than the disk writes has to wait.
 const MOST_HEARD: usize = 256;
 /// How long a caller may take to say what it speaks.
@@ -121,7 +123,7 @@ pub async fn accept(
         tell,
         links: BTreeMap::new(),
         transfers: BTreeMap::new(),
-        opening: BTreeSet::new(),
+        opening: BTreeMap::new(),
         next_link: 0,
         into,
         done,
@@ -185,11 +187,19 @@ async fn greet(mut stream: VirtualStream) -> Option<VirtualStream> {
 /// What was done beside the loop.
 enum Work {
     /// The file of a source was looked for, and a place made for it.
-    Opened(u64, Box<FileOffer>, Result<Place, StoreError>),
+    Opened(Transfer, Result<Place, StoreError>),
     /// A whole file was verified and named.
     Kept(Transfer, Result<PathBuf, StoreError>),
     /// So many records of a journal are on the disk.
     Synced(Transfer, u32),
+}
+
+/// A transfer whose place is being made.
+struct Opening {
+    source: PublicKey,
+    /// The newest connection of its source.
+    link: u64,
+    offer: Box<FileOffer>,
 }
 
 enum Place {
@@ -207,6 +217,7 @@ enum Role {
 struct Known {
     link: Link,
     role: Role,
+    since: Timestamp,
 }
 
 struct Hub<'a> {
@@ -215,7 +226,7 @@ struct Hub<'a> {
     links: BTreeMap<u64, Known>,
     transfers: BTreeMap<Transfer, Active>,
     /// Transfers whose place is being made.
-    opening: BTreeSet<Transfer>,
+    opening: BTreeMap<Transfer, Opening>,
     next_link: u64,
     into: mpsc::Sender<(u64, Heard)>,
     done: mpsc::Sender<Work>,
@@ -225,13 +236,19 @@ struct Hub<'a> {
 
 impl Hub<'_> {
     fn begin_link(&mut self, stream: VirtualStream) {
-        if self.links.len() >= MOST_LINKS {
-            debug!("too many connections");
-            return;
-        }
+        let peer = stream.peer();
+        let of_peer = self.links.values().filter(|known| known.link.peer() == peer).count();
         self.next_link += 1;
         let link = Link::start(self.next_link, stream, Vec::new(), self.into.clone());
-        self.links.insert(self.next_link, Known { link, role: Role::Unknown });
+        if self.links.len() >= MOST_LINKS || of_peer >= MOST_LINKS_OF_ONE {
+            // Which transfer it is about is not known yet.
+            let reason = "there are too many connections".to_owned();
+            link.send(RoleMessage::Over(Transfer(0), End::Failed, reason).encode());
+            tokio::spawn(link.finish());
+            return;
+        }
+        let known = Known { link, role: Role::Unknown, since: clock::now() };
+        self.links.insert(self.next_link, known);
     }
 
     fn handle(&mut self, number: u64, said: Heard) {
@@ -363,10 +380,20 @@ impl Hub<'_> {
             // Its program was started anew: the new one goes on where the old one was.
             self.finish(older, End::Failed, "its source was started anew");
         }
-        if self.transfers.len() + self.opening.len() >= MOST_TRANSFERS || !self.opening.insert(transfer) {
+        if let Some(opening) = self.opening.get_mut(&transfer) {
+            // Its source has called again meanwhile.
+            if opening.source == source && opening.offer == offer {
+                opening.link = number;
+            } else {
+                self.refuse(number, transfer, "this number is another transfer's");
+            }
+            return;
+        }
+        if self.transfers.len() + self.opening.len() >= MOST_TRANSFERS {
             self.refuse(number, transfer, "too many files come at once");
             return;
         }
+        self.opening.insert(transfer, Opening { source, link: number, offer: offer.clone() });
         let (directory, done) = (self.options.directory.clone(), self.done.clone());
         tokio::task::spawn_blocking(move || {
             let place = match store::find_same(&directory, &offer) {
@@ -374,16 +401,19 @@ impl Hub<'_> {
                 None => Store::open(&directory, source, &offer)
                     .map(|(store, stored)| Place::Open(Box::new(store), stored)),
             };
-            drop(done.blocking_send(Work::Opened(number, offer, place)));
+            drop(done.blocking_send(Work::Opened(transfer, place)));
         });
     }
 
     fn handle_work(&mut self, work: Work) {
         match work {
-            Work::Opened(number, offer, place) => {
-                let transfer = offer.offer.transfer;
-                self.opening.remove(&transfer);
-                let Some(source) = self.links.get(&number).map(|known| known.link.peer()) else { return };
+            Work::Opened(transfer, place) => {
+                let Some(Opening { source, link: number, offer }) = self.opening.remove(&transfer) else {
+                    return;
+                };
+                if !self.links.contains_key(&number) {
+                    return;
+                }
                 match place {
                     Ok(Place::Same(path)) => {
                         self.say_over(number, transfer, End::Same, &file_name(&path));
@@ -496,6 +526,14 @@ impl Hub<'_> {
         }
         for transfer in over {
             self.fail(transfer, "its source went away; what has come is kept");
+        }
+        let is_mute =
+            |known: &Known| matches!(known.role, Role::Unknown) && now.since(known.since) > GREETING;
+        let mute: Vec<u64> =
+            self.links.iter().filter(|(_, known)| is_mute(known)).map(|(number, _)| *number).collect();
+        for number in mute {
+            debug!("a peer does not say what it is here for");
+            self.end_link(number);
         }
     }
 

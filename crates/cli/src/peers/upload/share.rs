@@ -55,6 +55,9 @@ pub fn run(session: &Session, arguments: &Share) -> anyhow::Result<()> {
             ShareEvent::Begun { source, size } => {
                 format!("Helps {} with a file of {:.1} MB.", reached.name_of(source), size as f64 / 1e6)
             }
+            ShareEvent::Waits(source) => {
+                format!("{} has to wait: enough others are helped at the moment.", reached.name_of(source))
+            }
             ShareEvent::Untrusted(source) => {
                 format!(
                     "{} is not trusted, and gets nothing. To help it: --trust {source}",

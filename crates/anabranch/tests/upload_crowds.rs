@@ -87,6 +87,7 @@ async fn a_neighbour_helps_those_that_wait_once_others_end_or_bring_nothing() {
         time: None,
         air: Some(Vec::new()),
         repeat: Vec::new(),
+        air_rates: None,
         radio: None,
     };
     let (public, at) = (peer.key, move || peer.clone());

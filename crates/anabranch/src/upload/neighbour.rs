@@ -16,7 +16,7 @@ use upload::{Lender, Lending, Neighbour, Strategy, Transmit};
 use wire::upload::roles::{End, RoleMessage, SIGNED_FOR, TransferOffer, signed};
 use wire::upload::{AirFrame, AirHeader, Message, RateIndex, Transfer};
 
-use super::air::{AirError, AirListener, AirSender, AirSent, MAX_FRAME};
+use super::air::{AirError, AirListener, AirRates, AirSender, AirSent, MAX_FRAME};
 use super::budget::Budget;
 use super::ledger::Ledger;
 use super::link::{Heard, Link};
@@ -43,7 +43,7 @@ const CATCH_UP: Duration = Duration::from_millis(20);
 const FOLLOW: Duration = Duration::from_secs(5);
 const WRITE_LEDGER: Duration = Duration::from_secs(10);
 /// Until a destination that has lost us is called again.
-const PAUSES: [Duration; 3] = [Duration::from_millis(500), Duration::from_secs(2), Duration::from_secs(10)];
+const PAUSES: [Duration; 3] = [Duration::from_millis(500), Duration::from_secs(1), Duration::from_secs(2)];
 /// A destination that was started anew tells of its transfers within this time, or they are over.
 const FORGET: Duration = Duration::from_secs(60);
 /// Who is helped.
@@ -70,6 +70,8 @@ pub struct ShareOptions {
     pub air: Option<Vec<String>>,
     /// The adapters by which is repeated, for those out of the source's reach, what was heard; none if it is not.
     pub repeat: Vec<String>,
+    /// The bit rates of cards in monitor mode that repeat, in the source's order; the usual ones of their channels if none are chosen.
+    pub air_rates: Option<AirRates>,
     /// The control socket of the radio, if this machine may share out a card: it says for how long it hears nothing, and the destination is told.
     pub radio: Option<PathBuf>,
 }
@@ -138,7 +140,7 @@ pub async fn share(
     tell: &mut dyn FnMut(ShareEvent),
 ) -> Result<ShareSummary, ShareError> {
     let air = AirListener::new(options.air.as_deref()).map_err(AirError::from)?;
-    let repeater = AirSender::new(Some(&options.repeat), None)?;
+    let repeater = AirSender::new(Some(&options.repeat), options.air_rates.as_ref())?;
     let (transfers, lender, untrusted) = (BTreeMap::new(), Lender::default(), BTreeSet::new());
     let waiting = VecDeque::new();
     let away = options.radio.clone().map(|socket| away::watch(socket, options.air.clone()));

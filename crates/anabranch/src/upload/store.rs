@@ -13,6 +13,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 
 use identity::PublicKey;
 use ring::digest::{Context, SHA256};
@@ -25,6 +26,8 @@ use wire::upload::{Chunk, Run};
 /// Files of one name that are kept beside each other.
 const MAX_COPIES: u32 = 1_000;
 const MAX_NAME: usize = 200;
+/// Digits of a number that tells files of one name apart before they are whole.
+const NUMBER_LENGTH: usize = 12;
 const HEADER: &[u8] = b"anabranch upload 1\n";
 const BOOT_LENGTH: usize = 36;
 const HEADER_LENGTH: usize = HEADER.len() + 32 + 8 + 2 + BOOT_LENGTH;
@@ -88,7 +91,7 @@ impl Store {
         let number: String = offer
             .hash
             .iter()
-            .take(6)
+            .take(NUMBER_LENGTH / 2)
             .zip(source.0)
             .map(|(hash, key)| format!("{:02x}", hash ^ key))
             .collect();
@@ -307,6 +310,38 @@ pub(super) fn find_same(directory: &Path, offer: &FileOffer) -> Option<PathBuf> 
     None
 }
 
+/// Deletes what has come of files that nobody went on with for so long; what they were to be called.
+pub(super) fn forget_old(directory: &Path, now: SystemTime, kept: Duration) -> Vec<String> {
+    let Ok(entries) = fs::read_dir(directory) else { return Vec::new() };
+    let mut forgotten = Vec::new();
+    for entry in entries.flatten() {
+        let file_name = entry.file_name();
+        let Some(stem) = file_name.to_str().and_then(|name| name.strip_suffix(".journal")) else { continue };
+        let Some((name, number)) = stem.strip_prefix('.').and_then(|stem| stem.rsplit_once('.')) else {
+            continue;
+        };
+        let is_number = number.len() == NUMBER_LENGTH && number.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let (part, journal) = (directory.join(format!("{stem}.part")), entry.path());
+        let is_old = |path: &Path| {
+            let written = fs::symlink_metadata(path).and_then(|metadata| metadata.modified());
+            written.is_ok_and(|written| now.duration_since(written).is_ok_and(|age| age > kept))
+        };
+        if !is_number || !is_plain(name) || !is_old(&part) || !is_old(&journal) {
+            continue;
+        }
+        let mut options = OpenOptions::new();
+        options.read(true).custom_flags(rustix::fs::OFlags::NOFOLLOW.bits() as i32);
+        // Whoever receives it holds the lock.
+        let is_free = |file: &File| flock(file, FlockOperation::NonBlockingLockExclusive).is_ok();
+        let Some(_file) = options.open(&part).ok().filter(is_free) else { continue };
+        if fs::remove_file(&part).and_then(|()| fs::remove_file(&journal)).is_ok() {
+            forgotten.push(name.to_owned());
+        }
+    }
+    forgotten.sort();
+    forgotten
+}
+
 /// SHA-256 of the first `length` bytes of a file.
 ///
 /// # Errors
@@ -468,5 +503,28 @@ mod tests {
             assert!(names(directory.path()).is_empty());
         }
         assert!(is_plain(".profile") && is_plain("ä b (2).tar.gz"));
+    }
+
+    #[test]
+    fn what_nobody_goes_on_with_is_deleted_after_a_time_and_nothing_else_is() {
+        const DAY: Duration = Duration::from_secs(86_400);
+        let directory = tempfile::tempdir().unwrap();
+        let (first, second) = (offer("old.txt", b"0123456789"), offer("used.txt", b"abcdefghij"));
+        drop(Store::open(directory.path(), SOURCE, &first).unwrap());
+        let _used = Store::open(directory.path(), SOURCE, &second).unwrap();
+        let others =
+            [".notes.journal", ".notes.12.journal", ".notes.12.part", "old.txt", ".a.0123456789ag.journal"];
+        for other in others {
+            fs::write(directory.path().join(other), "mine").unwrap();
+        }
+        let before = names(directory.path());
+        assert_eq!(forget_old(directory.path(), SystemTime::now() + DAY, 2 * DAY), [""; 0]);
+        assert_eq!(names(directory.path()), before);
+        assert_eq!(forget_old(directory.path(), SystemTime::now() + 3 * DAY, 2 * DAY), ["old.txt"]);
+        let mut left = before;
+        left.retain(|name| !name.starts_with(".old.txt."));
+        assert_eq!(names(directory.path()), left);
+        // A wall clock that was set back deletes nothing.
+        assert_eq!(forget_old(directory.path(), SystemTime::UNIX_EPOCH, DAY), [""; 0]);
     }
 }

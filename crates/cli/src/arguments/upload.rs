@@ -39,6 +39,9 @@ pub struct Share {
     /// Repeat by this adapter what was heard, for neighbours who do not hear the source and ask for it; may be repeated
     #[arg(long, value_name = "NAME")]
     pub repeat: Vec<String>,
+    /// Repeat at these bit rates, Mbit/s: those of the source's --air-rates, in its order
+    #[arg(long, value_name = "MBIT,...", requires = "repeat")]
+    pub air_rates: Option<AirRates>,
     /// Show for whom this machine has carried how much, and end
     #[arg(long)]
     pub ledger: bool,
@@ -51,9 +54,12 @@ pub struct Share {
 
 #[derive(Args, Debug)]
 pub struct Upload {
-    /// The files, and last the destination: its name here, or a link that its `anabranch accept` shows
-    #[arg(required = true, num_args = 2.., value_names = ["FILE", "DEST"])]
-    pub files_and_destination: Vec<OsString>,
+    /// The files
+    #[arg(required = true, num_args = 1.., value_name = "FILE")]
+    pub files: Vec<OsString>,
+    /// Where they go: the destination's name here, or a link that its `anabranch accept` shows
+    #[arg(required = true, value_name = "DEST")]
+    pub destination: String,
     /// Send to neighbours by this adapter only; may be repeated. By a Wi-Fi interface in monitor mode it needs no network, and finds the best bit rate
     #[arg(long, value_name = "NAME")]
     pub air: Vec<String>,

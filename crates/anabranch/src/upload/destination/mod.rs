@@ -7,7 +7,7 @@ mod transfer;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use identity::PublicKey;
 use linux::clock;
@@ -40,6 +40,10 @@ const GREETING: Duration = Duration::from_secs(10);
 const PATIENCE: Duration = Duration::from_secs(600);
 /// How often progress is told, and connections are looked after.
 const LOOK: Duration = Duration::from_millis(250);
+/// What has come of a file that nobody goes on with is kept for so long.
+const KEPT: Duration = Duration::from_secs(30 * 86_400);
+/// How often such files are looked for.
+const FORGET: Duration = Duration::from_secs(86_400);
 /// How often what has come is brought to the disk.
 const SYNC: Duration = Duration::from_secs(3);
 
@@ -94,6 +98,11 @@ pub enum AcceptEvent {
         /// Where it is.
         path: PathBuf,
     },
+    /// What had come of a file was deleted: nobody had gone on with it for 30 days.
+    Forgotten {
+        /// Its name.
+        name: String,
+    },
     /// A file did not come.
     Failed {
         /// Whose.
@@ -129,9 +138,13 @@ pub async fn accept(
         done,
         files: 0,
     };
-    let (mut look, mut sync) = (clock::now(), clock::now() + SYNC);
+    let (mut look, mut sync, mut forget) = (clock::now(), clock::now() + SYNC, clock::now());
     loop {
         let now = clock::now();
+        if forget <= now {
+            forget = now + FORGET;
+            hub.forget_old();
+        }
         if look <= now {
             look = now + LOOK;
             hub.look(now);
@@ -192,6 +205,8 @@ enum Work {
     Kept(Transfer, Result<PathBuf, StoreError>),
     /// So many records of a journal are on the disk.
     Synced(Transfer, u32),
+    /// Files that were begun long ago were deleted.
+    Forgotten(Vec<String>),
 }
 
 /// A transfer whose place is being made.
@@ -447,6 +462,9 @@ impl Hub<'_> {
                 (self.tell)(AcceptEvent::Stored { source, path, size, resumed, shares });
             }
             Work::Kept(transfer, Err(error)) => self.fail(transfer, &error.to_string()),
+            Work::Forgotten(names) => {
+                names.into_iter().for_each(|name| (self.tell)(AcceptEvent::Forgotten { name }));
+            }
             Work::Synced(transfer, records) => {
                 let synced = self.transfers.get_mut(&transfer).map(|active| active.synced(records));
                 if let Some(Err(error)) = synced {
@@ -535,6 +553,14 @@ impl Hub<'_> {
             debug!("a peer does not say what it is here for");
             self.end_link(number);
         }
+    }
+
+    fn forget_old(&self) {
+        let (directory, done) = (self.options.directory.clone(), self.done.clone());
+        tokio::task::spawn_blocking(move || {
+            let names = store::forget_old(&directory, SystemTime::now(), KEPT);
+            drop(done.blocking_send(Work::Forgotten(names)));
+        });
     }
 
     fn sync(&self) {

@@ -48,6 +48,12 @@ pub fn run(session: &Session, arguments: &Accept) -> anyhow::Result<()> {
         AcceptEvent::Same { source, path } => {
             tell(&bars, &format!("{} has {} too: it was here already.", name_of(source), path.display()));
         }
+        AcceptEvent::Forgotten { name } => {
+            tell(
+                &bars,
+                &format!("What had come of {name} is deleted: nobody has gone on with it for 30 days."),
+            );
+        }
         AcceptEvent::Failed { source, name, reason } => {
             if let Some(bar) = shown.remove(&(source, name.clone())) {
                 bar.finish_and_clear();

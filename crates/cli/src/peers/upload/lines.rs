@@ -1,6 +1,6 @@
 //! What happens to an upload, as JSON: one line for each event.
 
-use anabranch::upload::{UploadEvent, UploadShares, Uploaded};
+use anabranch::upload::{Silence, UploadEvent, UploadShares, Uploaded};
 use identity::PublicKey;
 use serde::Serialize;
 
@@ -43,6 +43,8 @@ struct Carried {
 pub(super) struct Lines<'a> {
     pub(super) file: &'a str,
     pub(super) name_of: &'a dyn Fn(PublicKey) -> String,
+    /// Says it in words.
+    pub(super) silence: &'a dyn Fn(Silence) -> String,
 }
 
 impl Lines<'_> {
@@ -52,7 +54,7 @@ impl Lines<'_> {
             UploadEvent::Progress { done, size, shares } => {
                 Event::Progress { done, size, shares: self.shares(&shares) }
             }
-            UploadEvent::Silent(why) => Event::Silent { reason: why.to_string() },
+            UploadEvent::Silent(why) => Event::Silent { reason: (self.silence)(why) },
             UploadEvent::Away(reason) => Event::Away { reason },
         });
     }
@@ -91,7 +93,7 @@ mod tests {
 
     #[test]
     fn a_line_has_file_event_and_figures() {
-        let lines = Lines { file: "a\"b", name_of: &|_| "bob".to_owned() };
+        let lines = Lines { file: "a\"b", name_of: &|_| "bob".to_owned(), silence: &|why| why.to_string() };
         let shares = UploadShares { own: 1, neighbours: vec![(PublicKey([1; 32]), 2)] };
         let event = Event::Progress { done: 3, size: 4, shares: lines.shares(&shares) };
         let text = serde_json::to_value(Line { file: lines.file, event }).unwrap();

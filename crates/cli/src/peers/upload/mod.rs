@@ -7,8 +7,8 @@ mod source;
 
 pub use source::run as upload;
 
-use anabranch::upload::UploadShares;
-use anabranch::{ConnectOptions, Endpoint, EndpointOptions};
+use anabranch::upload::{Silence, UploadShares};
+use anabranch::{Adapter, AdapterState, ConnectOptions, Endpoint, EndpointOptions};
 use identity::{InvitationKind, KeyPair, Peers, PublicKey, StateDirectory};
 use units::BitRate;
 
@@ -59,6 +59,14 @@ impl Reached {
         self.known.options()
     }
 
+    /// Why the air brings nothing; `asked` are the adapters that were named for it.
+    fn silence(&self, why: Silence, asked: Option<&[String]>) -> String {
+        match (why, asked) {
+            (Silence::NoAdapter, Some(asked)) => no_air(asked, &self.endpoint.adapters()),
+            _ => why.to_string(),
+        }
+    }
+
     /// What somebody is called here.
     fn name_of(&self, key: PublicKey) -> String {
         super::name_of(self.state.path(), key)
@@ -79,6 +87,16 @@ fn keys_of(state: &StateDirectory, option: &str, typed: &[String]) -> anyhow::Re
 
 fn bit_rate(mbit: f64) -> BitRate {
     BitRate((mbit * 1e6) as u64)
+}
+
+/// Why none of the adapters that were named leads to neighbours.
+fn no_air(asked: &[String], adapters: &[Adapter]) -> String {
+    let why = |name: &String| match adapters.iter().find(|adapter| adapter.name == *name) {
+        None => format!("{name} is no adapter of this machine"),
+        Some(adapter) if adapter.state != AdapterState::Connected => format!("{name} is not connected"),
+        Some(_) => format!("{name} does not lead to neighbours"),
+    };
+    asked.iter().map(why).collect::<Vec<_>>().join(", ")
 }
 
 /// Who has carried how much: `own uplink 40 %, bob 35 %, carol 25 %`.

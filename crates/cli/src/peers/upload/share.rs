@@ -1,7 +1,7 @@
 //! `anabranch share`.
 
 use anabranch::control::radio_socket;
-use anabranch::upload::{Ledger, ShareEvent, ShareOptions, ShareSummary, Trust, share};
+use anabranch::upload::{Ledger, ShareEvent, ShareOptions, ShareSummary, Silence, Trust, share};
 use anyhow::bail;
 use serde::Serialize;
 
@@ -35,6 +35,7 @@ pub fn run(session: &Session, arguments: &Share) -> anyhow::Result<()> {
         time: arguments.time,
         air: (!arguments.air.is_empty()).then(|| arguments.air.clone()),
         repeat: arguments.repeat.clone(),
+        air_rates: arguments.air_rates.clone(),
         radio: Some(radio_socket()),
     };
     let mut ledger = Ledger::open(&reached.state, reached.key.clone())?;
@@ -51,7 +52,9 @@ pub fn run(session: &Session, arguments: &Share) -> anyhow::Result<()> {
                 format!("This machine shares its uplink for uploads to {name}.")
             }
             ShareEvent::Lost(why) => format!("{name} is not reached: {why}. It is called again."),
-            ShareEvent::Deaf => "No adapter of this machine leads to neighbours; it hears nobody.".to_owned(),
+            ShareEvent::Deaf => {
+                format!("Nobody is heard: {}.", reached.silence(Silence::NoAdapter, options.air.as_deref()))
+            }
             ShareEvent::Begun { source, size } => {
                 format!("Helps {} with a file of {:.1} MB.", reached.name_of(source), size as f64 / 1e6)
             }

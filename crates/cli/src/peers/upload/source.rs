@@ -20,20 +20,14 @@ use crate::session::Session;
 const PLAIN: Duration = Duration::from_secs(5);
 
 pub fn run(session: &Session, arguments: &Upload) -> anyhow::Result<()> {
-    let Some((destination, files)) =
-        arguments.files_and_destination.split_last().filter(|(_, files)| !files.is_empty())
-    else {
-        bail!(WrongUsage("say which files, and last where they go".to_owned()));
-    };
-    let destination =
-        destination.to_str().ok_or_else(|| WrongUsage("the destination's name is no text".to_owned()))?;
+    let files = &arguments.files;
     for file in files {
         // Better now than after the others.
         if !Path::new(file).is_file() {
             bail!(WrongUsage(format!("{} is no file", Path::new(file).display())));
         }
     }
-    let reached = Reached::new(session, destination, &arguments.call, arguments.background)?;
+    let reached = Reached::new(session, &arguments.destination, &arguments.call, arguments.background)?;
     let options = UploadOptions {
         on_air: !arguments.no_air,
         air: (!arguments.air.is_empty()).then(|| arguments.air.clone()),
@@ -61,7 +55,8 @@ pub fn run(session: &Session, arguments: &Upload) -> anyhow::Result<()> {
 /// Tells what happens as JSON.
 async fn send_with_lines(reached: &Reached, file: &Path, options: &UploadOptions) -> anyhow::Result<()> {
     let name = name_of(file);
-    let lines = Lines { file: &name, name_of: &|key| reached.name_of(key) };
+    let silence = |why| reached.silence(why, options.air.as_deref());
+    let lines = Lines { file: &name, name_of: &|key| reached.name_of(key), silence: &silence };
     let mut heed = |event: UploadEvent| {
         if matches!(event, UploadEvent::Begun { .. })
             && let Err(error) = peers::redeemed(&reached.state, reached.known.peer.key)
@@ -117,6 +112,7 @@ async fn send(reached: &Reached, file: &Path, options: &UploadOptions) -> anyhow
         UploadEvent::Silent(why) => {
             let goes_on =
                 if options.own_uplink { "the file goes by this machine's own uplink" } else { "waiting" };
+            let why = reached.silence(why, options.air.as_deref());
             silent = format!("{name}: {why}; {goes_on}.");
             tell(&bars, &silent);
         }

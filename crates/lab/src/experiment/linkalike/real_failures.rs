@@ -17,19 +17,24 @@ struct Kind {
     /// Shell commands for the neighbour `$name`.
     fails: &'static str,
     returns: &'static str,
+    /// Until then.
+    away_s: f64,
 }
 
-const KINDS: [Kind; 3] = [
-    Kind { name: "killed", fails: "kill_share $name", returns: "share $name" },
+const KINDS: [Kind; 4] = [
+    Kind { name: "killed", fails: "kill_share $name", returns: "share $name", away_s: STEADY_S },
     Kind {
         name: "unplugged",
         fails: "ip -n $name link set uplink down",
         returns: "ip -n $name link set uplink up; ip -n $name route add default via 10.9.${name#home}.2",
+        away_s: STEADY_S,
     },
-    Kind { name: "silent", fails: "lose $name 100%", returns: "lose $name 0%" },
+    Kind { name: "silent", fails: "lose $name 100%", returns: "lose $name 0%", away_s: STEADY_S },
+    // The connection is given up, and made anew.
+    Kind { name: "silent_long", fails: "lose $name 100%", returns: "lose $name 0%", away_s: 3.0 * STEADY_S },
 ];
-/// The neighbours that fail, one after the other.
-const FAILING: [usize; 1] = [1];
+/// The neighbours that fail, one after the other: those with the largest and with the second slowest uplink.
+const FAILING: [usize; 2] = [1, 3];
 /// Until the first failure, and between two events: longer than anything is watched.
 const STEADY_S: f64 = 13.0;
 /// So long after an event what was missing is counted.
@@ -47,7 +52,9 @@ pub(super) fn experiment() -> Experiment {
         "silent".into(),
         "nothing passes the neighbour's uplink in either direction, and nobody is told".into(),
     );
-    spec.insert("failing".into(), format!("neighbours {FAILING:?}, each for {STEADY_S} s").into());
+    let away = |kind: &Kind| format!("{} for {} s", kind.name, kind.away_s);
+    let away = KINDS.iter().map(away).collect::<Vec<_>>().join(", ");
+    spec.insert("failing".into(), format!("neighbours {FAILING:?}, one after the other: {away}").into());
     spec.insert(
         "missing_s".into(),
         format!("what came less in {WATCHED_S} s than the others, or after the return all, carry, in seconds of the neighbour's own share").into(),
@@ -80,10 +87,10 @@ pub(super) fn experiment() -> Experiment {
 fn run(seed: u64) -> anyhow::Result<Report> {
     let neighbourhood =
         parse(HOMES)?.into_iter().next().ok_or_else(|| anyhow::anyhow!("there is no neighbourhood"))?;
-    let seconds = (2.0 * FAILING.len() as f64 + 1.0) * STEADY_S + REST_S;
     let all = chunk_rate(&neighbourhood.own) + uplinks(&neighbourhood).iter().sum::<f64>();
     let mut laboratory = Laboratory::open(seed)?;
     for kind in &KINDS {
+        let seconds = FAILING.len() as f64 * (STEADY_S + kind.away_s) + STEADY_S + REST_S;
         let job = HomesJob {
             neighbourhood: neighbourhood.clone(),
             chunks: (all * seconds) as u32,
@@ -114,11 +121,11 @@ fn run(seed: u64) -> anyhow::Result<Report> {
 fn events(kind: &Kind) -> String {
     let mut script = LOSE.to_owned();
     for home in FAILING {
-        let Kind { fails, returns, .. } = kind;
+        let Kind { fails, returns, away_s, .. } = kind;
         // Writing to a string cannot fail.
         let _ = writeln!(
             script,
-            "name=home{home}; sleep {STEADY_S}; note gone $name; {fails}\nsleep {STEADY_S}; note back $name; {returns}; note connected $name"
+            "name=home{home}; sleep {STEADY_S}; note gone $name; {fails}\nsleep {away_s}; note back $name; {returns}; note connected $name"
         );
     }
     script

@@ -5,7 +5,7 @@ use clap::{Parser, Subcommand};
 use lab::demo::{DemoOptions, FetchLine};
 use lab::experiment::{
     Bed, Experiment, ExperimentId, OneNeighbourhood, Record, Verdict, experiments_directory, find,
-    read_record, registry, run_seeds, write_record,
+    kept_record, read_record, registry, run_seeds, write_record,
 };
 use lab::netbed::{FetchRequest, fetch, isolation, listen, serve};
 use std::collections::BTreeMap;
@@ -226,8 +226,13 @@ fn list(json: bool) -> anyhow::Result<ExitCode> {
     let (mut rows, mut text) = (Vec::new(), String::new());
     for experiment in registry() {
         let usual = usual_bed(&experiment)?;
-        let verdict_on =
-            |bed: &Bed| read_record(&directory, &experiment, *bed).ok().map(|(kept, _)| kept.verdict);
+        let verdict_on = |bed: &Bed| match kept_record(&directory, &experiment, *bed) {
+            Ok(kept) => kept.map(|(kept, _)| kept.verdict),
+            Err(error) => {
+                tracing::warn!("{error:#}");
+                None
+            }
+        };
         let verdicts: BTreeMap<String, Option<Verdict>> =
             experiment.beds.iter().map(|bed| (bed.to_string(), verdict_on(bed))).collect();
         let beds: Vec<String> = experiment.beds.iter().map(Bed::to_string).collect();
@@ -236,7 +241,7 @@ fn list(json: bool) -> anyhow::Result<ExitCode> {
                 "experiment": experiment.id,
                 "title": experiment.title,
                 "beds": beds,
-                "verdict": verdict_on(&usual),
+                "verdict": verdicts.get(&usual.to_string()),
                 "verdicts": verdicts,
             }));
         } else {
@@ -369,7 +374,7 @@ fn redraw(experiments: &[Experiment]) -> anyhow::Result<ExitCode> {
     let directory = experiments_directory()?;
     for experiment in experiments {
         for bed in &experiment.beds {
-            let Ok((record, report)) = read_record(&directory, experiment, *bed) else { continue };
+            let Some((record, report)) = kept_record(&directory, experiment, *bed)? else { continue };
             let place = write_record(&directory, experiment, &record, &report)?;
             println!("{} ({bed})", place.display());
         }

@@ -17,7 +17,7 @@ mod verdict;
 mod vif;
 
 pub use linkalike::OneNeighbourhood;
-pub use record::{Record, experiments_directory, read_record, write_record};
+pub use record::{Record, experiments_directory, kept_record, read_record, write_record};
 pub use registry::{find, registry};
 pub use seeds::{SeedRun, SeededReport, run_seeds, spread};
 pub use verdict::{Bound, Goal, Verdict, verdict};

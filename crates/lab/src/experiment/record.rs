@@ -125,20 +125,46 @@ pub fn write_record(
         fs::write(&path, text).with_context(|| format!("write {}", path.display()))
     };
     let (suffix, series) = (suffix(experiment, record.bed), thinned(&report.series));
-    write(&format!("result{suffix}.json"), record.to_json()?)?;
-    write(&format!("series{suffix}.csv"), series_text(&series, experiment.axes))?;
+    write(&result_name(experiment, record.bed), record.to_json()?)?;
+    write(&format!("series{suffix}.csv"), series_text(&series, experiment.axes)?)?;
     write(&format!("plot{suffix}.svg"), plot::experiment_plot(experiment, record, &series))?;
     let spec = toml::to_string_pretty(&experiment.spec).context("write the spec as TOML")?;
     write("spec.toml", spec)?;
-    let kept = experiment.beds.iter().filter_map(|bed| read_record(directory, experiment, *bed).ok());
-    let records: Vec<Record> = kept.map(|(record, _)| record).collect();
-    write("README.md", readme(experiment, &records))?;
+    write("README.md", readme(experiment, &kept_records(directory, experiment)?))?;
     Ok(place)
+}
+
+/// The kept records of `experiment`, one for each bed that it was run on, in the order of its beds.
+fn kept_records(directory: &Path, experiment: &Experiment) -> anyhow::Result<Vec<Record>> {
+    let kept = experiment.beds.iter().map(|bed| kept_record(directory, experiment, *bed));
+    let kept: Vec<Option<(Record, Report)>> = kept.collect::<anyhow::Result<_>>()?;
+    Ok(kept.into_iter().flatten().map(|(record, _)| record).collect())
 }
 
 /// What the names of a run's files have behind them.
 fn suffix(experiment: &Experiment, bed: Bed) -> String {
     if experiment.beds.first() == Some(&bed) { String::new() } else { format!("-{bed}") }
+}
+
+/// The kept record and series of `experiment` on `bed` below `directory`; `None` if no run on that bed is kept.
+///
+/// # Errors
+/// Names the file that cannot be read: what is kept and damaged is not the same as what was never run.
+pub fn kept_record(
+    directory: &Path,
+    experiment: &Experiment,
+    bed: Bed,
+) -> anyhow::Result<Option<(Record, Report)>> {
+    let id = &experiment.id;
+    let result = directory.join(&id.key).join(&id.name).join(result_name(experiment, bed));
+    match result.try_exists().with_context(|| format!("look for {}", result.display()))? {
+        true => read_record(directory, experiment, bed).map(Some),
+        false => Ok(None),
+    }
+}
+
+fn result_name(experiment: &Experiment, bed: Bed) -> String {
+    format!("result{}.json", suffix(experiment, bed))
 }
 
 /// The kept record and series of `experiment` on `bed` below `directory`.
@@ -148,18 +174,19 @@ fn suffix(experiment: &Experiment, bed: Bed) -> String {
 pub fn read_record(directory: &Path, experiment: &Experiment, bed: Bed) -> anyhow::Result<(Record, Report)> {
     let id = &experiment.id;
     let place = directory.join(&id.key).join(&id.name);
-    let suffix = suffix(experiment, bed);
     let read = |name: &str| {
         let path = place.join(name);
         fs::read_to_string(&path).with_context(|| {
             format!("read {}; \"anabranch lab run {id} --bed {bed}\" makes it", path.display())
         })
     };
-    let (result, series) = (format!("result{suffix}.json"), format!("series{suffix}.csv"));
-    let record: Record = serde_json::from_str(&read(&result)?)
-        .with_context(|| format!("{} is damaged", place.join(&result).display()))?;
-    let series = parse_series(&read(&series)?)
-        .with_context(|| format!("{} is damaged", place.join(&series).display()))?;
+    let damaged = |name: &str| {
+        let path = place.join(name);
+        format!("{} is damaged; \"anabranch lab run {id} --bed {bed}\" makes it anew", path.display())
+    };
+    let (result, series) = (result_name(experiment, bed), format!("series{}.csv", suffix(experiment, bed)));
+    let record: Record = serde_json::from_str(&read(&result)?).with_context(|| damaged(&result))?;
+    let series = parse_series(&read(&series)?).with_context(|| damaged(&series))?;
     let report = Report { metrics: record.metrics.clone(), series, ..Report::default() };
     Ok((record, report))
 }
@@ -189,31 +216,50 @@ fn thinned(series: &Series) -> Series {
     series.iter().map(|(name, points)| (name.clone(), thin(points))).collect()
 }
 
-/// One line per point: line's name, seconds or what else the lines are over, value.
-fn series_text(series: &Series, axes: Axes) -> String {
-    let mut text = format!("line,{},value\n", axes.over.unwrap_or("seconds"));
+/// One line per point: line's name, seconds or what else the lines are over, value. Names with a comma or a quotation mark
+/// are quoted as in RFC 4180, section 2.
+fn series_text(series: &Series, axes: Axes) -> anyhow::Result<String> {
+    let mut text = format!("line,{},value\n", quoted(axes.over.unwrap_or("seconds")));
     for (name, points) in series {
+        anyhow::ensure!(
+            !name.contains(['\n', '\r']),
+            "the name {name:?} of a line of the plot would not be read again: it has a line break"
+        );
         for (seconds, value) in points {
-            let _ = writeln!(text, "{name},{seconds:.1},{value:.2}");
+            let _ = writeln!(text, "{},{seconds:.1},{value:.2}", quoted(name));
         }
     }
-    text
+    Ok(text)
 }
 
+/// The inverse of [`series_text`]. Earlier versions wrote names as they are, commas included: the two numbers at the end have none.
 fn parse_series(text: &str) -> anyhow::Result<Series> {
     let mut series: Series = Vec::new();
-    for (number, line) in text.lines().enumerate().skip(1) {
-        let fields: Vec<&str> = line.split(',').collect();
-        let [name, seconds, value] = fields[..] else {
-            anyhow::bail!("line {} has {} fields, not 3", number + 1, fields.len());
+    for (at, line) in text.lines().enumerate().skip(1) {
+        let number = at + 1;
+        let mut fields = line.rsplitn(3, ',');
+        let (Some(value), Some(seconds), Some(name)) = (fields.next(), fields.next(), fields.next()) else {
+            anyhow::bail!("line {number} has fewer than 3 fields");
         };
-        let point = (seconds.parse()?, value.parse()?);
-        match series.last_mut().filter(|(last, _)| last == name) {
+        let parsed = |field: &str| -> anyhow::Result<f64> {
+            field.parse().with_context(|| format!("{field:?} in line {number} is not a number"))
+        };
+        let (name, point) = (unquoted(name), (parsed(seconds)?, parsed(value)?));
+        match series.last_mut().filter(|(last, _)| *last == name) {
             Some((_, points)) => points.push(point),
-            None => series.push((name.to_owned(), vec![point])),
+            None => series.push((name, vec![point])),
         }
     }
     Ok(series)
+}
+
+fn quoted(field: &str) -> String {
+    if field.contains([',', '"']) { format!("\"{}\"", field.replace('"', "\"\"")) } else { field.to_owned() }
+}
+
+fn unquoted(field: &str) -> String {
+    let inner = field.strip_prefix('"').and_then(|field| field.strip_suffix('"'));
+    inner.map_or_else(|| field.to_owned(), |inner| inner.replace("\"\"", "\""))
 }
 
 /// What a directory's `README.md` says of all runs that are kept there, the usual bed's first.
@@ -328,8 +374,73 @@ mod tests {
         let series: Series = vec![("one".to_owned(), points(0.0)), ("two".to_owned(), points(5.0))];
         let thin = thinned(&series);
         assert_eq!(thin[0], ("one".to_owned(), vec![(0.0, 0.0), (0.5, 1.0), (1.0, 2.0), (1.5, 3.0)]));
-        assert_eq!(parse_series(&series_text(&thin, Axes::default())).unwrap(), thin);
+        assert_eq!(parse_series(&series_text(&thin, Axes::default()).unwrap()).unwrap(), thin);
         assert_eq!(thinned(&thin), thin);
-        assert!(parse_series("line,seconds,value\none,2\n").is_err());
+        for bad in ["one,2", "one,2,x", "2.0,1.0"] {
+            let error = parse_series(&format!("line,seconds,value\n{bad}\n")).unwrap_err();
+            assert!(format!("{error:#}").contains("line 2"), "{error:#}");
+        }
+    }
+
+    #[test]
+    fn names_of_lines_may_have_commas_and_quotation_marks() {
+        let series: Series = ["round trip, ms", "5\" of \"rain\"", "\"", "\"all\"", ",", "plain"]
+            .map(|name| (name.to_owned(), vec![(0.0, 1.0), (0.5, 2.0)]))
+            .to_vec();
+        let over = Axes { over: Some("access points, all"), ..Axes::default() };
+        let text = series_text(&series, over).unwrap();
+        assert!(
+            text.starts_with("line,\"access points, all\",value\n\"round trip, ms\",0.0,1.00\n"),
+            "{text}"
+        );
+        assert_eq!(parse_series(&text).unwrap(), series);
+        let before = "line,seconds,value\nround trip, ms,0.0,1.00\nround trip, ms,0.5,2.00\n";
+        assert_eq!(parse_series(before).unwrap(), series[..1], "as earlier versions wrote it");
+        let broken = vec![("two\nlines".to_owned(), vec![(0.0, 1.0)])];
+        assert!(series_text(&broken, Axes::default()).is_err());
+    }
+
+    #[test]
+    fn a_kept_result_that_cannot_be_read_is_told_and_not_left_out() {
+        let experiment = registry().into_iter().next().unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let record = Record::new(&experiment, Bed::Sim, &[(1, Report::default())]);
+        let place = write_record(directory.path(), &experiment, &record, &Report::default()).unwrap();
+        assert!(kept_record(directory.path(), &experiment, Bed::Vm).unwrap().is_none());
+        fs::write(place.join("series.csv"), "line,seconds,value\none\n").unwrap();
+        let vm = Record::new(&experiment, Bed::Vm, &[(1, Report::default())]);
+        for error in [
+            write_record(directory.path(), &experiment, &vm, &Report::default()).map(drop),
+            kept_record(directory.path(), &experiment, Bed::Sim).map(drop),
+        ] {
+            let error = format!("{:#}", error.unwrap_err());
+            assert!(error.contains("series.csv is damaged") && error.contains("line 2"), "{error}");
+        }
+    }
+
+    #[test]
+    fn every_kept_record_is_read_and_its_readme_tells_of_it() {
+        let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments");
+        let mut kept = 0;
+        for experiment in registry() {
+            let place = directory.join(&experiment.id.key).join(&experiment.id.name);
+            let readme = fs::read_to_string(place.join("README.md")).unwrap_or_default();
+            for record in kept_records(&directory, &experiment).unwrap() {
+                let told =
+                    format!("**{}** on the bed {}", capitalised(&record.verdict.to_string()), record.bed);
+                assert!(readme.contains(&told), "{} says nothing of bed {}", place.display(), record.bed);
+                kept += 1;
+            }
+        }
+        let families = fs::read_dir(&directory).unwrap().map(|entry| entry.unwrap().path());
+        let places = families.filter(|path| path.is_dir()).flat_map(|family| fs::read_dir(family).unwrap());
+        let files = places.map(|entry| entry.unwrap().path()).filter(|path| path.is_dir());
+        let files = files.flat_map(|place| fs::read_dir(place).unwrap());
+        let results = files.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let results = results.filter(|name| name.starts_with("result") && name.ends_with(".json")).count();
+        assert_eq!(
+            kept, results,
+            "some kept result is of no experiment, or of no bed that its experiment has"
+        );
     }
 }

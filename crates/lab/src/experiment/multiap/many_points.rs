@@ -53,7 +53,7 @@ pub(super) fn experiment() -> Experiment {
         beds: vec![Bed::Sim],
         bars: bars.to_vec(),
         unit: "part of the good one alone",
-        axes: Axes::default(),
+        axes: Axes { over: Some("access points"), unit: None },
         runner: Box::new(|_bed, seed| run(seed)),
     }
 }

@@ -2,7 +2,7 @@
 
 use anabranch::control::{AccessPointReport, ClientError};
 
-use crate::arguments::RadioAps;
+use crate::arguments::{OpenDaemon, RadioAps};
 use crate::output;
 use crate::radio_live::no_radio;
 use crate::session::Session;
@@ -10,18 +10,20 @@ use crate::table::{Table, rate};
 
 /// Shows what the running radio knows; without one, what the device knows of cards that other programs keep.
 pub fn run(session: &Session, arguments: &RadioAps) -> anyhow::Result<()> {
-    let points = match session.any_radio()?.radio_access_points() {
+    let (points, none) = match session.any_radio()?.radio_access_points() {
         Err(error @ ClientError::NotRunning(_)) => {
-            let device = session.client().and_then(|device| device.radio_access_points());
-            device.map_err(|_| no_radio(error.into()))?
+            let device = session.any_client(&OpenDaemon { interface: None });
+            let points = device.and_then(|device| device.radio_access_points());
+            let none = "No radio is running, and other programs keep fewer than two cards at access points of one channel: there is nothing to choose.";
+            (points.map_err(|_| no_radio(error.into()))?, none)
         }
-        points => points?,
+        points => (points?, "No access point is heard."),
     };
     if arguments.json {
         return output::json(&points);
     }
     if points.is_empty() {
-        return output::line("No access point is heard.");
+        return output::line(none);
     }
     output::line(&table(&points))
 }

@@ -116,7 +116,13 @@ impl DeviceMachine {
             return Answer::Failed { reason };
         }
         let marking = self.marking || paths.has_marks();
-        let done = paths.sync().and_then(|()| if marking { paths.mark() } else { Ok(()) });
+        let done = paths.sync().and_then(|()| match paths.mark() {
+            Err(error) if !marking => {
+                info!("nobody learns which servers have several ways: {error}");
+                Ok(())
+            }
+            other => other,
+        });
         self.watch(paths);
         match done {
             Ok(()) => {

@@ -1,6 +1,7 @@
 //! The kernel's MPTCP (RFC 8684) as a carrier: [`PathManager`] says from which addresses connections open further subflows,
 //! [`supervised`] has the TCP sockets of an unmodified program speak it.
 
+mod marking;
 mod notifications;
 mod path_manager;
 pub(crate) mod paths;

@@ -4,12 +4,12 @@
 //! Endpoints have numbers of their own, so that those of other programs (NetworkManager makes some) are left alone.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write;
 use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use super::marking::{self, OF};
 use super::path_manager::{Endpoint, Limits, PathManager};
 use super::watching::{self, WayCounts};
 use crate::journal::Change;
@@ -95,13 +95,13 @@ impl Paths {
         Ok(())
     }
 
-    /// Has nftables mark what comes in, so that senders prefer other networks (`[MULTIAP] section 5`). Only packets with the option of MPTCP are
-    /// marked: a connection without it has no other way to go.
+    /// Has nftables mark what comes in, so that senders prefer other networks (`[MULTIAP] section 5`), and learn which servers have other ways
+    /// to use: [`marking`] says which packets are marked.
     ///
     /// # Errors
     /// [`PathsError::Marks`]; nothing is changed then.
     pub fn mark(&self) -> Result<(), PathsError> {
-        Ok(nft::load(&self.marking())?)
+        Ok(nft::load(&marking::rules(&marking_table(self.table), &self.networks))?)
     }
 
     /// Has nftables count what becomes of MPTCP's option and of ECN on the way, from nothing, in a table of its own: marks change more often.
@@ -130,26 +130,6 @@ impl Paths {
     /// Whether some packets are to be marked.
     pub fn has_marks(&self) -> bool {
         self.networks.iter().any(|network| network.marks > 0)
-    }
-
-    fn marking(&self) -> String {
-        let name = marking_table(self.table);
-        let mut script = nft::removal(&name);
-        if self.has_marks() {
-            let _ = writeln!(script, "table inet {name} {{ chain marks {{");
-            let _ = writeln!(script, "type filter hook prerouting priority mangle; policy accept;");
-            for PathNetwork { interface, marks, .. } in self.networks.iter().filter(|one| one.marks > 0) {
-                for ip in ["ip", "ip6"] {
-                    let _ = writeln!(
-                        script,
-                        "iif {interface} {ip} ecn {{ ect0, ect1 }} tcp option mptcp exists \
-                         numgen random mod {OF} < {marks} {ip} ecn set ce"
-                    );
-                }
-            }
-            script.push_str("}\n}\n");
-        }
-        script
     }
 
     fn endpoints(&self) -> Result<Vec<(Endpoint, Rule)>, PathsError> {
@@ -246,8 +226,6 @@ fn marking_table(table: u32) -> String {
     format!("anabranch_mptcp_{table}")
 }
 
-/// Marks are counted of so many packets.
-const OF: u32 = 1_000_000;
 const PRIORITY: u32 = 32_507;
 /// The kernel's `MPTCP_SUBFLOWS_MAX`.
 const SUBFLOWS: u32 = 8;
@@ -393,78 +371,5 @@ mod tests {
         let stripped = download(4_101);
         assert_eq!((stripped[&2].joined, stripped[&2].stripped), (0, 1), "{stripped:?}");
         left.run(|| end(43_950, None).unwrap()).unwrap();
-    }
-
-    /// What the far end's TCP has heard of marks.
-    fn marks_heard() -> u64 {
-        let text = std::fs::read_to_string("/proc/thread-self/net/netstat").unwrap();
-        let rows: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
-        let at = rows[0].iter().position(|name| *name == "TCPDeliveredCE").unwrap();
-        rows[1][at].parse().unwrap()
-    }
-
-    #[test]
-    fn packets_of_connections_with_several_ways_are_marked_and_plain_ones_never() {
-        use std::io::{Read, Write};
-
-        use crate::netlink::Route;
-        use crate::prefix::IpPrefix;
-        use socket2::{Domain, Protocol, Socket, Type};
-
-        /// Of packets that are as large as the kernel makes them: there may be 50 in all.
-        const HALF: u32 = 500_000;
-        if !may_test() || crate::mptcp::why_not().is_some() {
-            return;
-        }
-        let (left, right) = joined_pair();
-        let address = |port| std::net::SocketAddr::from(([10, 77, 0, 2], port));
-        let listen = |protocol, port| {
-            let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(protocol)).unwrap();
-            socket.bind(&address(port).into()).unwrap();
-            socket.listen(4).unwrap();
-            // Something that heeds marks, whatever is usual here.
-            let _ = socket.set_tcp_congestion(b"reno");
-            std::thread::spawn(move || {
-                let (mut to, _) = socket.accept().unwrap();
-                to.write_all(&[7; 3_000_000]).unwrap();
-            })
-        };
-        let download = |protocol, port| {
-            let sending = right.run(|| listen(protocol, port)).unwrap();
-            left.run(|| {
-                let mut socket = Socket::new(Domain::IPV4, Type::STREAM, Some(protocol)).unwrap();
-                socket.connect(&address(port).into()).unwrap();
-                assert_eq!(socket.read_to_end(&mut Vec::new()).unwrap(), 3_000_000);
-            })
-            .unwrap();
-            sending.join().unwrap();
-            right.run(marks_heard).unwrap()
-        };
-        let paths = left
-            .run(|| {
-                let interface = Netlink::open().unwrap().link("cable").unwrap().unwrap().index;
-                let subnet: IpPrefix = "10.77.0.0/24".parse().unwrap();
-                let asking = Route { ecn: true, ..Route::over(subnet, interface) };
-                Netlink::open().unwrap().add_route(&asking).unwrap();
-                assert!(Netlink::open().unwrap().routes().unwrap().iter().any(|route| route.ecn));
-                let network = |marks| PathNetwork {
-                    number: 1,
-                    interface,
-                    addresses: vec!["10.77.0.1".parse().unwrap()],
-                    backup: false,
-                    marks,
-                };
-                let paths = Paths { table: 43_900, networks: vec![network(HALF)] };
-                paths.mark().unwrap();
-                assert!(Paths { networks: vec![network(1_000_001)], ..paths.clone() }.sync().is_err());
-                paths
-            })
-            .unwrap();
-        assert_eq!(download(Protocol::TCP, 7_001), 0, "a plain connection has no other way");
-        let marked = download(Protocol::MPTCP, 7_002);
-        assert!(marked > 0);
-        let none = Paths { networks: Vec::new(), ..paths };
-        left.run(|| none.mark()).unwrap().unwrap();
-        assert_eq!(download(Protocol::MPTCP, 7_003), marked, "nothing is marked any more");
     }
 }

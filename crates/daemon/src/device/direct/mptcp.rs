@@ -60,7 +60,12 @@ pub fn paths(
             marks: marks.get(&network.interface.name).copied().unwrap_or(0),
         })
     };
-    Paths { table, networks: usable.filter_map(path).collect() }
+    let mut networks: Vec<PathNetwork> = usable.filter_map(path).collect();
+    if let [alone] = &mut networks[..] {
+        // There is nowhere to go from it.
+        alone.marks = 0;
+    }
+    Paths { table, networks }
 }
 
 #[cfg(test)]

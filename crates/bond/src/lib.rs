@@ -30,5 +30,5 @@ pub use path::{PathCounters, PathState};
 pub use scheduler::{Choice, Demand, PathView, Scheduler};
 pub use session::transmit::Transmit;
 pub use session::{MAX_PATHS, PathReport, SendMessageError, SessionConfig, SessionCounters, SessionEvent};
-pub use streams::{MAX_DATAGRAM_LEN, StreamError, StreamEvent, StreamLimits};
+pub use streams::{MAX_DATAGRAM_LEN, Remains, StreamError, StreamEvent, StreamLimits};
 pub use wire::stream::StreamId;

@@ -135,6 +135,39 @@ fn a_stream_carries_bytes_both_ways_and_is_forgotten() {
 }
 
 #[test]
+fn what_had_arrived_is_read_after_the_peer_has_closed_the_session() {
+    const SIZE: u64 = 600_000;
+    let mut bench = connected(&[LinkSpec::new(40.0, 10)]);
+    let device = bench.device_session;
+    let id = bench.device.open_stream(bench.now, device).unwrap();
+    let sent: Vec<u8> = (0..SIZE).map(|at| byte(0, at)).collect();
+    let mut written = 0;
+    while written < sent.len() {
+        match bench.device.write_stream(bench.now, device, id, &sent[written..]) {
+            Ok(count) => written += count,
+            Err(StreamError::Blocked) => bench.run(Duration::from_millis(5)),
+            Err(error) => panic!("{error}"),
+        }
+    }
+    bench.device.finish_stream(bench.now, device, id).unwrap();
+    bench.run(Duration::from_millis(500));
+    assert_eq!(bench.device.is_stream_finished(device, id), Ok(true), "{}", bench.report());
+    // Nobody has read anything so far.
+    bench.device.close(device, wire::frame::CLOSE_GOODBYE);
+    bench.run(Duration::from_millis(100));
+    let mut left = bench.gateway_remains.take().unwrap();
+    let (mut read, mut buffer) = (Vec::new(), [0; 7_000]);
+    loop {
+        match left.read(id, &mut buffer).unwrap() {
+            0 => break,
+            count => read.extend_from_slice(&buffer[..count]),
+        }
+    }
+    assert!(read == sent, "{} bytes of {SIZE}", read.len());
+    assert!(bench.gateway.take_remains(bench.gateway_session.unwrap()).is_none());
+}
+
+#[test]
 fn a_session_without_streams_refuses_them_and_goes_on() {
     let mut bench = Bench::new(&[LinkSpec::new(20.0, 10)]);
     bench.connect();

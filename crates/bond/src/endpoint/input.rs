@@ -3,7 +3,7 @@
 use super::slot::Succession;
 use super::{Endpoint, EndpointEvent, SessionId};
 use crate::address::Address;
-use crate::session::SessionEvent;
+use crate::session::{Session, SessionEvent};
 use std::cmp::Reverse;
 use units::Timestamp;
 use wire::datagram::{DataHeader, Datagram};
@@ -118,6 +118,9 @@ impl Endpoint {
         }
         if let Some(reason) = closed {
             let peer = slot.peer;
+            if let Some(streams) = slot.session.as_mut().and_then(Session::take_streams) {
+                self.remains.insert(id, streams.into_remains());
+            }
             self.events.push_back(EndpointEvent::Closed { session: id, peer, reason });
             self.forget(id);
             return;

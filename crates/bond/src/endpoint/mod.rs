@@ -19,7 +19,7 @@ use crate::address::Address;
 use crate::handshake::{TokenKey, public_key};
 use crate::keys::PublicKey;
 use crate::session::{PathReport, SendMessageError, Session, SessionCounters};
-use crate::streams::StreamLimits;
+use crate::streams::{Remains, StreamLimits};
 use connecting::Connecting;
 use incoming::Incoming;
 use policy::Treatment;
@@ -58,6 +58,10 @@ pub struct Endpoint {
     delivering: VecDeque<SessionId>,
     timers: BinaryHeap<Reverse<(Timestamp, SessionId)>>,
     events: VecDeque<EndpointEvent>,
+    /// Of sessions that peers have closed, until their owner has heard of it.
+    remains: FxHashMap<SessionId, Remains>,
+    /// The session whose end was told last.
+    told_closed: Option<SessionId>,
     counters: Counters,
     resets_since: Timestamp,
     resets: u32,
@@ -86,6 +90,8 @@ impl Endpoint {
             delivering: VecDeque::new(),
             timers: BinaryHeap::new(),
             events: VecDeque::new(),
+            remains: FxHashMap::default(),
+            told_closed: None,
             counters: Counters::default(),
             resets_since: Timestamp::ZERO,
             resets: 0,

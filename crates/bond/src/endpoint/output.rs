@@ -61,7 +61,14 @@ impl Endpoint {
 
     /// The next thing the owner should know.
     pub fn poll_event(&mut self) -> Option<EndpointEvent> {
-        self.events.pop_front()
+        if let Some(closed) = self.told_closed.take() {
+            self.remains.remove(&closed);
+        }
+        let event = self.events.pop_front();
+        if let Some(EndpointEvent::Closed { session, .. }) = event {
+            self.told_closed = Some(session);
+        }
+        event
     }
 
     /// When to call [`Endpoint::handle_timeout`]; ask after [`Endpoint::poll_transmit`] has returned `None`.

@@ -4,7 +4,7 @@ use super::slot::Succession;
 use super::{ConnectError, Endpoint, EndpointEvent, IncomingId, SessionId};
 use crate::keys::PublicKey;
 use crate::session::Session;
-use crate::streams::{StreamError, StreamLimits, Streams};
+use crate::streams::{Remains, StreamError, StreamLimits, Streams};
 use units::Timestamp;
 use wire::datagram::DataHeader;
 use wire::frame::CLOSE_REPLACED;
@@ -131,6 +131,13 @@ impl Endpoint {
     pub fn open_streams(&self, session: SessionId) -> usize {
         let session = self.slots.get(&session).and_then(|slot| slot.session.as_ref());
         session.map_or(0, Session::stream_count)
+    }
+
+    /// What is left of the streams of a session that is over: after `EndpointEvent::Closed` and before the next event, or before
+    /// [`Endpoint::close`]. The session has none from then on.
+    pub fn take_remains(&mut self, session: SessionId) -> Option<Remains> {
+        let closed = self.remains.remove(&session);
+        closed.or_else(|| self.session_mut(session)?.take_streams().map(|streams| streams.into_remains()))
     }
 
     // ---- sessions in place of others ----

@@ -7,10 +7,12 @@
 mod config;
 mod ranges;
 mod receive;
+mod remains;
 mod send;
 
 pub use config::{MAX_DATAGRAM_LEN, StreamError, StreamEvent, StreamLimits};
 pub(crate) use config::{Notice, Span, Violation};
+pub use remains::Remains;
 
 use config::{INITIAL_SESSION_WINDOW, INITIAL_STREAM_WINDOW, MAX_DATAGRAMS, MAX_STREAMS};
 use receive::ReceiveHalf;
@@ -563,6 +565,11 @@ impl Streams {
     /// The peer still knows the streams.
     pub(crate) fn go_on(&mut self) {
         self.held = false;
+    }
+
+    /// What can still be read once the session is over.
+    pub(crate) fn into_remains(self) -> Remains {
+        Remains::new(self)
     }
 
     /// Streams that are not over.

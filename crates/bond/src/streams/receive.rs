@@ -235,6 +235,13 @@ impl ReceiveHalf {
         }
     }
 
+    /// Nothing more comes: bytes after a gap are of no use.
+    pub(super) fn drop_beyond(&mut self) {
+        self.buffer.truncate((self.ready - self.read) as usize);
+        self.buffer.shrink_to_fit();
+        self.beyond.clear();
+    }
+
     fn drop_kept(&mut self) {
         self.buffer = VecDeque::new();
         self.beyond.clear();

@@ -1,8 +1,8 @@
 //! Two endpoints, simple links, virtual time.
 
 use bond::{
-    Address, Carrier, Endpoint, EndpointConfig, EndpointEvent, PathConfig, PrivateKey, SessionConfig,
-    SessionId,
+    Address, Carrier, Endpoint, EndpointConfig, EndpointEvent, PathConfig, PrivateKey, Remains,
+    SessionConfig, SessionId,
 };
 use policy::PathStatus;
 use rand::{Rng, SeedableRng};
@@ -76,6 +76,8 @@ pub struct Bench {
     /// Sessions carry streams, and a new one goes on with those of the last.
     pub streams: bool,
     pub device_events: Vec<EndpointEvent>,
+    /// Of the session that the device has closed.
+    pub gateway_remains: Option<Remains>,
 }
 
 fn endpoint(key: u8, accept: bool, seed: u8, session: SessionConfig) -> Endpoint {
@@ -139,6 +141,7 @@ impl Bench {
             config,
             streams: false,
             device_events: Vec::new(),
+            gateway_remains: None,
         }
     }
 
@@ -259,11 +262,10 @@ impl Bench {
             assert!(steps < 100_000, "time stands still at {:?}: {:?}", self.now, self.device.poll_timeout());
             let arrival = self.wire.keys().next().map(|(at, _)| *at);
             let timers = [self.device.poll_timeout(), self.gateway.poll_timeout(), arrival];
-            let next = timers.into_iter().flatten().min().unwrap_or(end);
-            if next > end {
+            let Some(next) = timers.into_iter().flatten().min().filter(|next| *next <= end) else {
                 self.now = end;
                 return;
-            }
+            };
             self.now = self.now.max(next);
             self.step();
         }
@@ -309,6 +311,9 @@ impl Bench {
                     self.gateway.accept(self.now, id, b"welcome");
                 }
                 EndpointEvent::Connected { session, .. } => self.gateway_session = Some(session),
+                EndpointEvent::Closed { session, .. } if self.gateway_session == Some(session) => {
+                    self.gateway_remains = self.gateway.take_remains(session);
+                }
                 _ => {}
             }
             self.gateway_events.push(event);

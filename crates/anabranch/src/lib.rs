@@ -20,7 +20,7 @@ pub mod upload;
 pub use mesh::{Counters as RelayCounters, Relaying};
 pub use sockets::{
     Adapter, AdapterState, Admission, AskAdmission, BindError, Caller, ConnectError, ConnectOptions,
-    Datagrams, Endpoint, EndpointOptions, Event, EventKind, Events, Incoming, Membership, Packets, Peer,
-    Relays, Standing, SwitchOff, SwitchOffError, VirtualListener, VirtualStream,
+    Datagrams, Endpoint, EndpointOptions, Event, EventKind, Events, Incoming, MachineBeside, Membership,
+    Packets, Peer, Relays, Standing, SwitchOff, SwitchOffError, VirtualListener, VirtualStream,
 };
 pub use wire::peer::{PeerAddress, PeerAddressError};

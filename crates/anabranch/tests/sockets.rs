@@ -99,6 +99,68 @@ async fn a_peer_that_goes_away_ends_the_connection() {
     tokio::time::timeout(Duration::from_secs(5), failed).await.unwrap();
 }
 
+/// As with TCP: who has said all and gone may be read later.
+#[tokio::test]
+async fn a_slow_reader_gets_all_and_a_clean_end_after_the_sender_has_gone() {
+    let (server, peer) = listening(Admission::Anybody);
+    let listener = server.listen();
+    let mut ended = server.events();
+    let sent: Vec<u8> = (0..400_000u32).map(|at| (at / 5) as u8).collect();
+    let client = calling();
+    // One is accepted while it is there, the other one only later.
+    for _ in 0..2 {
+        let mut stream = client.connect(&peer, &ConnectOptions::default()).await.unwrap();
+        stream.write_all(&sent).await.unwrap();
+        stream.finish().await.unwrap();
+    }
+    let mut first = listener.accept().await.unwrap().stream;
+    let mut start = vec![0; 1_000];
+    first.read_exact(&mut start).await.unwrap();
+    client.close().await;
+    let gone = async { while !matches!(ended.next().await.unwrap().kind, EventKind::Ended { .. }) {} };
+    tokio::time::timeout(Duration::from_secs(10), gone).await.unwrap();
+    let second = listener.accept();
+    let mut second = tokio::time::timeout(Duration::from_secs(10), second).await.unwrap().unwrap().stream;
+    let (mut rest, mut all) = (Vec::new(), Vec::new());
+    first.read_to_end(&mut rest).await.unwrap();
+    second.read_to_end(&mut all).await.unwrap();
+    assert!([start, rest].concat() == sent && all == sent, "{} bytes", all.len());
+    // The end stays the end, and whoever is gone takes nothing.
+    assert_eq!(first.read(&mut [0; 10]).await.unwrap(), 0);
+    assert!(first.write_all(b"answer").await.is_err());
+    // What was given up half-way has no clean end.
+    let client = calling();
+    let mut cut = client.connect(&peer, &ConnectOptions::default()).await.unwrap();
+    cut.write_all(b"half").await.unwrap();
+    let mut half = listener.accept().await.unwrap().stream;
+    let mut got = [0; 1];
+    half.read_exact(&mut got).await.unwrap();
+    cut.reset(3);
+    drop(cut);
+    client.close().await;
+    assert!(half.read_to_end(&mut Vec::new()).await.is_err());
+}
+
+/// The other way round: all was delivered, and the reader has gone before the sender looks.
+#[tokio::test]
+async fn what_was_delivered_stays_finished_after_the_reader_has_gone() {
+    let (server, peer) = listening(Admission::Anybody);
+    let listener = server.listen();
+    let client = calling();
+    let mut events = client.events();
+    let mut stream = client.connect(&peer, &ConnectOptions::default()).await.unwrap();
+    stream.write_all(b"everything").await.unwrap();
+    // Says the end, and does not wait.
+    let said = tokio::time::timeout(Duration::ZERO, stream.finish()).await;
+    let mut accepted = listener.accept().await.unwrap().stream;
+    accepted.read_to_end(&mut Vec::new()).await.unwrap();
+    drop((accepted, listener));
+    server.close().await;
+    let gone = async { while !matches!(events.next().await.unwrap().kind, EventKind::Ended { .. }) {} };
+    tokio::time::timeout(Duration::from_secs(10), gone).await.unwrap();
+    stream.finish().await.unwrap_or_else(|error| panic!("{said:?}, then {error}"));
+}
+
 #[tokio::test]
 async fn datagrams_are_exchanged() {
     let (server, peer) = listening(Admission::Anybody);
@@ -114,6 +176,32 @@ async fn datagrams_are_exchanged() {
     here.send(b"pong", Duration::from_secs(1)).unwrap();
     assert_eq!(there.receive().await.unwrap(), b"pong");
     assert!(there.send(&[0; 2_000], Duration::ZERO).is_err());
+}
+
+/// Direct attempts come before route discovery; a peer that answers is not looked for over relays.
+#[tokio::test]
+async fn no_way_over_relays_is_looked_for_while_a_peer_answers_directly() {
+    // A busy machine may take longer for an answer than is waited for before relays are asked.
+    for last in [false, false, true] {
+        let (server, peer) = listening(Admission::Anybody);
+        let listener = server.listen();
+        let client = calling();
+        let mut stream = client.connect(&peer, &ConnectOptions::default()).await.unwrap();
+        stream.write_all(&[1; 100_000]).await.unwrap();
+        stream.finish().await.unwrap();
+        drop(listener.accept().await.unwrap());
+        tokio::time::sleep(Duration::from_millis(800)).await;
+        let asked = client.relayed().requests + server.relayed().requests;
+        // And one that does not answer is looked for, or nobody would have asked anyhow.
+        let silent = Peer { key: KeyPair::generate().unwrap().public(), ..peer };
+        let options = ConnectOptions { deadline: Duration::from_secs(1), ..ConnectOptions::default() };
+        assert!(client.connect(&silent, &options).await.is_err());
+        assert!(client.relayed().requests > asked);
+        if asked == 0 {
+            return;
+        }
+        assert!(!last, "{asked} requests");
+    }
 }
 
 #[test]

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use bond::SessionId;
+use bond::{Remains, SessionId};
 use identity::PublicKey;
 use policy::{ChoiceSettings, ConnectionPolicy, ConnectionWish};
 use units::{NetworkId, Timestamp};
@@ -51,6 +51,10 @@ pub(super) struct Conversation {
     pub(super) state: State,
     /// It was up once: the peer knows its streams.
     pub(super) established: bool,
+    /// The application has heard that it is there.
+    pub(super) told_new: bool,
+    /// What had arrived when it ended.
+    pub(super) remains: Option<Remains>,
     /// Where the application says that the peer may be.
     pub(super) hints: Vec<SocketAddr>,
     /// Where the peer says that it is.
@@ -98,6 +102,8 @@ impl Conversation {
             taken_over: None,
             state,
             established: false,
+            told_new: false,
+            remains: None,
             hints: Vec::new(),
             told: Vec::new(),
             told_sequence: 0,

@@ -7,6 +7,8 @@ mod experience;
 mod hearing;
 mod relaying;
 mod sparing;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -68,7 +70,7 @@ pub(super) struct Core {
     adapters_sequence: u64,
     /// This end as a node of a mesh, once it has a port: one for each of its groups, or the one that is open to all.
     webs: Vec<Mesh>,
-    beside: Beside,
+    pub(super) beside: Beside,
     /// Which adapters are off for want of use, and when to look again.
     unused: UnusedAdapters,
     spare_at: Timestamp,
@@ -191,13 +193,16 @@ impl Core {
         id
     }
 
-    /// Ends a conversation for everybody who holds a part of it.
+    /// Ends a conversation for everybody who holds a part of it. What had arrived can still be read, unless this end wanted no more.
     fn fail(&mut self, id: ConversationId, error: ConnectError) {
         let Some(conversation) = self.conversations.get_mut(&id) else { return };
         if conversation.is_over() {
             return;
         }
         let why = error.to_string();
+        if error != ConnectError::Closed && conversation.remains.is_none() {
+            conversation.remains = self.bond.take_remains(conversation.session);
+        }
         conversation.state = State::Over(error);
         conversation.wakers.wake_all();
         let (peer, session, established) =
@@ -207,7 +212,9 @@ impl Core {
             self.bond.close(session, CLOSE_GOODBYE);
             self.by_session.remove(&session);
         }
-        self.fresh.retain(|(of, _)| *of != id);
+        let (remains, is_heard) = (conversation.remains.as_ref(), self.listeners > 0);
+        let is_readable = |stream| is_heard && remains.is_some_and(|left| left.is_readable(stream));
+        self.fresh.retain(|(of, stream)| *of != id || is_readable(*stream));
         if established {
             self.audience.tell(&Event { peer, kind: EventKind::Ended { why } });
         }
@@ -215,9 +222,18 @@ impl Core {
     }
 
     fn forget_if_unused(&mut self, id: ConversationId) {
-        if self.conversations.get(&id).is_some_and(|known| known.is_over() && known.handles == 0) {
+        let is_unused = |known: &Conversation| known.is_over() && known.handles == 0;
+        if self.conversations.get(&id).is_some_and(is_unused) && self.fresh.iter().all(|(of, _)| *of != id) {
             self.conversations.remove(&id);
         }
+    }
+
+    /// Nobody will accept the streams of conversations that are over.
+    pub(super) fn forget_unheard(&mut self) {
+        let conversations = &self.conversations;
+        let is_live = |id: &ConversationId| conversations.get(id).is_some_and(|known| !known.is_over());
+        self.fresh.retain(|(id, _)| is_live(id));
+        self.ids().into_iter().for_each(|id| self.forget_if_unused(id));
     }
 
     /// The application lets go of a part of a conversation.

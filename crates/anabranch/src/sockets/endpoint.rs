@@ -13,6 +13,7 @@ use units::Timestamp;
 use wire::peer::PeerAddress;
 
 use super::adapter::Adapter;
+use super::beside::MachineBeside;
 use super::conversation::{ConversationId, State};
 use super::core::Core;
 use super::driver::{self, Shared};
@@ -116,13 +117,24 @@ impl Endpoint {
         VirtualListener::new(Arc::clone(&self.0))
     }
 
-    /// Further addresses of a peer, tried at once by what is connected with it or about to be. Those of Bluetooth are called too, whoever's they are, where
-    /// a way over relays to somebody else is looked for: by this end to any of them, for others to the one that is looked for.
+    /// Further addresses of a peer, tried at once by what is connected with it or about to be.
     pub fn hint(&self, peer: &Peer) {
         let mut core = self.shared().lock();
         core.hint(clock::now(), peer);
         self.shared().done(core);
         self.shared().wake();
+    }
+
+    /// A machine may be beside this one by Bluetooth. It is called where a way over relays is looked for: by this end, at its relay's port, a few machines
+    /// at a time; for others only if it is the one that is looked for. Connections with it do not take its ports for addresses of theirs. Of more
+    /// than 64 machines the one that was told first is forgotten.
+    pub fn beside(&self, machine: &MachineBeside) {
+        self.shared().lock().beside.note(machine);
+    }
+
+    /// Machines of whoever has this key are not called any more.
+    pub fn not_beside(&self, key: PublicKey) {
+        self.shared().lock().beside.forget(key);
     }
 
     /// What happens to connections from now on.
@@ -306,7 +318,8 @@ impl Datagrams {
                 return Poll::Ready(Ok(bytes));
             }
             if let State::Over(error) = &known.state {
-                return Poll::Ready(Err(error.clone().into_io()));
+                let left = known.remains.as_mut().and_then(bond::Remains::receive_datagram);
+                return Poll::Ready(left.ok_or_else(|| error.clone().into_io()));
             }
             known.wakers.wait_for_anything(context);
             Poll::Pending

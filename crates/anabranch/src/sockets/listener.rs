@@ -58,5 +58,8 @@ impl Drop for VirtualListener {
     fn drop(&mut self) {
         let mut core = self.0.shared().lock();
         core.listeners = core.listeners.saturating_sub(1);
+        if core.listeners == 0 {
+            core.forget_unheard();
+        }
     }
 }

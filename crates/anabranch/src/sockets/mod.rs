@@ -36,6 +36,7 @@ mod wakers;
 pub(crate) use monitor::AdapterMonitor;
 
 pub use adapter::{Adapter, AdapterState};
+pub use beside::MachineBeside;
 pub use endpoint::{Datagrams, Endpoint};
 pub use error::{BindError, ConnectError};
 pub use event::{Event, EventKind, Events};

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bond::{PathState, StreamError, StreamId};
+use bond::{PathState, Remains, StreamError, StreamId};
 use identity::PublicKey;
 use linux::clock;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -23,7 +23,8 @@ use super::wakers::Wait;
 const MOST_AT_ONCE: usize = 256 * 1024;
 
 /// A connection to a peer, which goes on as long as one network reaches it, or comes back in time. Reading and writing are as
-/// with a TCP socket. Dropping it ends both directions; what was written before is still delivered while the endpoint lives.
+/// with a TCP socket. Dropping it ends both directions; what was written before is still delivered while the endpoint lives. What has arrived before
+/// the connection ended, for whatever reason, can still be read; only then comes the error, or the end where the peer had finished.
 pub struct VirtualStream {
     owner: Arc<Owner>,
     conversation: ConversationId,
@@ -113,7 +114,11 @@ impl VirtualStream {
     }
 
     pub(crate) fn poll_finish(&self, context: &Context<'_>) -> Poll<io::Result<()>> {
-        self.with(|core, known, stream| {
+        let left = |left: &mut Remains, stream| match left.is_finished(stream) {
+            Ok(()) | Err(StreamError::NoStream) => Some(Ok(())),
+            Err(_) => None,
+        };
+        self.with(left, |core, known, stream| {
             let finished = core.finish_stream(clock::now(), known.session, stream);
             match finished.and_then(|()| core.is_stream_finished(known.session, stream)) {
                 Ok(true) => Poll::Ready(Ok(())),
@@ -131,7 +136,16 @@ impl VirtualStream {
     pub(crate) fn poll_read_some(&self, context: &Context<'_>, into: &mut [u8]) -> Poll<io::Result<usize>> {
         let most = into.len().min(MOST_AT_ONCE);
         let into = into.get_mut(..most).unwrap_or_default();
-        self.with(|core, known, stream| match core.read_stream(known.session, stream, into) {
+        // The same bytes are lent to whichever of the two is called.
+        let into = std::cell::Cell::new(into);
+        let left = |left: &mut Remains, stream| match left.read(stream, into.take()) {
+            Ok(count) => Some(Ok(count)),
+            Err(StreamError::NoStream) => Some(Ok(0)),
+            // There are no more, and their end has not come.
+            Err(StreamError::Blocked) => None,
+            Err(error) => Some(Err(into_io(error))),
+        };
+        self.with(left, |core, known, stream| match core.read_stream(known.session, stream, into.take()) {
             Ok(count) => Poll::Ready(Ok(count)),
             Err(StreamError::Blocked) => {
                 known.wakers.wait(stream, Wait::Read, context);
@@ -144,19 +158,23 @@ impl VirtualStream {
     }
 
     pub(crate) fn poll_write_some(&self, context: &Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        self.with(|core, known, stream| match core.write_stream(clock::now(), known.session, stream, bytes) {
-            Ok(count) => Poll::Ready(Ok(count)),
-            Err(StreamError::Blocked) => {
-                known.wakers.wait(stream, Wait::Write, context);
-                Poll::Pending
-            }
-            Err(error) => Poll::Ready(Err(into_io(error))),
-        })
+        self.with(
+            |_, _| None,
+            |core, known, stream| match core.write_stream(clock::now(), known.session, stream, bytes) {
+                Ok(count) => Poll::Ready(Ok(count)),
+                Err(StreamError::Blocked) => {
+                    known.wakers.wait(stream, Wait::Write, context);
+                    Poll::Pending
+                }
+                Err(error) => Poll::Ready(Err(into_io(error))),
+            },
+        )
     }
 
-    /// Does something with the bond while the conversation lives.
+    /// Does something with the bond while the conversation lives, or with what is left of it; where that has nothing to say, tells why it ended.
     fn with<T>(
         &self,
+        act_on_remains: impl FnOnce(&mut Remains, StreamId) -> Option<io::Result<T>>,
         act: impl FnOnce(&mut bond::Endpoint, &mut Conversation, StreamId) -> Poll<io::Result<T>>,
     ) -> Poll<io::Result<T>> {
         let shared = self.owner.shared();
@@ -166,7 +184,8 @@ impl VirtualStream {
             return Poll::Ready(Err(ConnectError::Closed.into_io()));
         };
         if let State::Over(error) = &known.state {
-            return Poll::Ready(Err(error.clone().into_io()));
+            let left = known.remains.as_mut().and_then(|left| act_on_remains(left, self.stream));
+            return Poll::Ready(left.unwrap_or_else(|| Err(error.clone().into_io())));
         }
         let outcome = act(bond, known, self.stream);
         shared.done(core);
@@ -217,6 +236,7 @@ impl Drop for VirtualStream {
         let mut core = shared.lock();
         if let Some(known) = core.conversations.get_mut(&self.conversation) {
             known.wakers.forget(self.stream);
+            known.remains.iter_mut().for_each(|left| left.forget(self.stream));
             let session = known.session;
             // Over already, if there is no such stream.
             let _ = core.bond.finish_stream(clock::now(), session, self.stream);

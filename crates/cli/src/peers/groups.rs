@@ -7,13 +7,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anabranch::apps::group::{self, GROUP, GroupTold};
-use anabranch::apps::read_line;
+use anabranch::apps::{read_line, usual};
 use anabranch::blocking::Endpoint;
 use anabranch::nearby::{Circle, Search, Sighting};
-use anabranch::{Admission, Caller, ConnectOptions, EndpointOptions, Membership, Peer};
+use anabranch::{Admission, Caller, ConnectOptions, EndpointOptions, Membership, Peer, PeerAddress};
 use anyhow::{Context, bail};
 use identity::{
-    GroupError, GroupKeys, GroupSecret, Groups, InvitationKind, InvitationSecret, KeyPair, PublicKey,
+    GroupError, GroupKeys, GroupSecret, Groups, InvitationKind, InvitationSecret, KeyPair, Peers, PublicKey,
     StateDirectory, wall_time,
 };
 use rand::TryRngCore;
@@ -75,6 +75,13 @@ pub fn find(
         None => first_sight(state, key, &groups, typed)?,
     };
     let mut addresses = super::given(typed.addresses, typed.port)?;
+    // A link says where it is called by Bluetooth, if it is a known peer too.
+    let peers = Peers::load(state).unwrap_or_default();
+    if let Some(peer) = peers.of_kind(InvitationKind::Peer).find(|peer| peer.public_key == public_key) {
+        let port = typed.port;
+        let devices = usual::devices(peer).into_iter();
+        addresses.extend(devices.map(|device| PeerAddress::Bluetooth { device, port }));
+    }
     // Where it is is seen later, or it is found over relays, by its port.
     addresses.push(SocketAddr::from((Ipv4Addr::UNSPECIFIED, typed.port)).into());
     let peer = Peer { key: public_key, addresses };

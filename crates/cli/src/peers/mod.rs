@@ -21,8 +21,8 @@ use std::time::{Duration, Instant};
 use anabranch::apps::usual;
 use anabranch::nearby::Circle;
 use anabranch::{
-    Admission, Caller, ConnectOptions, Endpoint, EndpointOptions, Membership, Peer, PeerAddress, Relays,
-    SwitchOff,
+    Admission, Caller, ConnectOptions, Endpoint, EndpointOptions, MachineBeside, Membership, Peer,
+    PeerAddress, Relays, SwitchOff,
 };
 use anyhow::{Context, bail};
 use identity::{
@@ -125,16 +125,25 @@ pub fn caller(
     groups: Vec<Membership>,
     (only, spare): (&Only, &Spare),
 ) -> anyhow::Result<Endpoint> {
+    let beside = beside(state, &groups);
     let endpoint = Endpoint::bind(calling(state, key, groups, (only, spare))?)?;
-    tell_beside(state, &endpoint, &[SERVE_PORT]);
+    beside.iter().for_each(|machine| endpoint.beside(machine));
     Ok(endpoint)
 }
 
-/// Tells an endpoint which known peers may be beside this machine by Bluetooth, listening on these ports.
-fn tell_beside(state: &StateDirectory, endpoint: &Endpoint, ports: &[u16]) {
+/// The machines of known peers that may be beside this one by Bluetooth; where there are groups, of those who are in one of them.
+fn beside(state: &StateDirectory, groups: &[Membership]) -> Vec<MachineBeside> {
     // Without them there are other ways.
     let peers = Peers::load(state).unwrap_or_default();
-    usual::beside(&peers, ports).iter().for_each(|peer| endpoint.hint(peer));
+    let mut beside = usual::beside(&peers);
+    if !groups.is_empty() {
+        let met = Groups::load(state).unwrap_or_default();
+        let met = met.iter().filter(|group| groups.iter().any(|one| one.group == group.name));
+        let members: Vec<PublicKey> =
+            met.flat_map(|group| group.members.iter().map(|member| member.public_key)).collect();
+        beside.retain(|machine| members.contains(&machine.key));
+    }
+    beside
 }
 
 /// The settings of such an endpoint.
@@ -287,12 +296,10 @@ fn listener_of<const PORT: u16>(
     };
     let options = EndpointOptions::listening(key, listen.port(), admission);
     let (only, switch_off) = (listen.only.list(), switch_off::permission(&state, &listen.spare)?);
+    let beside = beside(&state, &groups);
     let options = EndpointOptions { name: own_name(), relays, groups, only, switch_off, ..options };
     let endpoint = Endpoint::bind(options)?;
-    if matches!(relays, Relays::Offered(_)) {
-        tell_beside(&state, &endpoint, &USUAL_PORTS);
-        tell_beside(&state, &endpoint, &[usual::DAEMON_PORT]);
-    }
+    beside.iter().for_each(|machine| endpoint.beside(machine));
     if !secrets.is_empty() {
         show(&endpoint, public, &secrets, InvitationKind::Peer)?;
     }

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use anabranch::apps::usual;
 use anabranch::nearby::{Announcement, Circle, Search, Sighting, first_sight};
 use anabranch::{Endpoint, Membership, Peer, PeerAddress};
 use identity::{Groups, InvitationKind, KeyPair, Peers, PublicKey, StateDirectory};
@@ -71,6 +72,12 @@ impl Lookout {
                             Some(Sighting::Member { key, what, addresses, .. }) => (key, what, addresses),
                             Some(Sighting::Stranger { .. }) | None => continue,
                         };
+                        // Whatever it serves: it is here, and may pass on.
+                        for address in &addresses {
+                            if let PeerAddress::Bluetooth { device, .. } = address {
+                                endpoint.beside(&usual::machine(key, *device));
+                            }
+                        }
                         if let Some(seen) = seen.upgrade().filter(|_| serves == what) {
                             endpoint.hint(&Peer { key, addresses: addresses.clone() });
                             let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);

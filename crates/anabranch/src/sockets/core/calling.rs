@@ -5,7 +5,7 @@ use std::time::Duration;
 use bond::{PathConfig, SessionId};
 use identity::PublicKey;
 use policy::{PathStatus, Priority};
-use units::Timestamp;
+use units::{NetworkId, Timestamp};
 use wire::group::PROOF_LEN;
 use wire::mesh::{Node, NodeId};
 use wire::peer::{AdapterAddress, Adapters, Conversation as ConversationKey, FurtherAdapters, Greeting};
@@ -13,6 +13,7 @@ use wire::peer::{AdapterAddress, Adapters, Conversation as ConversationKey, Furt
 use super::super::adapter::kind_code;
 use super::super::conversation::{Conversation, ConversationId, State};
 use super::super::error::ConnectError;
+use super::super::event::EventKind;
 use super::super::options::{ConnectOptions, Peer};
 use super::super::paths::Candidate;
 use super::super::remote;
@@ -77,9 +78,8 @@ impl Core {
         Ok(id)
     }
 
-    /// Tells the conversations with a peer, if there are any, where else the peer may be; and the meshes that it may be beside this end.
+    /// Tells the conversations with a peer, if there are any, where else the peer may be.
     pub(in crate::sockets) fn hint(&mut self, now: Timestamp, peer: &Peer) {
-        self.beside.note(peer);
         let known = self.conversations.iter().filter(|(_, known)| known.peer == peer.key && !known.is_over());
         let known: Vec<ConversationId> = known.map(|(id, _)| *id).collect();
         for id in known {
@@ -120,6 +120,8 @@ impl Core {
         if !conversation.is_caller || conversation.is_over() {
             return;
         }
+        self.drop_gone_paths(now, id);
+        let Some(conversation) = self.conversations.get(&id) else { return };
         let session = conversation.session;
         let successor = conversation.successor.map(|(session, _)| session);
         for candidate in self.candidates(id) {
@@ -136,6 +138,43 @@ impl Core {
             if let Some(successor) = successor {
                 self.open(now, successor, candidate, PathStatus::Active);
             }
+        }
+    }
+
+    /// Gives up silent paths of adapters that are there no more, and those to where the peer is no more: they would keep the room of new ones. The last
+    /// path stays, and so do those over relays, which come and go by themselves.
+    pub(super) fn drop_gone_paths(&mut self, now: Timestamp, id: ConversationId) {
+        let Some(conversation) =
+            self.conversations.get(&id).filter(|known| known.is_caller && !known.is_over())
+        else {
+            return;
+        };
+        let (session, remotes) = (conversation.session, conversation.remotes());
+        let is_gone = |network: NetworkId| {
+            let (carriers, adapters) = (&self.carriers, &self.all_adapters);
+            let (Some(name), Some(remote)) = (carriers.adapter_of(network), carriers.remote_of(network))
+            else {
+                return false;
+            };
+            let is_there = adapters.iter().any(|adapter| adapter.name == name) && remotes.contains(&remote);
+            !is_there && !carriers.is_relayed(network)
+        };
+        let silent = conversation.paths.iter().filter(|(network, usable)| {
+            !**usable && conversation.active != Some(**network) && is_gone(**network)
+        });
+        let gone: Vec<NetworkId> = silent.map(|(network, _)| *network).collect();
+        for network in gone {
+            let Some(conversation) = self.conversations.get_mut(&id) else { return };
+            if conversation.paths.len() < 2 {
+                return;
+            }
+            conversation.paths.remove(&network);
+            let successor = conversation.successor.map(|(session, _)| session);
+            for session in std::iter::once(session).chain(successor) {
+                self.bond.remove_path(now, session, network);
+            }
+            let adapter = self.adapter_name(Some(network));
+            self.tell(id, EventKind::ControlDeleted { adapter });
         }
     }
 

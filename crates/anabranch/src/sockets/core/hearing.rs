@@ -140,6 +140,10 @@ impl Core {
                 Err(_) => Some(ConnectError::Incomprehensible(peer)),
             };
             if let Some(error) = error {
+                let left = self.bond.take_remains(session);
+                if let Some(conversation) = self.conversations.get_mut(&id).filter(|_| established) {
+                    conversation.remains = left;
+                }
                 // The peer keeps no session: what is said on this one would only be answered by resets.
                 self.bond.continue_streams(now, session, false);
                 self.fail(id, error);
@@ -171,17 +175,18 @@ impl Core {
             self.note_node(id, report.network);
             self.note_way(now, report.network, usable);
         }
-        self.begin_with_first(now, id, established);
+        self.begin_with_first(now, id);
         self.tell_adapters(id);
         self.plan_paths(now, id);
     }
 
     /// The path that answered first carries the data until another is found better.
-    fn begin_with_first(&mut self, now: Timestamp, id: ConversationId, again: bool) {
+    fn begin_with_first(&mut self, now: Timestamp, id: ConversationId) {
         let Some(conversation) = self.conversations.get_mut(&id) else { return };
         let first = conversation.paths.iter().find(|(_, usable)| **usable).map(|(network, _)| *network);
         let Some(first) = first else { return };
         conversation.active = Some(first);
+        let again = std::mem::replace(&mut conversation.told_new, true);
         if conversation.is_caller && !self.options.spread {
             let session = conversation.session;
             let others: Vec<NetworkId> =
@@ -202,7 +207,7 @@ impl Core {
         }
     }
 
-    fn on_session_event(&mut self, now: Timestamp, session: SessionId, event: SessionEvent) {
+    pub(super) fn on_session_event(&mut self, now: Timestamp, session: SessionId, event: SessionEvent) {
         let Some(id) = self.by_session.get(&session).copied() else { return };
         let Some(conversation) = self.conversations.get_mut(&id).filter(|known| known.session == session)
         else {
@@ -216,7 +221,7 @@ impl Core {
                 let was = conversation.paths.insert(network, true);
                 let is_active = conversation.active == Some(network);
                 if conversation.established && conversation.active.is_none() {
-                    self.begin_with_first(now, id, false);
+                    self.begin_with_first(now, id);
                 } else if was != Some(true) && !is_active {
                     let adapter = self.adapter_name(Some(network));
                     self.tell(id, EventKind::ControlChanged { adapter, usable: true });
@@ -265,6 +270,7 @@ impl Core {
         } else {
             self.tell(id, EventKind::ControlChanged { adapter, usable: false });
         }
+        self.drop_gone_paths(now, id);
     }
 
     fn on_message(&mut self, now: Timestamp, id: ConversationId, bytes: &[u8]) {

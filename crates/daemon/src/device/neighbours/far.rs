@@ -16,7 +16,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use anabranch::apps::usual::{self, DAEMON_PORT as PORT, SERVE_PORT};
+use anabranch::apps::usual::{self, DAEMON_PORT as PORT};
 use anabranch::blocking::Endpoint;
 use anabranch::{Admission, Caller, ConnectOptions, EndpointOptions, Peer as Called, PeerAddress};
 use identity::{InvitationKind, KeyPair, Peers, PublicKey, any0_address};
@@ -129,8 +129,9 @@ impl Far {
             shared.peers.insert(peer.public_key, known);
         }
         drop(shared);
+        before.keys().for_each(|key| self.endpoint.not_beside(*key));
         // Relays, if they are in reach.
-        usual::beside(peers, &[SERVE_PORT]).iter().for_each(|peer| self.endpoint.hint(peer));
+        usual::beside(peers).iter().for_each(|machine| self.endpoint.beside(machine));
     }
 
     /// Links lead to these peers now.

@@ -2,6 +2,8 @@
 #![expect(clippy::unwrap_used, reason = "a failed step of a test may panic")]
 #![allow(dead_code, reason = "each test program uses its part")]
 
+pub mod listener;
+
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -22,7 +24,7 @@ const UPLINK: &str = "8mbit";
 pub struct Homes {
     pub homes: Vec<Namespace>,
     pub far: Namespace,
-    _switch: Namespace,
+    pub switch: Namespace,
     directory: tempfile::TempDir,
 }
 
@@ -73,7 +75,7 @@ impl Homes {
                 .status();
             assert!(shaped.unwrap().success());
         }
-        Some(Self { homes, far, _switch: switch, directory: tempfile::tempdir().unwrap() })
+        Some(Self { homes, far, switch, directory: tempfile::tempdir().unwrap() })
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
@@ -82,6 +84,13 @@ impl Homes {
 
     pub fn file(&self, name: &str, size: usize) -> PathBuf {
         let bytes: Vec<u8> = (0..size as u64).map(|at| (at.wrapping_mul(0x9e37_79b9) >> 13) as u8).collect();
+        fs::write(self.path(name), bytes).unwrap();
+        self.path(name)
+    }
+
+    /// A file that consists of one pattern again and again.
+    pub fn file_of(&self, name: &str, pattern: &[u8], size: usize) -> PathBuf {
+        let bytes: Vec<u8> = pattern.iter().copied().cycle().take(size).collect();
         fs::write(self.path(name), bytes).unwrap();
         self.path(name)
     }
@@ -128,6 +137,22 @@ impl Homes {
         wait_until("the destination shows its links", || lines(&said).len() >= links);
         let links = lines(&said).into_iter().take(links).collect();
         Accepting { program, links, said }
+    }
+
+    /// Leaves link-local addresses of IPv6 alone on the homes' LAN.
+    pub fn leave_ipv4(&self) {
+        for home in &self.homes {
+            let flush = ["-4", "address", "flush", "dev", "lan"];
+            assert!(home.command("ip").unwrap().args(flush).status().unwrap().success());
+        }
+    }
+
+    /// Datagrams to groups that home `number` has sent into the LAN by IPv6.
+    pub fn sent_to_groups_by_ipv6(&self, number: usize) -> u64 {
+        let counted = || fs::read_to_string("/proc/thread-self/net/dev_snmp6/lan").unwrap();
+        let counters = self.homes[number].run(counted).unwrap();
+        let sent = counters.lines().find_map(|line| line.strip_prefix("Ip6OutMcastPkts")).unwrap();
+        sent.trim().parse().unwrap()
     }
 
     /// Neighbour `number` shares its uplink with everybody.
@@ -205,6 +230,13 @@ impl Homes {
         }
         sums
     }
+}
+
+/// The most memory that a program has had at once, bytes.
+pub fn most_memory(program: &Running) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{}/status", program.0.id())).unwrap();
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    peak.trim().strip_suffix(" kB").unwrap().parse::<u64>().unwrap() * 1_024
 }
 
 /// Somebody who sends beside what is shared, until dropped.

@@ -166,10 +166,22 @@ pub struct Choice {
 pub enum Outcome {
     /// It takes a network of this choice, an index of [`Direct::choices`].
     Leave(usize),
+    /// The same, but where the choice has no network for the flow's family the flow is refused as below.
+    LeaveOrRefuse(usize),
     /// It stays on any0.
     Stay(Stay),
     /// It is refused with an ICMP error: the networks that it may take are gone.
     Refuse,
+}
+
+impl Outcome {
+    /// The choice that it points to.
+    pub const fn choice(self) -> Option<usize> {
+        match self {
+            Self::Leave(choice) | Self::LeaveOrRefuse(choice) => Some(choice),
+            Self::Stay(_) | Self::Refuse => None,
+        }
+    }
 }
 
 /// Which new flows a rule is for. What is `None` does not matter; all else must be so.
@@ -309,7 +321,7 @@ impl Direct {
         let outcomes = self.rules.iter().map(|rule| rule.outcome).chain([self.otherwise]);
         for outcome in outcomes {
             ensure(
-                !matches!(outcome, Outcome::Leave(choice) if choice >= self.choices.len()),
+                outcome.choice().is_none_or(|choice| choice < self.choices.len()),
                 "a rule without its choice",
             )?;
         }

@@ -34,11 +34,11 @@ impl Direct {
         text += "  chain choose {\n";
         for rule in &self.rules {
             for line in conditions(&rule.matching) {
-                text += &format!("    {line}{}\n", verdict(rule.outcome, line.family));
+                text += &format!("    {line}{}\n", self.verdict(rule.outcome, line.family));
             }
         }
         for family in [Family::V4, Family::V6] {
-            text += &format!("    meta nfproto {} {}\n", family.name(), verdict(self.otherwise, family));
+            text += &format!("    meta nfproto {} {}\n", family.name(), self.verdict(self.otherwise, family));
         }
         text += "  }\n";
         let marked =
@@ -190,8 +190,8 @@ impl Direct {
     fn held(&self, marked: &str) -> String {
         let mut text = String::new();
         for rule in self.rules.iter().filter(|rule| rule.matching.cgroup.is_some()) {
-            let Outcome::Leave(choice) = rule.outcome else { continue };
-            let Some(Choice { v4, v6 }) = self.choices.get(choice) else { continue };
+            let choice = rule.outcome.choice().and_then(|choice| self.choices.get(choice));
+            let Some(Choice { v4, v6 }) = choice else { continue };
             if rule.matching.destinations.is_some() {
                 continue;
             }
@@ -215,6 +215,24 @@ impl Direct {
             text += &format!("    ct mark & {NETWORK_MASK:#x} vmap {{ {marked} }}\n");
         }
         text
+    }
+
+    fn verdict(&self, outcome: Outcome, family: Family) -> String {
+        let is_empty = |choice: usize| {
+            self.choices.get(choice).is_none_or(|Choice { v4, v6 }| match family {
+                Family::V4 => v4.is_empty(),
+                Family::V6 => v6.is_empty(),
+            })
+        };
+        match outcome {
+            Outcome::LeaveOrRefuse(choice) if is_empty(choice) => REFUSE.to_owned(),
+            Outcome::Leave(choice) | Outcome::LeaveOrRefuse(choice) => {
+                format!("goto choice_{choice}_{}", family.name())
+            }
+            Outcome::Stay(Stay::Default) => "accept".to_owned(),
+            Outcome::Stay(stay) => format!("goto stay_{}", stay.code()),
+            Outcome::Refuse => REFUSE.to_owned(),
+        }
     }
 
     fn map(&self, element: impl Fn(u8) -> String) -> String {
@@ -331,15 +349,7 @@ fn cgroup(path: Option<&str>) -> Option<String> {
     hierarchy.nft_match(&path).map(|condition| condition + " ")
 }
 
-fn verdict(outcome: Outcome, family: Family) -> String {
-    match outcome {
-        Outcome::Leave(choice) => format!("goto choice_{choice}_{}", family.name()),
-        Outcome::Stay(Stay::Default) => "accept".to_owned(),
-        Outcome::Stay(stay) => format!("goto stay_{}", stay.code()),
-        Outcome::Refuse => "reject with icmpx type admin-prohibited".to_owned(),
-    }
-}
-
+const REFUSE: &str = "reject with icmpx type admin-prohibited";
 /// Never led out.
 const LINK_LOCAL: &str = "ip6 daddr { fe80::/10, ff02::/16 }";
 /// On a TUN interface every next hop leads to its program.

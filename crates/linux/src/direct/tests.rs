@@ -269,6 +269,14 @@ fn rules_choose_by_destination_port_and_user() {
     direct.rules[1].outcome = Outcome::Refuse;
     bed.device.run(|| direct.reload().unwrap()).unwrap();
     assert_eq!(bed.calls(&bed.device, SERVER, 1), BTreeMap::new());
+    // The network has no IPv6: what is held to it must not go elsewhere, and must fail at once.
+    direct.choices[1].v6.clear();
+    direct.rules = vec![rule(FlowMatch::default(), Outcome::LeaveOrRefuse(1))];
+    bed.device.run(|| direct.reload().unwrap()).unwrap();
+    assert_eq!(bed.calls(&bed.device, SERVER, 3), [(1, 3)].into());
+    let address = SERVER_V6.parse().unwrap();
+    let refused = bed.device.run(|| TcpStream::connect_timeout(&address, Duration::from_secs(5))).unwrap();
+    assert_eq!(refused.unwrap_err().kind(), std::io::ErrorKind::PermissionDenied);
 }
 
 #[test]

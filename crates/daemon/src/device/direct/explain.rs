@@ -6,7 +6,7 @@ use policy::{Entry, PathStatus, Treatment};
 use units::NetworkId;
 
 use super::Picture;
-use super::plan::carries;
+use super::plan::{carries, may_be_named};
 use crate::device::networks::Network;
 
 /// What would become of a flow that begins now.
@@ -60,7 +60,7 @@ fn decide(picture: &Picture, rule: Option<&Rule>, ipv6: bool) -> (Treatment, Vec
     if let (Some(ids), Some(choice)) = (&ids, listed)
         && parts.iter().all(|part| part.share.0 == 0.0)
     {
-        let equal = usable(picture, ids, ipv6);
+        let equal = usable(picture, ids, choice.strictness, ipv6);
         if !equal.is_empty() {
             parts = equal;
         } else if choice.strictness == Strictness::Only {
@@ -117,9 +117,12 @@ fn reason(entry: &Entry) -> String {
 }
 
 /// Equal parts of networks that a rule names and the policy would not use by itself.
-fn usable(picture: &Picture, ids: &[NetworkId], ipv6: bool) -> Vec<NetworkPart> {
+fn usable(picture: &Picture, ids: &[NetworkId], strictness: Strictness, ipv6: bool) -> Vec<NetworkPart> {
     let usable = picture.networks.iter().filter(|network| {
-        ids.contains(&network.id) && network.connected && carries(network, &picture.translations, ipv6)
+        ids.contains(&network.id)
+            && network.connected
+            && carries(network, &picture.translations, ipv6)
+            && may_be_named(&picture.table, network.id, strictness)
     });
     let names: Vec<String> = usable.map(|network| network.interface.name.clone()).collect();
     let share = Fraction(1.0 / names.len().max(1) as f64);

@@ -6,8 +6,8 @@ use std::net::IpAddr;
 use linux::direct::{Choice, Direct, Exit, MAXIMUM_EXITS, NextHop, Outcome, Stay, Translation};
 use linux::monitor::DefaultRoute;
 use linux::prefix::IpPrefix;
-use policy::Treatment;
-use policy::rules::Rule;
+use policy::rules::{Rule, Strictness};
+use policy::{Reason, Table, Treatment};
 use units::NetworkId;
 
 use super::rules::{self, Scene};
@@ -109,6 +109,14 @@ fn exit(network: &Network, number: u8, translation: Option<Translation>) -> Opti
 /// Whether a network takes flows of a family: by itself, or IPv4 ones through its NAT64.
 pub(super) fn carries(network: &Network, translations: &Translated, ipv6: bool) -> bool {
     reaches(&network.interface, ipv6) || !ipv6 && translations.contains_key(&network.id)
+}
+
+/// Whether a rule's flows may take a network that the policy would not use by itself. What is held to it strictly may always: it logs in at
+/// a portal, or tries. What only prefers it has others where it leads nowhere.
+pub(super) fn may_be_named(table: &Table, network: NetworkId, strictness: Strictness) -> bool {
+    let leads_nowhere =
+        table.get(network).is_some_and(|entry| matches!(entry.reason, Reason::Captive | Reason::NoReach));
+    strictness == Strictness::Only || !leads_nowhere
 }
 
 /// The slots of one family, over those networks that carry it and that `may` take the flow.

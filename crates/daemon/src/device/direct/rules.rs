@@ -13,7 +13,7 @@ use policy::services::Services;
 use policy::{Table, Treatment};
 use units::NetworkId;
 
-use super::plan::{Numbers, Translated, carries, slots};
+use super::plan::{Numbers, Translated, carries, may_be_named, slots};
 use crate::device::networks::Network;
 
 /// What rules are seen against.
@@ -36,7 +36,7 @@ pub struct Scene<'a> {
     pub names: &'a BTreeMap<String, Vec<IpAddr>>,
 }
 
-/// The kernel's rules, with the choices that they point to added to `choices`.
+/// The kernel's rules, with the choices that they point to added to `choices`; the first of them is for flows of no rule.
 pub fn compile(rules: &[&Rule], scene: &Scene<'_>, choices: &mut Vec<Choice>) -> Vec<FlowRule> {
     let mut compiled = Vec::new();
     for rule in rules {
@@ -82,28 +82,46 @@ fn outcome(rule: &Rule, scene: &Scene<'_>, choices: &mut Vec<Choice>) -> Outcome
         scene.networks.iter().find(|network| network.interface.name == name).map(|network| network.id)
     };
     let listed: Vec<NetworkId> = wanted.resolve(find);
-    let choice = Choice { v4: among(&listed, scene, false), v6: among(&listed, scene, true) };
+    let among = |ipv6| among(&listed, wanted.strictness, scene, ipv6);
+    let mut choice = Choice { v4: among(false), v6: among(true) };
     if choice.v4.is_empty() && choice.v6.is_empty() {
         return match wanted.strictness {
             Strictness::Only => Outcome::Refuse,
             Strictness::Prefer => Outcome::Leave(0),
         };
     }
+    // A network may have one family only. What is preferred gives way to all others in the other one.
+    if wanted.strictness == Strictness::Prefer
+        && let Some(ordinary) = choices.first()
+    {
+        for (own, all) in [(&mut choice.v4, &ordinary.v4), (&mut choice.v6, &ordinary.v6)] {
+            if own.is_empty() {
+                own.clone_from(all);
+            }
+        }
+    }
     let known = choices.iter().position(|known| *known == choice);
-    Outcome::Leave(known.unwrap_or_else(|| {
+    let at = known.unwrap_or_else(|| {
         choices.push(choice);
         choices.len() - 1
-    }))
+    });
+    match wanted.strictness {
+        Strictness::Only => Outcome::LeaveOrRefuse(at),
+        Strictness::Prefer => Outcome::Leave(at),
+    }
 }
 
 /// Slots over the listed networks: by their shares, or in equal parts if the policy would use none of them by itself.
-fn among(listed: &[NetworkId], scene: &Scene<'_>, ipv6: bool) -> Vec<u8> {
+fn among(listed: &[NetworkId], strictness: Strictness, scene: &Scene<'_>, ipv6: bool) -> Vec<u8> {
     let by_share = slots(scene, ipv6, |id| listed.contains(&id));
     if !by_share.is_empty() {
         return by_share;
     }
     let usable = scene.networks.iter().filter(|network| {
-        listed.contains(&network.id) && network.connected && carries(network, scene.translations, ipv6)
+        listed.contains(&network.id)
+            && network.connected
+            && carries(network, scene.translations, ipv6)
+            && may_be_named(scene.table, network.id, strictness)
     });
     usable.filter_map(|network| scene.numbers.of(network.id)).collect()
 }
@@ -183,4 +201,111 @@ fn with(base: &FlowMatch, matcher: &Matcher) -> FlowMatch {
         Matcher::Program(_) | Matcher::Destination(_) | Matcher::Domain(_) | Matcher::Class(_) => {}
     }
     matching
+}
+
+#[cfg(test)]
+mod tests {
+    use linux::monitor::{DefaultRoute, Interface};
+    use policy::network::{NetworkInput, Reach};
+    use policy::rules::NetworkChoice;
+    use policy::{ChoiceSettings, NetworkPolicy, NetworkPreference};
+    use units::Timestamp;
+
+    use super::*;
+    use crate::config::CarrierChoice;
+
+    /// `v4-only` and `dual`, which have what their names say.
+    fn networks() -> Vec<Network> {
+        let interface = |index: u32, name: &str| Interface {
+            index,
+            name: name.to_owned(),
+            up: true,
+            carrier: true,
+            loopback: false,
+            enslaved: false,
+            mtu: 1_500,
+            kind: None,
+            alias: None,
+            addresses: vec!["192.0.2.5/24".parse().unwrap()],
+            default_route_v4: Some(DefaultRoute { gateway: "192.0.2.1".parse().ok(), metric: 0 }),
+            default_route_v6: None,
+        };
+        let (v4_only, mut dual) = (interface(3, "v4-only"), interface(4, "dual"));
+        dual.addresses.push("2001:db8::5/64".parse().unwrap());
+        dual.default_route_v6 = Some(DefaultRoute { gateway: "fe80::1".parse().ok(), metric: 0 });
+        let network = |(id, interface)| Network {
+            id: NetworkId(id),
+            interface,
+            present: true,
+            connected: true,
+            preference: NetworkPreference::default(),
+            carrier: CarrierChoice::Auto,
+        };
+        [(0, v4_only), (1, dual)].map(network).into()
+    }
+
+    /// What becomes of flows of a rule for `name`: for IPv4, for IPv6, and whether a family without slots is refused.
+    fn outcome_of(name: &str, strictness: Strictness, has_gateway: bool) -> (Vec<u8>, Vec<u8>, bool) {
+        outcome_where(name, strictness, has_gateway, Reach::Internet)
+    }
+
+    /// The same with something else beyond `v4-only`.
+    fn outcome_where(
+        name: &str,
+        strictness: Strictness,
+        has_gateway: bool,
+        reach: Reach,
+    ) -> (Vec<u8>, Vec<u8>, bool) {
+        let networks = networks();
+        let inputs: Vec<NetworkInput> = networks
+            .iter()
+            .map(|network| NetworkInput {
+                up: true,
+                reach: if network.id == NetworkId(0) { reach } else { Reach::Internet },
+                ..NetworkInput::new(network.id, network.interface.name.clone())
+            })
+            .collect();
+        let table = NetworkPolicy::new(ChoiceSettings::default()).evaluate(
+            Timestamp::ZERO,
+            &inputs,
+            policy::network::PowerSupply::Mains,
+        );
+        let mut numbers = Numbers::default();
+        numbers.assign(&networks);
+        let scene = Scene {
+            has_gateway,
+            default: Treatment::Bonded,
+            networks: &networks,
+            table: &table,
+            numbers: &numbers,
+            translations: &Translated::new(),
+            services: &Services::default(),
+            names: &BTreeMap::new(),
+        };
+        let mut choices =
+            vec![Choice { v4: slots(&scene, false, |_| true), v6: slots(&scene, true, |_| true) }];
+        let wanted = NetworkChoice { names: vec![name.to_owned()], strictness };
+        let rule = Rule::new("rule", Vec::new(), None, Some(wanted)).unwrap();
+        let compiled = compile(&[&rule], &scene, &mut choices);
+        let choice = choices[compiled[0].outcome.choice().unwrap()].clone();
+        (choice.v4, choice.v6, matches!(compiled[0].outcome, Outcome::LeaveOrRefuse(_)))
+    }
+
+    #[test]
+    fn a_family_that_the_networks_lack_is_refused_or_goes_as_others_do() {
+        for has_gateway in [false, true] {
+            assert_eq!(outcome_of("v4-only", Strictness::Only, has_gateway), (vec![1], vec![], true));
+            assert_eq!(outcome_of("v4-only", Strictness::Prefer, has_gateway), (vec![1], vec![2], false));
+            assert_eq!(outcome_of("dual", Strictness::Only, has_gateway), (vec![2], vec![2], true));
+        }
+    }
+
+    #[test]
+    fn what_prefers_a_network_that_leads_nowhere_takes_another() {
+        for reach in [Reach::Nothing, Reach::Captive] {
+            let outcome = |strictness| outcome_where("v4-only", strictness, false, reach);
+            assert_eq!(outcome(Strictness::Only), (vec![1], vec![], true));
+            assert_eq!(outcome(Strictness::Prefer), (vec![2], vec![2], false));
+        }
+    }
 }

@@ -23,6 +23,8 @@ pub struct Progress {
     pub repeated: u32,
     /// Whether it was bulk in the sample before, too.
     pub was_bulk: bool,
+    /// Whether what it has sent, and sent again, is without an answer.
+    pub waits: bool,
 }
 
 impl Progress {
@@ -151,6 +153,7 @@ mod tests {
             delivered: 0,
             repeated: 0,
             was_bulk: true,
+            waits: false,
         }
     }
 

@@ -26,6 +26,7 @@ mod reweigh;
 mod rules;
 mod running;
 mod sampler;
+mod silence;
 mod translation;
 mod ways;
 
@@ -134,6 +135,8 @@ pub struct DirectControl {
     /// Where a recorder finds what is known; `None` without one.
     stage: Option<Stage>,
     applied: Option<Direct>,
+    /// Networks that are there but dead, whose flows were ended.
+    ended: BTreeSet<NetworkId>,
     /// What the radio says of its access points.
     advice: Vec<PointAdvice>,
     /// A program has asked for MPTCP since the start.
@@ -193,6 +196,7 @@ impl DirectControl {
             table: Table::default(),
             stage: None,
             applied: None,
+            ended: BTreeSet::new(),
             advice: Vec::new(),
             over_mptcp: false,
             ways: Ways::default(),
@@ -431,6 +435,7 @@ impl DirectControl {
         if self.applied.as_ref() != Some(&wanted) && !waits {
             self.apply(now, wanted);
         }
+        self.close_dead();
         if let Some(paths) = paths.filter(|paths| self.paths.as_ref() != Some(paths)) {
             self.apply_paths(paths);
         }
@@ -527,6 +532,27 @@ impl DirectControl {
             self.events.push(EventKind::Warning, None, error.to_string());
         }
         self.paths = Some(paths);
+    }
+
+    /// Ends the flows of networks that are there but lead nowhere any more, while another one leads somewhere. Once: what is held to
+    /// them by a rule may try them again.
+    fn close_dead(&mut self) {
+        self.ended.retain(|id| self.observations.is_dead(*id));
+        // New flows must have another network first.
+        if self.retry_at.is_some() || self.applied.is_none() {
+            return;
+        }
+        for network in self.networks.iter().filter(|network| network.connected) {
+            let Some(number) = self.numbers.of(network.id) else { continue };
+            if !self.observations.is_dead(network.id) || !self.ended.insert(network.id) {
+                continue;
+            }
+            let name = &network.interface.name;
+            match closing::close_flows(number) {
+                Ok(ended) => info!("nothing answers beyond {name}: {ended} connections over it were ended"),
+                Err(error) => warn!("connections over {name} wait for their time-outs: {error}"),
+            }
+        }
     }
 
     /// Ends the flows of networks that were there in `before` and are gone.

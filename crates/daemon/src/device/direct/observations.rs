@@ -156,6 +156,7 @@ impl Observations {
                 let Some(ahead) = ahead else { return };
                 if let Outcome::Internet(rtt) = outcome {
                     self.sampler.meter(id).on_probe(rtt);
+                    self.sampler.on_answer(id);
                 }
                 if ahead.horizon.on_outcome(now, outcome, pause) {
                     self.tell_reach(network);
@@ -225,11 +226,18 @@ impl Observations {
 
     fn probe(&mut self, now: Timestamp, network: &Network) {
         let pause = Pause { jitter: jitter(), metered: self.is_metered(network) };
-        let moved = self.sampler.has_moved(network.id, now, MOVED_LATELY);
         let Some(ahead) = self.horizons.get_mut(&network.id) else { return };
+        if self.sampler.is_silent(network.id, now) {
+            ahead.horizon.doubt(now);
+        }
+        let in_doubt = ahead.horizon.is_in_doubt();
+        let lately = if in_doubt || ahead.horizon.has_failed() { MOVED_JUST_NOW } else { MOVED_LATELY };
+        let moved = self.sampler.has_moved(network.id, now, lately);
         if !ahead.horizon.ask(now, moved, pause) {
             return;
         }
+        let rtt = self.sampler.meter(network.id).metrics(None).rtt;
+        let limit = rtt.map_or(SOONEST, |rtt| rtt.smoothed * ROUND_TRIPS).clamp(SOONEST, LATEST);
         let interface = &network.interface;
         let way = Way {
             interface: interface.name.clone(),
@@ -239,11 +247,21 @@ impl Observations {
         };
         let (id, generation) = (network.id, ahead.generation);
         let (targets, reply) = (self.config.device.probe.clone(), self.reply.clone());
-        let asked =
-            ask_aside("probe", move || reply(Answer::Probed(id, generation, probe::ask(&way, &targets))));
+        let ask = move || {
+            if in_doubt { probe::ask_soon(&way, &targets, limit) } else { probe::ask(&way, &targets) }
+        };
+        let asked = ask_aside("probe", move || reply(Answer::Probed(id, generation, ask())));
         if !asked {
             ahead.horizon.on_outcome(now, Outcome::Nothing, pause);
         }
+    }
+
+    /// Whether the network is dead though it is there: it has answered before, does not any more, and another one does.
+    pub fn is_dead(&self, network: NetworkId) -> bool {
+        let reach = |ahead: &Ahead| ahead.horizon.reach();
+        let has_died = |ahead: &Ahead| ahead.horizon.has_answered() && reach(ahead) == Reach::Nothing;
+        self.horizons.get(&network).is_some_and(has_died)
+            && self.horizons.values().any(|ahead| reach(ahead) == Reach::Internet)
     }
 
     /// Where no question was answered on any network, it is the questions that lead nowhere: they may be blocked.
@@ -300,4 +318,10 @@ fn jitter() -> f64 {
 
 /// Bytes that moved since then show that a network works.
 const MOVED_LATELY: Duration = Duration::from_secs(30);
+/// The same while it is in doubt that it works still, and after a failure: what moved before tells nothing of now.
+const MOVED_JUST_NOW: Duration = Duration::from_millis(1_500);
+/// How long an answer may take then: a name, a connection and a page, with room to spare.
+const ROUND_TRIPS: u32 = 6;
+const SOONEST: Duration = Duration::from_millis(1_500);
+const LATEST: Duration = Duration::from_secs(3);
 const METERED_INTERVAL: Duration = Duration::from_secs(300);

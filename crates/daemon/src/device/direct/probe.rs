@@ -27,15 +27,29 @@ pub struct Way {
 /// Asks one target after the other until one answers as expected or is answered by somebody else. Blocks for up to
 /// [`PATIENCE`] for each step of each target.
 pub fn ask(way: &Way, targets: &[ProbeTarget]) -> Outcome {
-    for target in targets {
-        for address in addresses(way, target).into_iter().take(MOST_ADDRESSES) {
-            match ask_address(way, target, address) {
-                Outcome::Nothing => {}
-                outcome => return outcome,
-            }
-        }
-    }
-    Outcome::Nothing
+    first_answer(targets.iter().map(|target| ask_target(way, target, None)))
+}
+
+/// The same in a hurry: all targets at once, and whoever has not answered within `limit` has not answered. Names may take two
+/// seconds all the same.
+pub fn ask_soon(way: &Way, targets: &[ProbeTarget], limit: Duration) -> Outcome {
+    let deadline = Instant::now() + limit;
+    std::thread::scope(|scope| {
+        let asked: Vec<_> = targets
+            .iter()
+            .map(|target| scope.spawn(move || ask_target(way, target, Some(deadline))))
+            .collect();
+        first_answer(asked.into_iter().map(|thread| thread.join().unwrap_or(Outcome::Nothing)))
+    })
+}
+
+fn first_answer(outcomes: impl IntoIterator<Item = Outcome>) -> Outcome {
+    outcomes.into_iter().find(|outcome| *outcome != Outcome::Nothing).unwrap_or(Outcome::Nothing)
+}
+
+fn ask_target(way: &Way, target: &ProbeTarget, deadline: Option<Instant>) -> Outcome {
+    let addresses = addresses(way, target).into_iter().take(MOST_ADDRESSES);
+    first_answer(addresses.map(|address| ask_address(way, target, address, deadline)))
 }
 
 fn addresses(way: &Way, target: &ProbeTarget) -> Vec<IpAddr> {
@@ -50,7 +64,7 @@ fn addresses(way: &Way, target: &ProbeTarget) -> Vec<IpAddr> {
     found.into_iter().filter(|address| if address.is_ipv4() { way.v4 } else { way.v6 }).collect()
 }
 
-fn ask_address(way: &Way, target: &ProbeTarget, address: IpAddr) -> Outcome {
+fn ask_address(way: &Way, target: &ProbeTarget, address: IpAddr, deadline: Option<Instant>) -> Outcome {
     let any = if address.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
     let bind = BindTo {
         interface: Some(way.interface.clone()),
@@ -59,17 +73,24 @@ fn ask_address(way: &Way, target: &ProbeTarget, address: IpAddr) -> Outcome {
     };
     let start = Instant::now();
     let remote = SocketAddr::new(address, target.server.port.get());
-    let Ok(stream) = bind.connect_tcp(remote, PATIENCE) else { return Outcome::Nothing };
+    let left = || match deadline {
+        Some(deadline) => deadline.saturating_duration_since(Instant::now()).min(PATIENCE),
+        None => PATIENCE,
+    };
+    if left().is_zero() {
+        return Outcome::Nothing;
+    }
+    let Ok(stream) = bind.connect_tcp(remote, left()) else { return Outcome::Nothing };
     let round_trip = start.elapsed();
-    match exchange(stream, target) {
+    match exchange(stream, target, left()) {
         Some(answer) => judge(&answer, round_trip),
         None => Outcome::Nothing,
     }
 }
 
 /// The head of the answer, or what came of it in time.
-fn exchange(mut stream: TcpStream, target: &ProbeTarget) -> Option<Vec<u8>> {
-    let deadline = Instant::now() + PATIENCE;
+fn exchange(mut stream: TcpStream, target: &ProbeTarget, patience: Duration) -> Option<Vec<u8>> {
+    let deadline = Instant::now() + patience;
     stream.set_write_timeout(Some(PATIENCE)).ok()?;
     let request = format!(
         "GET {} HTTP/1.1\r\nHost: {}\r\nUser-Agent: anabranch\r\nAccept: */*\r\nConnection: close\r\n\r\n",
@@ -159,7 +180,7 @@ mod tests {
             while stream.write_all(&[b'a'; 1_000]).is_ok() {}
         });
         let target = ProbeTarget::parse(&format!("http://{address}/")).unwrap();
-        let answer = exchange(TcpStream::connect(address).unwrap(), &target).unwrap();
+        let answer = exchange(TcpStream::connect(address).unwrap(), &target, PATIENCE).unwrap();
         assert!(answer.len() < LONGEST_HEAD + 1_024);
         server.join().unwrap();
     }

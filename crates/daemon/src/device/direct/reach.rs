@@ -8,6 +8,9 @@
 //! ```
 //! Any answer leads to its state from each other. Bytes that move say "internet" too, but not of a captive network:
 //! the portal's own pages move there.
+//!
+//! Where something flowed and nothing comes back any more, it is asked at once, and again at once after a failure: so a network that
+//! dies in use is found within some ten seconds.
 
 use std::time::Duration;
 
@@ -34,13 +37,46 @@ pub struct Horizon {
     asking: bool,
     answered: bool,
     due: Timestamp,
+    doubt: Doubt,
+}
+
+/// Whether flows give reason to ask out of turn.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Doubt {
+    /// There is reason now.
+    is_there: bool,
+    /// What flows show is no reason before: an answer has just come.
+    trusted_until: Timestamp,
+    /// Doubts in a row that an answer has dispelled.
+    dispelled: u8,
 }
 
 impl Horizon {
     /// Unknown; the first question is due after `jitter` of the first pause.
     pub fn new(now: Timestamp, jitter: f64) -> Self {
         let due = now + FIRST.mul_f64(jitter);
-        Self { reach: Reach::Unknown, portal: None, failures: 0, asking: false, answered: false, due }
+        let doubt = Doubt { is_there: false, trusted_until: now, dispelled: 0 };
+        Self { reach: Reach::Unknown, portal: None, failures: 0, asking: false, answered: false, due, doubt }
+    }
+
+    /// What was sent over the network has got no answer for a while, or what came from it has stopped: it is asked at once.
+    pub fn doubt(&mut self, now: Timestamp) {
+        let is_settled = matches!(self.reach, Reach::Captive | Reach::Nothing);
+        if self.doubt.is_there || is_settled || now < self.doubt.trusted_until {
+            return;
+        }
+        self.doubt.is_there = true;
+        self.due = self.due.min(now);
+    }
+
+    /// Whether the last question was not answered.
+    pub fn has_failed(&self) -> bool {
+        self.failures > 0
+    }
+
+    /// Whether it is asked because of a doubt: the answer is wanted soon.
+    pub fn is_in_doubt(&self) -> bool {
+        self.doubt.is_there
     }
 
     /// What is known.
@@ -63,13 +99,15 @@ impl Horizon {
         (!self.asking).then_some(self.due)
     }
 
-    /// Whether to ask now. Where bytes `moved` nobody needs to ask.
+    /// Whether to ask now. Where bytes `moved` nobody needs to ask, but for the first time: only of a network that has answered once is
+    /// it known that it would.
     pub fn ask(&mut self, now: Timestamp, moved: bool, pause: Pause) -> bool {
         if self.asking || now < self.due {
             return false;
         }
-        if moved && self.reach != Reach::Captive {
-            (self.reach, self.failures) = (Reach::Internet, 0);
+        let was_asked = self.answered || self.failures > 0;
+        if moved && was_asked && self.reach != Reach::Captive {
+            (self.reach, self.failures, self.doubt.is_there) = (Reach::Internet, 0, false);
             self.due = now + pause.after(WHEN_REACHED);
             return false;
         }
@@ -86,23 +124,41 @@ impl Horizon {
             Outcome::Internet(_) => {
                 (self.reach, self.failures) = (Reach::Internet, 0);
                 self.due = now + pause.after(WHEN_REACHED);
+                self.dispel(now, pause);
             }
             Outcome::Captive(portal) => {
                 (self.reach, self.portal, self.failures) = (Reach::Captive, portal, 0);
+                self.doubt.is_there = false;
                 self.due = now + pause.jittered(WHEN_CAPTIVE);
             }
             Outcome::Nothing => {
                 self.failures = self.failures.saturating_add(1);
                 if self.failures >= FAILURES {
                     self.reach = Reach::Nothing;
+                    self.doubt.is_there = false;
                 } else {
                     self.portal = before.1.clone();
                 }
                 let doubled = AFTER_FAILURE.saturating_mul(1 << (self.failures - 1).min(8));
-                self.due = now + pause.jittered(doubled.min(WHEN_REACHED));
+                let wait = if self.doubt.is_there { IN_DOUBT } else { doubled.min(WHEN_REACHED) };
+                self.due = now + pause.jittered(wait);
             }
         }
         before != (self.reach, self.portal.clone())
+    }
+
+    /// One connection may hang for minutes whatever the network does: it is asked more and more seldom because of it.
+    fn dispel(&mut self, now: Timestamp, pause: Pause) {
+        let doubt = &mut self.doubt;
+        let in_a_row = now < doubt.trusted_until + FORGOTTEN;
+        doubt.dispelled = match (doubt.is_there, in_a_row) {
+            (true, true) => doubt.dispelled.saturating_add(1).min(MOST_DOUBLED),
+            (true, false) => 0,
+            (false, _) => doubt.dispelled,
+        };
+        let trusted = TRUSTED.saturating_mul(1 << doubt.dispelled);
+        doubt.is_there = false;
+        doubt.trusted_until = now + if pause.metered { trusted * METERED } else { trusted };
     }
 }
 
@@ -134,6 +190,13 @@ const WHEN_CAPTIVE: Duration = Duration::from_secs(10);
 const AFTER_FAILURE: Duration = Duration::from_secs(2);
 /// In a row, until a network counts as leading nowhere.
 const FAILURES: u8 = 3;
+/// Between questions of a network that is in doubt.
+const IN_DOUBT: Duration = Duration::from_millis(300);
+/// An answer dispels doubts for so long, the first time; doubled while they come again.
+const TRUSTED: Duration = Duration::from_secs(5);
+const MOST_DOUBLED: u8 = 5;
+/// Doubts that are further apart have nothing to do with each other.
+const FORGOTTEN: Duration = Duration::from_secs(60);
 /// So much more seldom where bytes cost.
 const METERED: u32 = 5;
 
@@ -165,6 +228,13 @@ mod tests {
     #[test]
     fn where_bytes_move_nobody_asks_but_a_portal_is_asked_again() {
         let mut horizon = Horizon::new(at(0), 0.0);
+        assert!(horizon.ask(at(0), true, PAUSE), "whether it would answer is not known yet");
+        assert!(horizon.on_outcome(at(0), Outcome::Internet(Duration::ZERO), PAUSE));
+        assert_eq!((horizon.reach(), horizon.due()), (Reach::Internet, Some(at(60))));
+        assert!(!horizon.ask(at(60), true, PAUSE));
+        assert_eq!(horizon.due(), Some(at(120)));
+        let mut horizon = Horizon::new(at(0), 0.0);
+        horizon.answered = true;
         assert!(!horizon.ask(at(0), true, PAUSE));
         assert_eq!((horizon.reach(), horizon.due()), (Reach::Internet, Some(at(60))));
         let metered = Pause { metered: true, ..PAUSE };
@@ -179,5 +249,49 @@ mod tests {
         assert!(horizon.ask(at(380), true, PAUSE));
         assert!(horizon.on_outcome(at(380), Outcome::Internet(Duration::ZERO), PAUSE));
         assert_eq!(horizon.portal(), None);
+    }
+
+    #[test]
+    fn a_network_in_doubt_is_asked_at_once_and_soon_again() {
+        let reached = || {
+            let mut horizon = Horizon::new(at(0), 0.0);
+            assert!(horizon.ask(at(0), false, PAUSE));
+            horizon.on_outcome(at(0), Outcome::Internet(Duration::ZERO), PAUSE);
+            horizon
+        };
+        let mut horizon = reached();
+        horizon.doubt(at(4));
+        assert!(!horizon.is_in_doubt(), "it has just answered");
+        horizon.doubt(at(20));
+        let mut now = at(20);
+        for changed in [false, false, true] {
+            assert!(horizon.is_in_doubt() && horizon.ask(now, false, PAUSE), "{now:?}");
+            assert_eq!(horizon.on_outcome(now, Outcome::Nothing, PAUSE), changed);
+            now += Duration::from_millis(300);
+        }
+        assert_eq!((horizon.reach(), horizon.is_in_doubt()), (Reach::Nothing, false));
+        assert_eq!(horizon.due(), Some(at(20) + Duration::from_millis(8_600)), "no hurry any more");
+
+        // What comes meanwhile dispels it without an answer.
+        let mut horizon = reached();
+        horizon.doubt(at(20));
+        assert!(!horizon.ask(at(20), true, PAUSE));
+        assert_eq!((horizon.reach(), horizon.is_in_doubt()), (Reach::Internet, false));
+    }
+
+    #[test]
+    fn a_doubt_that_comes_again_and_again_is_heeded_more_and_more_seldom() {
+        let mut horizon = Horizon::new(at(0), 0.0);
+        assert!(horizon.ask(at(0), false, PAUSE));
+        horizon.on_outcome(at(0), Outcome::Internet(Duration::ZERO), PAUSE);
+        let mut asked = Vec::new();
+        for second in 0..300 {
+            horizon.doubt(at(second));
+            if horizon.ask(at(second), false, PAUSE) {
+                asked.push(second);
+                horizon.on_outcome(at(second), Outcome::Internet(Duration::ZERO), PAUSE);
+            }
+        }
+        assert_eq!(asked, [5, 15, 35, 75, 135, 195, 255], "then it is asked each minute anyhow");
     }
 }

@@ -18,6 +18,7 @@ use units::{Bytes, NetworkId, Timestamp};
 
 use super::metrics::{NetworkMeter, Progress};
 use super::plan::Numbers;
+use super::silence::{Heard, Silences};
 use crate::device::networks::Network;
 
 /// Why nothing is measured in passing.
@@ -49,6 +50,7 @@ pub struct PassiveSampler {
     counters: BTreeMap<u32, Counted>,
     meters: BTreeMap<NetworkId, NetworkMeter>,
     alive: BTreeMap<NetworkId, Timestamp>,
+    silences: Silences,
     counted_at: Option<Timestamp>,
     looked_at: Option<Timestamp>,
     look_due: Timestamp,
@@ -99,8 +101,19 @@ impl PassiveSampler {
         self.alive.get(&network).is_some_and(|at| now.since(*at) < time)
     }
 
+    /// Whether something was sent over the network, or came from it, and for about two seconds nothing has come back.
+    pub fn is_silent(&self, network: NetworkId, now: Timestamp) -> bool {
+        self.silences.is_silent(network, now)
+    }
+
+    /// The network has answered.
+    pub fn on_answer(&mut self, network: NetworkId) {
+        self.silences.end(network);
+    }
+
     /// Forgets a network that is another one now.
     pub fn forget(&mut self, network: NetworkId) {
+        self.silences.end(network);
         self.meters.remove(&network);
         self.alive.remove(&network);
     }
@@ -129,6 +142,7 @@ impl PassiveSampler {
     fn take(&mut self, now: Timestamp, scene: &Scene<'_>) -> Result<bool, SampleError> {
         self.meters.retain(|id, _| scene.networks.iter().any(|network| network.id == *id));
         self.alive.retain(|id, _| scene.networks.iter().any(|network| network.id == *id));
+        self.silences.keep(now, |id| scene.networks.iter().any(|network| network.id == id));
         let lists = match &mut self.lists {
             Some(lists) => lists,
             None => self.lists.insert(Lists::open()?),
@@ -151,7 +165,13 @@ impl PassiveSampler {
             let received = Bytes(is.received.saturating_sub(was.received));
             carried.push((network.id, sent, received));
         }
-        if time.is_zero() || carried.iter().all(|(_, sent, received)| sent.0 + received.0 < QUIET) {
+        let is_quiet = carried.iter().all(|(_, sent, received)| sent.0 + received.0 < QUIET);
+        // Where something flowed a moment ago, that it does not any more may have to do with the network.
+        let is_watched = !self.silences.is_empty() || self.alive.values().any(|at| now.since(*at) < WATCHED);
+        if time.is_zero() || is_quiet && !is_watched {
+            for (network, sent, received) in carried {
+                self.silences.hear(now, network, Heard::counted(time, sent, received));
+            }
             self.meters.values_mut().for_each(|meter| meter.on_silence(now));
             return Ok(false);
         }
@@ -161,6 +181,13 @@ impl PassiveSampler {
             if flows.iter().any(Progress::is_alive) {
                 self.alive.insert(network, now);
             }
+            let heard = Heard {
+                open: !flows.is_empty(),
+                alive: flows.iter().any(Progress::is_alive),
+                stopped: flows.iter().any(|flow| flow.waits || flow.was_bulk && !flow.is_alive()),
+                ..Heard::counted(time, sent, received)
+            };
+            self.silences.hear(now, network, heard);
             self.meters.entry(network).or_default().on_sample(now, time, flows, sent, received);
         }
         Ok(true)
@@ -274,6 +301,7 @@ fn compare(was: Option<&Seen>, socket: &SocketInfo) -> Option<(Seen, Progress)> 
         delivered: is.delivered.wrapping_sub(was.delivered),
         repeated: is.repeated.saturating_sub(was.repeated),
         was_bulk: false,
+        waits: tcp.unacknowledged > 0 && tcp.retransmits > 0,
     };
     Some((is, progress))
 }
@@ -287,6 +315,8 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(16);
 const COMPARABLE: Duration = Duration::from_secs(3);
 /// A network that carries fewer bytes between two samples is idle.
 const QUIET: u64 = 4_096;
+/// Sockets are looked at for so long after something has flowed, however little it is.
+const WATCHED: Duration = Duration::from_secs(6);
 /// Bounds memory, not what is served.
 const MOST_FLOWS: usize = 65_536;
 /// New connections that are looked up in one sample; the others have their turn in the next.

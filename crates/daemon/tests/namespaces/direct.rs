@@ -42,6 +42,29 @@ pub fn listing(space: &Namespace) -> String {
     lasting.collect::<Vec<_>>().join("\n")
 }
 
+/// A host on a LAN of the device, which does not forward its packets yet.
+fn lan(bed: &Bed) -> Namespace {
+    let inside = Namespace::anonymous().unwrap();
+    bed.device.join(&inside, "inner", "up").unwrap();
+    bed.device.add_address("inner", "10.20.0.1/24".parse().unwrap()).unwrap();
+    inside.add_address("up", "10.20.0.7/24".parse().unwrap()).unwrap();
+    inside.add_route("up", "0.0.0.0/0".parse().unwrap(), "10.20.0.1".parse().ok(), None).unwrap();
+    inside
+}
+
+/// The same where it forwards them.
+pub fn behind(bed: &Bed) -> Namespace {
+    let inside = lan(bed);
+    bed.device.set_sysctl("net.ipv4.ip_forward", "1").unwrap();
+    inside
+}
+
+/// The network by which a caller came, by its address.
+pub fn third_octet(peer: SocketAddr) -> u8 {
+    let IpAddr::V4(peer) = peer.ip() else { panic!("{peer}") };
+    peer.octets()[2]
+}
+
 /// How many of `count` connections reached the server by each network, by the network's number.
 pub fn calls(bed: &Bed, count: usize) -> BTreeMap<u8, usize> {
     calls_to(bed, 8_080, count)
@@ -130,11 +153,7 @@ pub fn new_flows_are_dealt_out() {
 
 pub fn flows_of_a_lan_are_led_out_once_they_are_forwarded() {
     let bed = bed();
-    let inside = Namespace::anonymous().unwrap();
-    bed.device.join(&inside, "inner", "up").unwrap();
-    bed.device.add_address("inner", "10.20.0.1/24".parse().unwrap()).unwrap();
-    inside.add_address("up", "10.20.0.7/24".parse().unwrap()).unwrap();
-    inside.add_route("up", "0.0.0.0/0".parse().unwrap(), "10.20.0.1".parse().ok(), None).unwrap();
+    let inside = lan(&bed);
     let _daemon = started(&bed);
     let is_looked_for = || listing(&bed.device).contains("filter hook prerouting");
     eventually("nobody looks for what is not forwarded", || !is_looked_for());

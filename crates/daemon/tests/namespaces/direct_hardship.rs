@@ -265,3 +265,35 @@ pub fn a_thousand_addresses_leave_nothing_behind() {
     assert!(daemon.wait());
     assert!(!listing(&bed.device).contains("anabranch"));
 }
+
+/// Strict checks of where packets come from, as some distributions have them.
+pub fn strict_checks_of_sources_let_answers_in() {
+    let bed = bed();
+    for name in ["all", "default", "wan0", "wan1"] {
+        bed.device.set_sysctl(&format!("net.ipv4.conf.{name}.rp_filter"), "1").unwrap();
+    }
+    bed.write_config("device", QUIET);
+    let daemon = started(&bed);
+    // The main table leads to the server by wan0 alone, so answers by wan1 come from the wrong side.
+    assert_eq!(calls(&bed, 8).len(), 2);
+    bed.client("device").down().unwrap();
+    assert!(daemon.wait());
+    let read = || fs::read_to_string("/proc/sys/net/ipv4/conf/wan1/rp_filter");
+    assert_eq!(bed.device.run(read).unwrap().unwrap().trim(), "1", "as it was");
+}
+
+/// The process without privileges, which judges networks, is killed; who watches it takes all back.
+pub fn a_worker_that_is_killed_leaves_nothing_behind() {
+    let bed = bed();
+    bed.write_config("device", QUIET);
+    let before = listing(&bed.device);
+    let daemon = started(&bed);
+    assert_ne!(listing(&bed.device), before);
+    let worker = bed.status().pid;
+    assert_ne!(worker, daemon.id(), "a process of its own");
+    let killed = Command::new("kill").args(["-KILL", &worker.to_string()]).status().unwrap();
+    assert!(killed.success());
+    assert!(!daemon.ends("the daemon ends"), "it is told as an error");
+    let after = listing(&bed.device);
+    assert!(after == before, "{after}");
+}

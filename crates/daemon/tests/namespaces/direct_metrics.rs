@@ -19,7 +19,7 @@ use crate::direct::{bed, calls, listing, started};
 const LONG: Duration = Duration::from_secs(30);
 
 /// Direct mode's word on `wan0` or `wan1`.
-fn report(bed: &Bed, network: usize) -> DirectReport {
+pub fn report(bed: &Bed, network: usize) -> DirectReport {
     bed.status().networks[network].direct.clone().unwrap_or_default()
 }
 
@@ -105,7 +105,7 @@ pub fn shares_follow_what_flows_show() {
 }
 
 /// A web server: the first network gets 204, the second is sent to a login page until all is `open`.
-fn web(bed: &Bed, open: &Arc<AtomicBool>) {
+pub fn web(bed: &Bed, open: &Arc<AtomicBool>) {
     let address = SocketAddr::new(SERVER_V4.parse().unwrap(), 8_100);
     let listener = bed.server.run(|| TcpListener::bind(address)).unwrap().unwrap();
     let open = open.clone();

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitCode, Stdio};
 use std::time::Duration;
@@ -18,10 +18,10 @@ use policy::Treatment;
 use socket2::{Domain, Socket, Type};
 
 use crate::bed::{Bed, SERVER_V4, eventually};
-use crate::direct::{bed, calls, listing, started};
+use crate::direct::{bed, calls, listing, started, third_octet};
 
-/// This program as another user's: `CALLER run NETWORK ADDRESS` is held to the network, calls and waits; `CALLER pin NETWORK
-/// DESTINATION` pins. Says what came of it in a line.
+/// This program as another user's: `CALLER run NETWORK ADDRESS` is held to the network, calls and waits; `CALLER treat TREATMENT
+/// ADDRESS` is treated so, calls, sends a megabyte and waits; `CALLER pin NETWORK DESTINATION` pins. Says what came of it in a line.
 pub fn caller(arguments: &[String]) -> ExitCode {
     let [task, network, target] = arguments else { return ExitCode::FAILURE };
     privileges::drop_to(&User::by_name("daemon").unwrap()).unwrap();
@@ -29,9 +29,15 @@ pub fn caller(arguments: &[String]) -> ExitCode {
     assert!(
         matches!(client.status(), Err(ClientError::Failed(failure)) if failure.code == FailureCode::NotAllowed)
     );
-    let hold = Hold { networks: vec![network.clone()], treatment: None };
+    let hold = match &task[..] {
+        "treat" => Hold {
+            networks: Vec::new(),
+            treatment: Some(serde_json::from_str(&format!("\"{network}\"")).unwrap()),
+        },
+        _ => Hold { networks: vec![network.clone()], treatment: None },
+    };
     let answer = match &task[..] {
-        "run" => client.run(&hold).map(|running| running.cgroup),
+        "run" | "treat" => client.run(&hold).map(|running| running.cgroup),
         _ => {
             let destination = Some(target.parse().unwrap());
             client.pin(&PinRequest { destination, domain: None, hold }).map(|rule| rule.matches)
@@ -42,7 +48,13 @@ pub fn caller(arguments: &[String]) -> ExitCode {
         Ok(answer) => {
             // A program that it starts is held too.
             let call = |target: &str| TcpStream::connect(target.parse::<SocketAddr>().unwrap());
-            let call = (task == "run").then(|| call(target).unwrap());
+            let mut call = (task != "pin").then(|| call(target).unwrap());
+            if let Some(call) = call.as_mut().filter(|_| task == "treat") {
+                for _ in 0..50 {
+                    call.write_all(&[7; 20_000]).unwrap();
+                    std::thread::sleep(Duration::from_millis(5));
+                }
+            }
             println!("{answer}");
             std::io::stdin().read_line(&mut String::new()).unwrap();
             drop(call);
@@ -52,14 +64,14 @@ pub fn caller(arguments: &[String]) -> ExitCode {
 }
 
 /// A running caller; ends with the test.
-struct Caller {
+pub struct Caller {
     child: Child,
     input: Option<ChildStdin>,
     output: BufReader<ChildStdout>,
 }
 
 impl Caller {
-    fn start(bed: &Bed, arguments: [&str; 3]) -> Self {
+    pub fn start(bed: &Bed, arguments: [&str; 3]) -> Self {
         let mut command: Command = bed.device.command(std::env::current_exe().unwrap()).unwrap();
         command.arg("CALLER").args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().unwrap();
@@ -67,13 +79,13 @@ impl Caller {
         Self { child, input, output }
     }
 
-    fn line(&mut self) -> String {
+    pub fn line(&mut self) -> String {
         let mut line = String::new();
         self.output.read_line(&mut line).unwrap();
         line.trim().to_owned()
     }
 
-    fn end(mut self) {
+    pub fn end(mut self) {
         drop(self.input.take());
         self.child.wait().unwrap();
     }
@@ -88,11 +100,6 @@ impl Drop for Caller {
 
 fn server(port: u16) -> SocketAddr {
     SocketAddr::new(SERVER_V4.parse().unwrap(), port)
-}
-
-fn third_octet(peer: SocketAddr) -> u8 {
-    let IpAddr::V4(peer) = peer.ip() else { panic!("{peer}") };
-    peer.octets()[2]
 }
 
 pub fn a_program_is_held_to_a_network() {

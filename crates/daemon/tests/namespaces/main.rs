@@ -11,10 +11,14 @@ mod crowd;
 #[path = "../../../identity/tests/database/mod.rs"]
 mod database;
 mod direct;
+mod direct_errors;
+mod direct_families;
 mod direct_hardship;
 mod direct_learning;
 mod direct_metrics;
 mod direct_nat64;
+mod direct_silent;
+mod direct_together;
 mod disk;
 mod far_peers;
 mod hardship;

@@ -244,6 +244,50 @@ pub const ALL: &[Scenario] = &[
         "direct_ipv4_flows_are_dealt_out_to_a_network_with_nat64_too",
         crate::direct_nat64::ipv4_flows_are_dealt_out_to_a_network_with_nat64_too,
     ),
+    (
+        "direct_what_is_held_to_a_network_does_not_leave_by_its_missing_family",
+        crate::direct_families::what_is_held_to_a_network_does_not_leave_by_its_missing_family,
+    ),
+    (
+        "direct_what_is_held_does_not_go_over_the_bond_either",
+        crate::direct_families::it_does_not_go_over_the_bond_either,
+    ),
+    (
+        "direct_a_network_that_dies_silently_in_use_is_left_within_seconds",
+        crate::direct_silent::a_network_that_dies_silently_in_use_is_left_within_seconds,
+    ),
+    (
+        "direct_a_silent_network_is_noticed_by_datagrams_alone",
+        crate::direct_silent::a_silent_network_is_noticed_by_datagrams_alone,
+    ),
+    (
+        "direct_flows_live_on_where_probes_are_blocked_on_one_network",
+        crate::direct_silent::flows_live_on_where_probes_are_blocked_on_one_network,
+    ),
+    ("direct_udp_moves_when_a_network_goes", crate::direct_silent::udp_moves_when_a_network_goes),
+    (
+        "direct_forwarded_flows_of_a_network_that_goes_get_a_reset",
+        crate::direct_silent::forwarded_flows_of_a_network_that_goes_get_a_reset,
+    ),
+    ("direct_a_closed_port_is_told", crate::direct_errors::a_closed_port_is_told),
+    ("direct_a_link_that_carries_less_is_found", crate::direct_errors::a_link_that_carries_less_is_found),
+    ("direct_four_treatments_at_once", crate::direct_together::four_treatments_at_once),
+    (
+        "direct_anybody_may_have_a_program_duplicated",
+        crate::direct_together::anybody_may_have_a_program_duplicated,
+    ),
+    (
+        "direct_a_rule_by_code_point_acts_on_marked_packets",
+        crate::direct_together::a_rule_by_code_point_acts_on_marked_packets,
+    ),
+    (
+        "direct_strict_checks_of_sources_let_answers_in",
+        crate::direct_hardship::strict_checks_of_sources_let_answers_in,
+    ),
+    (
+        "direct_a_worker_that_is_killed_leaves_nothing_behind",
+        crate::direct_hardship::a_worker_that_is_killed_leaves_nothing_behind,
+    ),
     ("an_ipv6_only_network_carries_through_its_nat64", nat64::an_ipv6_only_network_carries_through_its_nat64),
 ];
 

@@ -8,6 +8,7 @@ mod hidden;
 mod many_points;
 mod many_users;
 mod nomadic;
+mod reaction;
 mod real_points;
 mod shared_air;
 mod steering;
@@ -33,6 +34,7 @@ pub(super) fn experiments() -> Vec<Experiment> {
         many_points::experiment(),
         walk::experiment(),
         varying::experiment(),
+        reaction::experiment(),
         nomadic::experiment(),
         fairness::experiment(),
         two_channels::experiment(),

@@ -6,7 +6,7 @@ mod running;
 use std::fs;
 use std::io::Write;
 use std::process::Stdio;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use homes::{Homes, wait_until};
 use running::Running;
@@ -189,6 +189,65 @@ fn what_is_lent_is_limited() {
     let refused = homes.command(&homes.homes[1], "neighbour0", &["share", "far"]).output().unwrap();
     assert_eq!(refused.status.code(), Some(2), "{refused:?}");
     assert!(String::from_utf8_lossy(&refused.stderr).contains("say for whom"), "{refused:?}");
+}
+
+#[test]
+fn what_is_lent_is_lent_no_faster_than_was_said() {
+    let Some(homes) = Homes::new(1) else { return };
+    let destination = homes.accept(2);
+    let limited = ["share", &destination.links[1], "--trust-all", "--rate", "1"];
+    let _neighbour = homes.share_as(0, &limited);
+    wait_until("the neighbour shares", || destination.said().contains("shares its uplink"));
+    let file = homes.file("file", 10_000_000);
+    let began = Instant::now();
+    let sent = homes.upload(&[&file], &destination.links[0]);
+    assert!(sent.status.success(), "{sent:?}");
+    assert!(fs::read(homes.path("out/file")).unwrap() == fs::read(&file).unwrap());
+    // 1 Mbit/s, and a tenth of a second at once.
+    let most = began.elapsed().as_secs_f64() * 125_000.0 + 15_000.0;
+    let carried = homes.ledger(0);
+    assert!(carried > 100_000 && (carried as f64) < most, "{carried} bytes, {most} at most");
+}
+
+#[test]
+fn what_is_lent_is_lent_for_the_time_that_was_said() {
+    let Some(homes) = Homes::new(1) else { return };
+    let destination = homes.accept(2);
+    let began = Instant::now();
+    let limited = ["share", &destination.links[1], "--trust-all", "--for", "6s"];
+    let mut neighbour = homes.share_as(0, &limited);
+    wait_until("the neighbour shares", || destination.said().contains("shares its uplink"));
+    let file = homes.file("file", 20_000_000);
+    let mut sending = homes.uploading(&[&file], &destination.links[0]);
+    let mut sending = sending.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    assert!(neighbour.0.wait().unwrap().success(), "it ends by itself");
+    assert!(began.elapsed() >= Duration::from_secs(6));
+    assert!(sending.try_wait().unwrap().is_none(), "the file is under way");
+    let said = fs::read_to_string(homes.path("neighbour0.said")).unwrap();
+    assert!(said.contains("The time is over."), "{said}");
+    let carried = homes.ledger(0);
+    assert!(carried > 100_000, "{carried}");
+    let sent = sending.wait_with_output().unwrap();
+    assert!(sent.status.success(), "{sent:?}");
+    assert!(fs::read(homes.path("out/file")).unwrap() == fs::read(&file).unwrap());
+    assert_eq!(homes.ledger(0), carried, "nothing after its time");
+    assert!(destination.said().contains("does not share its uplink any more"), "{}", destination.said());
+}
+
+#[test]
+fn a_lan_of_ipv6_alone_will_do() {
+    let Some(homes) = Homes::new(1) else { return };
+    homes.leave_ipv4();
+    let destination = homes.accept(2);
+    let _neighbour = homes.share(0, &destination.links[1]);
+    wait_until("the neighbour shares", || destination.said().contains("shares its uplink"));
+    let file = homes.file("file", 8_000_000);
+    let before = homes.sent_to_groups_by_ipv6(0);
+    let sent = homes.upload(&[&file], &destination.links[0]);
+    assert!(sent.status.success(), "{sent:?}");
+    assert!(fs::read(homes.path("out/file")).unwrap() == fs::read(&file).unwrap());
+    let (carried, frames) = (homes.ledger(0), homes.sent_to_groups_by_ipv6(0) - before);
+    assert!(carried > 500_000 && frames > 1_000, "{carried} bytes of {frames} frames");
 }
 
 #[test]

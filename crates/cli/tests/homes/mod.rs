@@ -139,11 +139,15 @@ impl Homes {
         Accepting { program, links, said }
     }
 
-    /// Leaves link-local addresses of IPv6 alone on the homes' LAN.
+    /// On the homes' LAN there is IPv6 and no IPv4.
     pub fn leave_ipv4(&self) {
-        for home in &self.homes {
-            let flush = ["-4", "address", "flush", "dev", "lan"];
-            assert!(home.command("ip").unwrap().args(flush).status().unwrap().success());
+        for (number, home) in self.homes.iter().enumerate() {
+            // Without asking first whether somebody else has it, which takes a second or two.
+            let add = format!("-6 address add fd07::{}/64 dev lan nodad", number + 1);
+            for words in ["-4 address flush dev lan", &add] {
+                let mut command = home.command("ip").unwrap();
+                assert!(command.args(words.split(' ')).status().unwrap().success(), "{words}");
+            }
         }
     }
 

@@ -3,9 +3,11 @@
 use anyhow::Context;
 use daemon::config::{Config, NO_GATEWAY};
 use daemon::trace;
-use policy::replay::{Difference, PolicySet, difference, replay};
+use identity::{InvitationKind, Peers};
+use policy::energy::Card;
+use policy::replay::{Difference, NetworkCosts, PolicySet, difference, replay};
 use policy::rules::Rules;
-use policy::{ChoiceSettings, NetworkPreference};
+use policy::{CapSettings, ChoiceSettings, NetworkPreference};
 use serde_json::json;
 
 use crate::arguments::WhatIf;
@@ -16,8 +18,12 @@ pub fn run(session: &Session, arguments: &WhatIf) -> anyhow::Result<()> {
     let trace = trace::read(&arguments.trace)?;
     let (before, source) = Config::load(arguments.against.as_deref(), session.path())?;
     let after = Config::read(&arguments.policy)?;
+    let has_joined = has_joined(session).unwrap_or_else(|error| {
+        output::remark(&format!("no gateway is assumed where the configuration names none: {error:#}"));
+        false
+    });
     let replayed = |config: &Config| {
-        replay(&trace.records, &policy_set(config)?, SEED).context("the trace cannot be replayed")
+        replay(&trace.records, &policy_set(config, has_joined)?, SEED).context("the trace cannot be replayed")
     };
     let difference = difference(&replayed(&before)?, &replayed(&after)?);
     if arguments.json {
@@ -30,7 +36,23 @@ pub fn run(session: &Session, arguments: &WhatIf) -> anyhow::Result<()> {
     output::line(difference.to_string().trim_end())
 }
 
-fn policy_set(config: &Config) -> anyhow::Result<PolicySet> {
+/// Whether this machine knows a gateway. The record does not tell it.
+fn has_joined(session: &Session) -> anyhow::Result<bool> {
+    if !session.path().exists() {
+        return Ok(false);
+    }
+    Ok(Peers::load(&session.device()?)?.of_kind(InvitationKind::Gateway).next().is_some())
+}
+
+fn policy_set(config: &Config, has_joined: bool) -> anyhow::Result<PolicySet> {
+    let costs = config.networks.iter().map(|(name, network)| {
+        let costs = NetworkCosts {
+            power: network.card.and_then(Card::by_name).map(|card| card.model),
+            price: network.price,
+            cap: network.cap.map(|limit| CapSettings::new(limit, network.billing_day)),
+        };
+        (name.clone(), costs)
+    });
     let preferences = config.networks.iter().map(|(name, network)| {
         let preference = NetworkPreference {
             priority: network.priority,
@@ -41,11 +63,20 @@ fn policy_set(config: &Config) -> anyhow::Result<PolicySet> {
         (name.clone(), preference)
     });
     Ok(PolicySet {
-        choice: ChoiceSettings { split: config.device.split, ..ChoiceSettings::default() },
+        choice: ChoiceSettings {
+            split: config.device.split,
+            least_energy_below: config.device.power_saving_below,
+            cheapest_adapter_below: config.device.cheapest_below,
+            ..ChoiceSettings::default()
+        },
         rules: Rules::new(config.rules.clone())?,
         treatment: config.device.default_treatment,
-        gateway: config.device.gateway.as_deref() != Some(NO_GATEWAY),
+        gateway: match config.device.gateway.as_deref() {
+            None => has_joined,
+            Some(wanted) => wanted != NO_GATEWAY,
+        },
         preferences: preferences.collect(),
+        costs: costs.collect(),
     })
 }
 

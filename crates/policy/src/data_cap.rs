@@ -50,6 +50,18 @@ impl CapSettings {
             when_over: default_over_effect(),
         }
     }
+
+    /// Where a network stands that has carried so much in its period.
+    pub fn report(&self, used: Bytes) -> CapReport {
+        let effect = if used >= self.limit {
+            self.when_over
+        } else if used >= self.near.of(self.limit) {
+            self.when_near
+        } else {
+            CapEffect::None
+        };
+        CapReport { used, limit: self.limit, effect }
+    }
 }
 
 /// Counts one network's traffic against its cap. Kept over restarts by whoever owns it: it can be serialised whole.
@@ -126,15 +138,7 @@ impl DataCap {
 
     /// Where the network stands.
     pub fn report(&self) -> CapReport {
-        let (used, limit) = (self.current.used, self.settings.limit);
-        let effect = if used >= limit {
-            self.settings.when_over
-        } else if used >= self.settings.near.of(limit) {
-            self.settings.when_near
-        } else {
-            CapEffect::None
-        };
-        CapReport { used, limit, effect }
+        self.settings.report(self.current.used)
     }
 
     /// The first day of the current period.

@@ -2,7 +2,8 @@
 //!
 //! The record is what was measured under the policy of that day: loads, delivered rates and round-trip times are taken as
 //! recorded, since nobody knows what they would have been. So the answer is which treatment and network each flow
-//! would have got, and what that would have cost, not how fast it would have been.
+//! would have got, and what that would have cost, not how fast it would have been. Flows are placed by [`assign`], which knows what each
+//! has turned out to be; the kernel, which deals them out when they begin, may have given single ones another network.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,13 +13,17 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use units::{Bytes, NetworkId, Timestamp};
 
+use crate::energy::PowerModel;
 use crate::network::{NetworkInput, PowerSupply, Price};
 use crate::rules::{Dscp, FlowFacts, Protocol, Rules, Strictness, UserId};
-use crate::{ChoiceSettings, FlowClass, NetworkPolicy, NewFlow, Table, Treatment, Wish, assign};
+use crate::{CapSettings, ChoiceSettings, FlowClass, NetworkPolicy, NewFlow, Table, Treatment, Wish, assign};
 
 mod arrange;
 mod counted;
+mod data_caps;
 mod difference;
+
+use data_caps::Usages;
 
 pub use arrange::arrange;
 pub use counted::CountedFlow;
@@ -96,6 +101,20 @@ pub struct PolicySet {
     pub gateway: bool,
     /// The user's preferences by name of network, in place of the recorded ones.
     pub preferences: BTreeMap<String, crate::NetworkPreference>,
+    /// What networks cost, by name, in place of what was recorded.
+    pub costs: BTreeMap<String, NetworkCosts>,
+}
+
+/// What it costs to use a network.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct NetworkCosts {
+    /// What its card draws; `None` if nobody told.
+    pub power: Option<PowerModel>,
+    /// What its traffic costs; `None` if nothing.
+    pub price: Option<Price>,
+    /// The limit of what it may carry; `None` for none. What it had used when the record began is what that tells; then counts what
+    /// the replay puts on it, but for what bonds carry.
+    pub cap: Option<CapSettings>,
 }
 
 /// What a policy made of a record.
@@ -171,6 +190,7 @@ pub fn replay(trace: &[TraceRecord], policy: &PolicySet, seed: u64) -> Result<De
         power: PowerSupply::Mains,
         table: Table::default(),
         decisions: Decisions::default(),
+        usages: Usages::default(),
         seed,
     };
     let mut last = Duration::ZERO;
@@ -195,6 +215,7 @@ struct Replay<'a> {
     power: PowerSupply,
     table: Table,
     decisions: Decisions,
+    usages: Usages,
     seed: u64,
 }
 
@@ -216,12 +237,21 @@ impl Replay<'_> {
             if let Some(preference) = self.policy.preferences.get(&network.name) {
                 network.preference = *preference;
             }
+            self.usages.take(&network.name, network.cap.map(|cap| cap.used));
+            if let Some(costs) = self.policy.costs.get(&network.name) {
+                (network.power, network.price) = (costs.power, costs.price);
+            }
         }
         self.power = power;
         self.evaluate(Timestamp::ZERO + at);
     }
 
     fn evaluate(&mut self, now: Timestamp) {
+        for network in &mut self.networks {
+            if let Some(costs) = self.policy.costs.get(&network.name) {
+                network.cap = costs.cap.map(|cap| cap.report(self.usages.of(&network.name)));
+            }
+        }
         let before = self.table.preferred;
         self.table = self.choice.evaluate(now, &self.networks, self.power);
         let changed = before.is_some() && before != self.table.preferred;
@@ -268,6 +298,7 @@ impl Replay<'_> {
             return Over::Nothing;
         };
         let carried = self.decisions.networks.entry(network.name.clone()).or_default();
+        self.usages.add(&network.name, bytes);
         carried.flows += 1;
         carried.bytes = Bytes(carried.bytes.0.saturating_add(bytes.0));
         carried.price = carried.price.saturating_add(price(bytes, network.price.unwrap_or_default()));

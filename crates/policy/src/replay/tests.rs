@@ -3,7 +3,9 @@
 use units::BitRate;
 
 use super::*;
-use crate::network::RttSummary;
+use crate::calendar::BillingDay;
+use crate::energy::Card;
+use crate::network::{Percent, RttSummary};
 use crate::rules::{NetworkChoice, Rule};
 use crate::{NetworkPreference, Split};
 
@@ -125,4 +127,43 @@ fn the_same_seed_gives_the_same_decisions() {
     assert_eq!(once, replay(&trace, &policy, 7).unwrap());
     let near = f64::from(once.networks["a"].flows) / 4_000.0;
     assert!((near - 0.75).abs() < 0.03, "{near}");
+}
+
+#[test]
+fn prices_cards_and_caps_are_those_of_the_policy() {
+    let costs = |price| NetworkCosts { price, ..NetworkCosts::default() };
+    let with =
+        |name: &str, costs| PolicySet { costs: [(name.to_owned(), costs)].into(), ..PolicySet::default() };
+    let free = replay(&day(), &with("wwan0", costs(None)), 1).unwrap();
+    assert!(free.networks["wwan0"].flows > 0 && free.networks["wwan0"].price == 0);
+    let dear = replay(&day(), &with("wlan0", costs(Some(Price(5_000)))), 1).unwrap();
+    assert_eq!(over(&dear)[0], "direct wwan0", "a dear network comes after a cheaper one");
+
+    // Over the Wi-Fi at first, which then has used all that it may.
+    let cap = CapSettings::new(Bytes(1_000_000_000), BillingDay::try_from(1).unwrap());
+    let capped = replay(&day(), &with("wlan0", NetworkCosts { cap: Some(cap), ..costs(None) }), 1).unwrap();
+    assert_eq!(over(&capped)[0], "direct wlan0");
+    assert_eq!(over(&capped)[3], "direct wwan0", "a gigabyte has been carried");
+}
+
+#[test]
+fn the_card_of_the_policy_decides_on_a_battery() {
+    let mut day = day();
+    for record in &mut day {
+        if let TraceEvent::Networks { networks, power } = &mut record.event {
+            *power = PowerSupply::Battery(Percent::new(15));
+            // What a card draws depends on its rate.
+            networks.iter_mut().for_each(|network| network.metrics.delivered = Some(BitRate::from_mbps(2.0)));
+        }
+    }
+    let cards = |wifi: &str, modem: &str| {
+        let card = |name: &str| NetworkCosts {
+            power: Card::by_name(name).map(|card| card.model),
+            ..NetworkCosts::default()
+        };
+        let costs = [("wlan0".to_owned(), card(wifi)), ("wwan0".to_owned(), card(modem))].into();
+        over(&replay(&day, &PolicySet { costs, ..PolicySet::default() }, 1).unwrap())[0].clone()
+    };
+    assert_eq!(cards("wifi-2012", "lte-2012"), "direct wlan0");
+    assert_eq!(cards("lte-2012", "wifi-2012"), "direct wwan0");
 }

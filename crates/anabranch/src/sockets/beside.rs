@@ -2,6 +2,7 @@
 //! looks for a way over relays, and what is said to everybody waits for the connection.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -96,9 +97,9 @@ impl Beside {
             }
             let Some(known) = self.known.get_mut(at) else { continue };
             let address = known.at(known.relay_port);
-            if !self.called.contains_key(&address) {
+            if let Entry::Vacant(free) = self.called.entry(address) {
                 known.asked = now;
-                self.called.insert(address, now + CALL);
+                free.insert(now + CALL);
             }
         }
     }

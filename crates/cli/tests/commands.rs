@@ -183,6 +183,20 @@ fn a_recorded_day_is_replayed_with_another_configuration() {
     assert_eq!(answer["changes"][0]["after"]["over"], "wwan0");
     let told = device.run(&["what-if", trace, "--policy", policy]);
     assert!(told.stdout.contains("1 of 1 flows would have gone another way"), "{told:?}");
+
+    // Without a word about the gateway there is none where none was joined.
+    fs::write(device.state.join("config.toml"), "").unwrap();
+    fs::write(policy, "[network.wwan0]\nprice = 5\n[network.eth0]\nprice = 2\n").unwrap();
+    let answer = device.run(&["what-if", trace, "--policy", policy, "--json"]).json();
+    assert_eq!(answer["networks"]["wwan0"]["before"]["flows"], 1, "{answer}");
+    assert_eq!(
+        (&answer["changes"][0]["after"]["treatment"], &answer["changes"][0]["after"]["over"]),
+        (&"direct".into(), &"eth0".into())
+    );
+    assert_eq!(answer["networks"]["eth0"]["after"]["price"], 2, "{answer}");
+    fs::write(policy, "[device]\ngateway = \"home\"\n").unwrap();
+    let answer = device.run(&["what-if", trace, "--policy", policy, "--json"]).json();
+    assert_eq!(answer["changes"][0]["after"]["over"], "the bond");
     fs::write(trace, "{}\n").unwrap();
     device.run(&["what-if", trace, "--policy", policy]).fails(1, "line 1 is no record of a trace");
 }

@@ -35,6 +35,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         time: None,
         air: None,
         repeat: Vec::new(),
+        air_rates: None,
         radio: None,
     };
     let sent = UploadOptions {

@@ -1,4 +1,5 @@
 //! What is told of uploads through neighbours, to people and to programs. In network namespaces: needs root, and is left out without.
+#![expect(clippy::unwrap_used, reason = "a failed step of a test may panic")]
 
 mod homes;
 mod running;

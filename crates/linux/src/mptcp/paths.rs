@@ -96,7 +96,7 @@ impl Paths {
     }
 
     /// Has nftables mark what comes in, so that senders prefer other networks (`[MULTIAP] section 5`), and learn which servers have other ways
-    /// to use: [`marking`] says which packets are marked.
+    /// to use: `marking.rs` says which packets are marked.
     ///
     /// # Errors
     /// [`PathsError::Marks`]; nothing is changed then.

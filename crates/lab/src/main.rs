@@ -4,8 +4,8 @@ use anyhow::Context;
 use clap::{Parser, Subcommand};
 use lab::demo::{DemoOptions, FetchLine};
 use lab::experiment::{
-    Bed, Experiment, ExperimentId, OneNeighbourhood, Record, Verdict, experiments_directory, find,
-    kept_record, read_record, registry, run_seeds, write_record,
+    Bed, Experiment, ExperimentId, OneNeighbourhood, Record, Verdict, bound_table, experiments_directory,
+    find, kept_record, read_record, registry, run_seeds, write_record,
 };
 use lab::netbed::{FetchRequest, fetch, isolation, listen, serve};
 use std::collections::BTreeMap;
@@ -55,6 +55,9 @@ enum Command {
         /// Compares with the result that is kept (with one seed, with what that seed gave) and fails where the verdict differs.
         #[arg(long)]
         check: bool,
+        /// Prints the bounds of this file's neighbourhoods instead, and keeps nothing (LINKALIKE/bound only).
+        #[arg(long, value_name = "FILE", conflicts_with_all = ["bed", "seed", "seeds", "json", "dry", "check"])]
+        file: Option<PathBuf>,
         /// The namespaces have been entered: how a run on the bed netns starts itself again.
         #[arg(long, hide = true)]
         isolated: bool,
@@ -142,7 +145,14 @@ fn main() -> ExitCode {
 fn run(command: Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::List { json } => list(json),
-        Command::Run { what, bed, seed, seeds, json, dry, check, isolated } => {
+        Command::Run { what, file: Some(file), .. } => {
+            anyhow::ensure!(
+                what == "LINKALIKE/bound",
+                "{what} does not take --file; LINKALIKE/bound does, and prints the bounds of the file's neighbourhoods"
+            );
+            print_text(&bound_table(&file)?)
+        }
+        Command::Run { what, bed, seed, seeds, json, dry, check, file: None, isolated } => {
             let experiments = select(&what)?;
             if bed == Some(Bed::Netns) {
                 settle_in_namespaces(isolated)?;
@@ -156,10 +166,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         }
         Command::FetchFile(arguments) => fetch_file(arguments),
         Command::Plot { what } => redraw(&select(&what)?),
-        Command::Neighbourhood(one) => {
-            print!("{}", one.run()?);
-            Ok(ExitCode::SUCCESS)
-        }
+        Command::Neighbourhood(one) => print_text(&one.run()?),
         Command::Bench(options) => lab::bench::run(&options),
         Command::Medium { config } => lab::medium::run(&config).map(|()| ExitCode::SUCCESS),
         Command::Bluetooth(command) => lab::bluetooth::run(command).map(|()| ExitCode::SUCCESS),
@@ -264,9 +271,13 @@ fn list(json: bool) -> anyhow::Result<ExitCode> {
     if json {
         text = serde_json::to_string_pretty(&rows)? + "\n";
     }
+    print_text(&text)
+}
+
+fn print_text(text: &str) -> anyhow::Result<ExitCode> {
     // Whoever reads it may have read enough (`| head`).
     match std::io::stdout().write_all(text.as_bytes()) {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error).context("print the list"),
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error).context("print the text"),
         _ => Ok(ExitCode::SUCCESS),
     }
 }

@@ -22,6 +22,7 @@ mod result;
 mod sockets;
 mod throughput;
 mod upload;
+mod upload_programs;
 mod ways;
 mod wireguard;
 
@@ -85,7 +86,7 @@ fn nothing_to_prepare() -> anyhow::Result<()> {
     Ok(())
 }
 
-fn benchmarks() -> [Benchmark; 10] {
+fn benchmarks() -> [Benchmark; 11] {
     [
         Benchmark {
             name: "throughput",
@@ -158,6 +159,14 @@ fn benchmarks() -> [Benchmark; 10] {
             goals: upload::goals,
             prepare: nothing_to_prepare,
             run: upload::run,
+        },
+        Benchmark {
+            name: "upload-programs",
+            title: "memory of accept, share and upload, for 1 GiB through 32 neighbours",
+            bed: Bed::Netns,
+            goals: upload_programs::goals,
+            prepare: nothing_to_prepare,
+            run: upload_programs::run,
         },
         Benchmark {
             name: "gap",

@@ -16,7 +16,7 @@ mod vconn;
 mod verdict;
 mod vif;
 
-pub use linkalike::OneNeighbourhood;
+pub use linkalike::{OneNeighbourhood, bound_table};
 pub use record::{Record, experiments_directory, kept_record, read_record, write_record};
 pub use registry::{find, registry};
 pub use seeds::{SeedRun, SeededReport, run_seeds, spread};

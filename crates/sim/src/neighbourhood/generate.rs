@@ -48,7 +48,7 @@ fn count(random: &mut SeededRandom) -> usize {
 fn neighbourhood(random: &mut SeededRandom, count: usize) -> NeighbourhoodSpec {
     let own = uplink(random);
     let neighbours = (0..count).map(|_| neighbour(random)).collect();
-    NeighbourhoodSpec { own, neighbours, common_loss: 0.0, between: Vec::new() }
+    NeighbourhoodSpec { own, neighbours, common_loss: 0.0, between: Vec::new(), together: Vec::new() }
 }
 
 fn neighbour(random: &mut SeededRandom) -> NeighbourSpec {
@@ -100,7 +100,7 @@ fn uplink(random: &mut SeededRandom) -> UplinkSpec {
 
 #[cfg(test)]
 mod tests {
-    use super::super::spec::write;
+    use super::super::write;
     use super::*;
 
     #[test]

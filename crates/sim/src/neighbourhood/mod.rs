@@ -7,13 +7,12 @@ pub mod coded;
 mod generate;
 mod spec;
 pub mod striping;
+mod text;
 mod transfer;
 mod uplink;
 
 pub use generate::{NEIGHBOURHOODS, SEED, TWO_HOPS, generate, two_hops};
-pub use spec::{
-    AIR_FRAME, NeighbourSpec, NeighbourhoodSpec, NotANeighbourhood, RATES, UplinkSpec, air_times, parse,
-    write,
-};
+pub use spec::{AIR_FRAME, HeardTogether, NeighbourSpec, NeighbourhoodSpec, RATES, UplinkSpec, air_times};
+pub use text::{NotANeighbourhood, RATE_NAMES, parse, write};
 pub use transfer::{Absence, Conduct, Fault, Fellow, Outcome, Transfer};
 pub use uplink::{CHUNK, carried_bytes};

@@ -423,7 +423,7 @@ impl Connection {
 
 #[cfg(test)]
 mod tests {
-    use super::super::spec::parse;
+    use super::super::parse;
     use super::*;
 
     fn rate(line: &str, chunks: u32) -> f64 {

@@ -49,6 +49,7 @@ fn run() -> anyhow::Result<Report> {
             neighbours: vec![each; neighbours as usize],
             common_loss: 0.0,
             between: Vec::new(),
+            together: Vec::new(),
         };
         let uplinks = vec![1.0; neighbours as usize];
         let mut line = Vec::new();

@@ -22,6 +22,24 @@ impl Heard {
     fn by_any(&self, set: u64) -> f64 {
         self.0.iter().filter(|(heard, _)| heard & set != 0).map(|(_, part)| part).sum()
     }
+
+    /// The same for each set of the first `neighbours` at once: what is not heard within the others alone.
+    fn by_any_of_all(&self, neighbours: usize) -> Vec<f64> {
+        let mut within = vec![0.0; 1 << neighbours];
+        for (heard, part) in &self.0 {
+            if let Some(sum) = within.get_mut(*heard as usize) {
+                *sum += part;
+            }
+        }
+        // Each set's sum takes in those of its subsets, one neighbour after the other.
+        for one in (0..neighbours).map(|at| 1 << at) {
+            for set in (0..within.len()).filter(|set| set & one != 0) {
+                within[set] += within[set ^ one];
+            }
+        }
+        let (all, everybody) = (within.last().copied().unwrap_or(0.0), within.len() - 1);
+        (0..within.len()).map(|set| all - within[everybody ^ set]).collect()
+    }
 }
 
 /// `[LINKALIKE] V.D`: the bounds where all neighbours are alike; broadcast, then unicast.
@@ -96,7 +114,8 @@ pub(super) fn by_order(broadcast: f64, chances: &[f64], heard: &dyn Fn(u64) -> f
     best.0
 }
 
-/// The broadcast bound of a neighbourhood at one of its bit rates, chunks a second; `uplinks` are chunks a second.
+/// The broadcast bound of a neighbourhood at one of its bit rates, chunks a second; `uplinks` are chunks a second. Losses are those that were measured
+/// together, where there are such; otherwise independent.
 ///
 /// # Errors
 /// As [`broadcast_bound`].
@@ -106,6 +125,10 @@ pub(super) fn neighbourhood_bound(
     broadcast: f64,
     uplinks: &[f64],
 ) -> anyhow::Result<f64> {
+    let together = Heard(spec.sets(rate));
+    if !together.0.is_empty() {
+        return together_bound(broadcast, uplinks, &together);
+    }
     let heard = |set: u64| spec.heard_by_any(set, rate);
     let chances: Vec<f64> = spec.neighbours.iter().map(|one| spec.own_chance(one, rate)).collect();
     let violated = |rates: &[f64]| match uplinks.len() <= ENUMERATED {
@@ -113,6 +136,16 @@ pub(super) fn neighbourhood_bound(
         false => by_order(broadcast, &chances, &heard, rates),
     };
     broadcast_bound(broadcast, uplinks, &heard, &violated)
+}
+
+/// The bound for measured receptions, by constraints where all sets can be tried, which takes less time than [`measured_bound`] and gives the same.
+fn together_bound(broadcast: f64, uplinks: &[f64], together: &Heard) -> anyhow::Result<f64> {
+    if uplinks.len() > ENUMERATED {
+        return measured_bound(broadcast, uplinks, together);
+    }
+    let by_any = together.by_any_of_all(uplinks.len());
+    let heard = |set: u64| by_any.get(set as usize).copied().unwrap_or(0.0);
+    broadcast_bound(broadcast, uplinks, &heard, &|rates| by_trial(broadcast, &heard, rates))
 }
 
 /// The bound for measured receptions, whatever their correlation.
@@ -252,6 +285,38 @@ mod tests {
             let full = full_bound(100.0, &uplinks, &|set| heard.by_any(set));
             let measured = measured_bound(100.0, &uplinks, &heard).unwrap();
             assert!((full - measured).abs() < 1e-5, "{full} {measured}");
+            let together = together_bound(100.0, &uplinks, &heard).unwrap();
+            assert!((full - together).abs() < 1e-4, "{full} {together}");
+        }
+    }
+
+    #[test]
+    fn a_neighbourhood_with_measured_sets_has_the_bound_of_these() {
+        let alike = "800/50 | 800/50 1 1 0.5 0 | 800/50 1 1 0.5 0\n";
+        let bound = |sets: &str| {
+            let spec = parse(&format!("{alike}{sets}")).unwrap().remove(0);
+            neighbourhood_bound(&spec, 2, 100.0, &[90.0, 90.0]).unwrap()
+        };
+        for (sets, by_hand) in [
+            ("", 75.0),
+            ("set 5.5 0.5 0 1\n", 50.0),
+            ("set 5.5 0.5 0\nset 5.5 0.5 1\n", 100.0),
+            ("set 1 1 0 1\n", 75.0),
+        ] {
+            assert!((bound(sets) - by_hand).abs() < 1e-4, "{sets:?}: {}", bound(sets));
+        }
+    }
+
+    #[test]
+    fn many_sets_of_many_neighbours_are_solved() {
+        let mut random = SeededRandom::new(8);
+        for (neighbours, count) in [(10, 1_023), (15, 1_024), (24, 100)] {
+            let sets =
+                (0..count).map(|_| (1 + random.next_u64() % ((1 << neighbours) - 1), 1.0 / f64::from(count)));
+            let heard = Heard(sets.collect());
+            let uplinks: Vec<f64> = (0..neighbours).map(|_| random.between(5.0, 60.0)).collect();
+            let bound = together_bound(300.0, &uplinks, &heard).unwrap();
+            assert!(bound > 100.0 && bound <= uplinks.iter().sum::<f64>().min(300.0) + 1e-3, "{bound}");
         }
     }
 }

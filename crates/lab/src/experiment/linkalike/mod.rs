@@ -14,6 +14,7 @@ mod two_hops;
 mod two_hundred;
 mod yielding;
 
+pub use bound::bound_table;
 pub use one::OneNeighbourhood;
 
 use super::{Experiment, ExperimentId};

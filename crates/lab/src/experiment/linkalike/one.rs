@@ -1,5 +1,7 @@
 //! One neighbourhood of a file, with a strategy by its name.
 
+use std::fs::File;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
@@ -74,22 +76,63 @@ impl OneNeighbourhood {
 
 const CHUNK: Bytes = sim::neighbourhood::CHUNK;
 
+/// A file of more bytes is none that somebody wrote.
+const LARGEST_FILE: u64 = 16 << 20;
+
 fn neighbourhood(path: &Path, number: usize) -> anyhow::Result<NeighbourhoodSpec> {
-    let text = std::fs::read_to_string(path).with_context(|| format!("read {}", path.display()))?;
-    let all = sim::neighbourhood::parse(&text).with_context(|| format!("read {}", path.display()))?;
+    let all = neighbourhoods_of(path)?;
     let count = all.len();
-    all.into_iter()
+    let spec = all
+        .into_iter()
         .nth(number)
-        .with_context(|| format!("{} has {count} neighbourhoods, from 0", path.display()))
+        .with_context(|| format!("{} has {count} neighbourhoods, from 0", path.display()))?;
+    anyhow::ensure!(
+        spec.together.is_empty(),
+        "neighbourhood {number} of {} has measured sets, and in the simulation losses are independent: take its lines with \"set\" out, or see \"anabranch lab run LINKALIKE/bound --file\" for its bound",
+        path.display()
+    );
+    Ok(spec)
+}
+
+/// The neighbourhoods of a file, one at least.
+///
+/// # Errors
+/// If it cannot be read; the message has the file and, where a line is wrong, its number and how it should look.
+pub(super) fn neighbourhoods_of(path: &Path) -> anyhow::Result<Vec<NeighbourhoodSpec>> {
+    let mut bytes = Vec::new();
+    let file = File::open(path).with_context(|| format!("open {}", path.display()))?;
+    file.take(LARGEST_FILE + 1)
+        .read_to_end(&mut bytes)
+        .with_context(|| format!("read {}", path.display()))?;
+    anyhow::ensure!(
+        bytes.len() as u64 <= LARGEST_FILE,
+        "{} is larger than {} MB, which is no file of neighbourhoods",
+        path.display(),
+        LARGEST_FILE >> 20
+    );
+    let text = String::from_utf8(bytes).with_context(|| format!("{} is no text", path.display()))?;
+    let all = sim::neighbourhood::parse(&text).with_context(|| format!("read {}", path.display()))?;
+    anyhow::ensure!(
+        !all.is_empty(),
+        "there is no neighbourhood in {}; one is a line like \"800/50 | 400/25 0.9 0.8 0.7 0.4\"",
+        path.display()
+    );
+    Ok(all)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const ONE: &str = "# one\n400/25 | 800/25 1 1 0.9 0.5 | 800/50 0.9 0.8 0.7 0.3\n";
+
     fn one(number: usize, strategy: Option<&str>) -> anyhow::Result<String> {
+        one_of(ONE, number, strategy)
+    }
+
+    fn one_of(text: &str, number: usize, strategy: Option<&str>) -> anyhow::Result<String> {
         let file = tempfile::NamedTempFile::new()?;
-        std::fs::write(file.path(), "# one\n400/25 | 800/25 1 1 0.9 0.5 | 800/50 0.9 0.8 0.7 0.3\n")?;
+        std::fs::write(file.path(), text)?;
         let file_path = file.path().to_owned();
         let strategy = strategy.map(str::to_owned);
         OneNeighbourhood { file: file_path, number, strategy, any_rate: false, lasts: 5.0, seed: 1 }.run()
@@ -104,5 +147,22 @@ mod tests {
         assert_eq!(one(0, Some("coding")).unwrap().lines().count(), 3);
         assert!(one(0, Some("carrier-pigeon")).unwrap_err().to_string().contains("source_code"));
         assert!(one(1, None).unwrap_err().to_string().contains("1 neighbourhoods"));
+        let sets = format!("{ONE}set 11 0.3 0 1\nset 11 0.2 0\n");
+        assert!(one_of(&sets, 0, Some("own")).unwrap_err().to_string().contains("measured sets"));
+    }
+
+    #[test]
+    fn a_file_that_is_none_of_neighbourhoods_is_told() {
+        let read = |bytes: &[u8]| {
+            let file = tempfile::NamedTempFile::new().unwrap();
+            std::fs::write(file.path(), bytes).unwrap();
+            format!("{:#}", neighbourhoods_of(file.path()).unwrap_err())
+        };
+        assert!(read(b"# nothing\n").contains("there is no neighbourhood in"));
+        assert!(read(&[0xff, 0xfe]).contains("is no text"));
+        assert!(read(&vec![b'#'; (16 << 20) + 1]).contains("larger than 16 MB"));
+        assert!(
+            format!("{:#}", neighbourhoods_of(Path::new("/nowhere")).unwrap_err()).contains("open /nowhere")
+        );
     }
 }

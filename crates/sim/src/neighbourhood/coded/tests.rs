@@ -1,4 +1,4 @@
-use super::super::spec::parse;
+use super::super::parse;
 use super::super::uplink::carried_bytes;
 use super::*;
 

@@ -85,10 +85,13 @@ fn replayed_and_bent_frames_cost_neither_the_file_nor_the_neighbour() {
     let (carried, memory) = (homes.ledger(0), most_memory(&neighbour));
     assert!(stranger.heard().len() > 1_000, "{} frames were heard", stranger.heard().len());
 
+    let (own, came) = (stranger.heard().len() as u64, homes.came_by_lan(0));
     let attack = stranger.attack();
     let said = upload("attacked", "far");
-    assert!(attack.sent() > 1_000, "{} frames were sent", attack.sent());
+    let (own, came) = (stranger.heard().len() as u64 - own, homes.came_by_lan(0) - came);
+    let attacks = attack.sent();
     drop(attack);
+    assert!(attacks > 1_000 && came > own + attacks / 2, "of {attacks} frames and {own} came {came}");
     let (carried_then, memory_then) = (homes.ledger(0) - carried, most_memory(&neighbour));
     assert!(carried_then > 1_000_000, "carried {carried}, then {carried_then}: {said}");
     assert!(memory_then < memory + 6_000_000, "{memory} bytes of memory, then {memory_then}");

@@ -189,10 +189,19 @@ impl Homes {
 
     /// Bytes that have left neighbour `number` by its uplink.
     pub fn sent_up(&self, number: usize) -> u64 {
+        self.counter(number, "wan:", 8)
+    }
+
+    /// Packets that have come to neighbour `number` by the LAN.
+    pub fn came_by_lan(&self, number: usize) -> u64 {
+        self.counter(number, "lan:", 1)
+    }
+
+    fn counter(&self, number: usize, interface: &str, column: usize) -> u64 {
         let interfaces =
             self.homes[number + 1].run(|| fs::read_to_string("/proc/thread-self/net/dev").unwrap()).unwrap();
-        let wan = interfaces.lines().find_map(|line| line.trim().strip_prefix("wan:")).unwrap();
-        wan.split_whitespace().nth(8).unwrap().parse().unwrap()
+        let counters = interfaces.lines().find_map(|line| line.trim().strip_prefix(interface)).unwrap();
+        counters.split_whitespace().nth(column).unwrap().parse().unwrap()
     }
 
     /// Neighbour `number` sends as much as its kernel's TCP lets it, for itself.

@@ -173,7 +173,7 @@ struct Shared {
     source: PublicKey,
     air: AirKey,
     carried: u64,
-    /// When something of it was heard or carried last.
+    /// When something of it was carried last. What is heard does not count: frames can be repeated by anybody.
     active: Timestamp,
     /// Since when the destination, which was lost, has not told of it.
     lost: Option<Timestamp>,
@@ -318,7 +318,6 @@ impl Sharing<'_> {
         if !fits || !shared.air.accepts(frame.authenticated, &frame.authenticator) {
             return;
         }
-        shared.active = clock::now();
         let Some(machine) = self.lender.get_mut(frame.header.transfer()) else { return };
         match frame.header {
             AirHeader::Chunk(header) => machine.handle_frame(clock::now(), &header, frame.sealed.into()),
@@ -445,7 +444,7 @@ impl Sharing<'_> {
         else {
             return;
         };
-        let reason = "nothing of it is heard here, and others wait".to_owned();
+        let reason = "nothing of it is carried here, and others wait".to_owned();
         link.send(RoleMessage::Over(transfer, End::Failed, reason).encode());
         self.end(transfer);
         self.begin_waiting(link);

@@ -457,6 +457,10 @@ impl Hub<'_> {
                 let Some(active) = self.transfers.get(&transfer) else { return };
                 let (source, size) = (active.source, active.offer.offer.length);
                 let (shares, resumed) = (active.shares_in_bytes(), active.resumed);
+                // What came since they were told last is a part, too.
+                if let Some(known) = active.source_link.and_then(|number| self.links.get(&number)) {
+                    known.link.send(RoleMessage::Shares(active.shares()).encode());
+                }
                 self.finish(transfer, End::Stored, &file_name(&path));
                 self.files += 1;
                 (self.tell)(AcceptEvent::Stored { source, path, size, resumed, shares });

@@ -39,9 +39,9 @@ impl Names {
             while !shared.stop.load(Ordering::Relaxed) {
                 let Ok((length, from)) = socket.recv_from(&mut query) else { continue };
                 shared.asked.fetch_add(1, Ordering::Relaxed);
-                socket
-                    .send_to(&answer(&query[..length], shared.address.load(Ordering::Relaxed)), from)
-                    .unwrap();
+                // Who asks before there is a way back asks again.
+                let answer = answer(&query[..length], shared.address.load(Ordering::Relaxed));
+                drop(socket.send_to(&answer, from));
             }
         });
         names.thread = Some(thread);

@@ -3,7 +3,7 @@
 //! | flow | network |
 //! |---|---|
 //! | held to networks by a rule or by its user | one of those, by the lines below |
-//! | real-time | the table's preferred network |
+//! | real-time | the first of [`Table::for_calls`]; by shares where that is empty |
 //! | interactive | least smoothed round-trip time, of those that bulk flows have not filled |
 //! | bulk, split by capacity | where it costs our flows least time ([`crate::shares::Loaded::cost_of_one_more`]) |
 //! | bulk, other splits | by shares |
@@ -111,8 +111,10 @@ fn choose(class: FlowClass, table: &Table, candidates: &[&Entry], random: u64) -
     }
     let by_share = || Some((by_share(candidates, random)?, Why::Share));
     match class {
+        FlowClass::RealTime if table.for_calls.is_empty() => by_share(),
         FlowClass::RealTime => {
-            let preferred = table.preferred.filter(|id| candidates.iter().any(|entry| entry.network == *id));
+            let is_candidate = |id: &&NetworkId| candidates.iter().any(|entry| entry.network == **id);
+            let preferred = table.for_calls.iter().find(is_candidate).copied();
             let least =
                 candidates.iter().min_by(|left, right| left.for_calls().total_cmp(&right.for_calls()));
             Some((preferred.or(least.map(|entry| entry.network))?, Why::Calls))
@@ -216,6 +218,15 @@ mod tests {
         assert_eq!(network(FlowClass::RealTime), NEAR);
         assert_eq!(network(FlowClass::Interactive), NEAR);
         assert_eq!(network(FlowClass::Bulk), FAST);
+    }
+
+    #[test]
+    fn real_time_flows_are_dealt_out_where_the_user_wants_that() {
+        let settings = ChoiceSettings { real_time_on_best: false, ..ChoiceSettings::default() };
+        let table = NetworkPolicy::new(settings).evaluate(Timestamp::ZERO, &inputs(), PowerSupply::Mains);
+        let ask = |draw| assign(any(FlowClass::RealTime), &table, draw).unwrap();
+        assert_eq!([ask(0).network, ask(u64::MAX).network], [NEAR, FAST]);
+        assert_eq!(ask(0).why, Why::Share);
     }
 
     #[test]

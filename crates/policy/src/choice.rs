@@ -7,11 +7,11 @@
 //!                                                                      |
 //!  RTT, rates, flows --> shares `[VIF] eq. 2, eq. 3` or by capacity <---+
 //!                                                                      |
-//!  two evaluations in a row --> the network that real-time flows prefer <
+//!  two evaluations in a row --> the order in which real-time flows take them <
 //! ```
 //!
-//! A policy keeps only what hysteresis needs: which networks have just come back, which one is preferred and which one
-//! wants to replace it. Loss of a network counts at once, gain only after two evaluations in a row at least 250 ms
+//! A policy keeps only what hysteresis needs: which networks have just come back, in which order real-time flows take
+//! them and which one wants to go ahead. Loss of a network counts at once, gain only after two evaluations in a row at least 250 ms
 //! apart, as `[VCONN] 3.3` has it, unless nothing else is left. So a link that flaps carries nothing while it flaps.
 
 use std::collections::BTreeMap;
@@ -42,6 +42,8 @@ use steady::Steady;
 pub struct ChoiceSettings {
     /// How new flows are split over networks of equal rank.
     pub split: Split,
+    /// Whether real-time flows take the network with the least delay and jitter, instead of being split like all others.
+    pub real_time_on_best: bool,
     /// Battery charge below which only the network with the least energy for [`Self::transfer`] is used, off the mains;
     /// `[VIF] 3.2.4`. `None` switches it off.
     pub least_energy_below: Option<Percent>,
@@ -61,6 +63,7 @@ impl Default for ChoiceSettings {
     fn default() -> Self {
         Self {
             split: Split::default(),
+            real_time_on_best: true,
             least_energy_below: Some(VIF_BATTERY),
             cheapest_adapter_below: Some(VCONN_BATTERY),
             transfer: VIF_BUFFER,
@@ -76,7 +79,8 @@ pub struct NetworkPolicy {
     settings: ChoiceSettings,
     due: Timestamp,
     seen: BTreeMap<NetworkId, Presence>,
-    preferred: Steady,
+    /// The network that each place in the order for real-time flows has, best first.
+    for_calls: Vec<Steady>,
     thriftiest: Steady,
 }
 
@@ -125,7 +129,7 @@ impl NetworkPolicy {
             settings,
             due: Timestamp::ZERO,
             seen: BTreeMap::new(),
-            preferred: Steady::default(),
+            for_calls: Vec::new(),
             thriftiest: Steady::default(),
         }
     }
@@ -261,15 +265,32 @@ impl NetworkPolicy {
     }
 
     fn finish(&mut self, entries: Vec<Entry>, counts: bool) -> Table {
-        let active = || entries.iter().filter(|entry| entry.status == PathStatus::Active);
-        let best = active().min_by(|left, right| left.for_calls().total_cmp(&right.for_calls()));
-        let preferred = self.preferred.next(
-            best.map(|entry| entry.network),
-            |network| active().any(|entry| entry.network == network),
-            counts,
-            self.settings.agreement,
-        );
-        Table { entries, preferred, split: self.settings.split }
+        let for_calls = self.order_for_calls(&entries, counts);
+        Table { entries, for_calls, split: self.settings.split }
+    }
+
+    /// Each place takes the best of what those before it have left, so what is used without the first one is as steady as it.
+    fn order_for_calls(&mut self, entries: &[Entry], counts: bool) -> Vec<NetworkId> {
+        let on_best = self.settings.real_time_on_best;
+        let active = entries.iter().filter(|entry| on_best && entry.status == PathStatus::Active);
+        let mut left: Vec<(f64, NetworkId)> =
+            active.map(|entry| (entry.for_calls(), entry.network)).collect();
+        self.for_calls.resize(left.len(), Steady::default());
+        let mut order = Vec::with_capacity(left.len());
+        for place in &mut self.for_calls {
+            let best = left.iter().min_by(|one, other| one.0.total_cmp(&other.0)).copied();
+            let held = left.iter().find(|(_, network)| Some(*network) == place.get()).copied();
+            let best = match (best, held) {
+                (Some(best), Some(held)) if !is_worth_a_change(best.0, held.0) => Some(held),
+                _ => best,
+            };
+            let best = best.map(|(_, network)| network);
+            let may_stay = |held| left.iter().any(|(_, network)| *network == held);
+            let taken = place.next(best, may_stay, counts, self.settings.agreement);
+            left.retain(|(_, network)| Some(*network) != taken);
+            order.extend(taken);
+        }
+        order
     }
 }
 
@@ -292,6 +313,12 @@ impl Rank {
 /// Whether a network works as far as anybody can tell: what hysteresis watches.
 fn is_there(input: &NetworkInput) -> bool {
     input.up && matches!(input.reach, Reach::Internet | Reach::Unknown)
+}
+
+/// Whether a network is so much better for calls than the one that has its place, both in seconds, that it is heard. `[VCONN]` takes any
+/// difference; two alike networks would change places with each measurement, and the kernel's table with them.
+fn is_worth_a_change(seconds: f64, held: f64) -> bool {
+    seconds < held * CALL_STEP - LEAST_CALL_STEP
 }
 
 fn idle_entry(input: &NetworkInput, rank: Result<Rank, Reason>, best: Option<Rank>) -> Entry {
@@ -358,6 +385,10 @@ const VIF_BUFFER: Bytes = Bytes(64 * 1_024);
 const VCONN_EVALUATION: Duration = Duration::from_millis(250);
 /// `[VCONN] 3.3`: two evaluations in a row must agree.
 const VCONN_AGREEMENT: u8 = 2;
+/// Part of the delay that is left where a network is better for calls.
+const CALL_STEP: f64 = 0.9;
+/// Seconds that nobody hears; ITU-T G.114 counts in tens of milliseconds.
+const LEAST_CALL_STEP: f64 = 0.001;
 /// Part of what its bulk flows can have beside those of others, from which a network counts as full.
 const FULL: f64 = 0.9;
 /// Networks whose coming and going is remembered; beyond, those that are gone are forgotten.

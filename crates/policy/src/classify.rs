@@ -16,6 +16,7 @@
 //! (RFC 4594, RFC 8622). TCP is never real-time, since it must stay in order. A meter has a fixed size.
 
 use crate::FlowClass;
+use crate::rules::Dscp;
 use std::time::Duration;
 use units::{Bytes, Timestamp};
 use wire::inner::{self, Headers};
@@ -219,8 +220,7 @@ impl FlowMeter {
 /// RFC 4594 (and RFC 8622 for lower effort).
 fn wish(dscp: u8) -> Wish {
     match dscp {
-        // EF, VOICE-ADMIT, CS5, CS4, AF41 to AF43, CS3.
-        46 | 44 | 40 | 32 | 34 | 36 | 38 | 24 => Wish::RealTime,
+        _ if Dscp::REAL_TIME.iter().any(|own| own.get() == dscp) => Wish::RealTime,
         // LE, CS1.
         1 | 8 => Wish::Background,
         _ => Wish::None,

@@ -252,15 +252,17 @@ impl Replay<'_> {
                 network.cap = costs.cap.map(|cap| cap.report(self.usages.of(&network.name)));
             }
         }
-        let before = self.table.preferred;
+        let before = self.table.preferred();
         self.table = self.choice.evaluate(now, &self.networks, self.power);
-        let changed = before.is_some() && before != self.table.preferred;
+        let changed = before.is_some() && before != self.table.preferred();
         self.decisions.preferred_changes += u32::from(changed);
     }
 
     fn on_flow(&mut self, flow: &TraceFlow) {
         let domains: Vec<&str> = flow.domains.iter().map(String::as_str).collect();
-        let matched = self.policy.rules.decide(&facts(flow, &domains)).map(|(_, rule)| rule);
+        let facts = facts(flow, &domains);
+        let matched = self.policy.rules.decide(&facts).map(|(_, rule)| rule);
+        let class = if facts.is_real_time() { FlowClass::RealTime } else { flow.class };
         let wanted = matched.and_then(|rule| rule.treatment()).unwrap_or(self.policy.treatment);
         let treatment =
             if wanted.needs_gateway() && !self.policy.gateway { Treatment::Direct } else { wanted };
@@ -272,7 +274,7 @@ impl Replay<'_> {
             Some(Strictness::Prefer) => Wish::Prefer(&ids),
         };
         let draw = mix(self.seed ^ mix(flow.id));
-        let (over, why) = match assign(NewFlow { class: flow.class, wish }, &self.table, draw) {
+        let (over, why) = match assign(NewFlow { class, wish }, &self.table, draw) {
             Err(error) => (Over::Nothing, error.to_string()),
             Ok(_) if treatment.needs_gateway() => (Over::Bond, "packet by packet".to_owned()),
             Ok(assignment) => {

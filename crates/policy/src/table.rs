@@ -10,8 +10,9 @@ use crate::{PathStatus, Priority, Reason, Share, Split, slots};
 pub struct Table {
     /// One entry for each network, in the order that they were given in.
     pub entries: Vec<Entry>,
-    /// The network for real-time flows: the one with the least delay and jitter among those that are used.
-    pub preferred: Option<NetworkId>,
+    /// The networks that are used, in the order in which real-time flows take them: least delay and jitter first. Of two
+    /// the better one goes ahead only after it was better for a while. Empty if they are to be dealt out like all others.
+    pub for_calls: Vec<NetworkId>,
     /// The rule that made the shares.
     pub split: Split,
 }
@@ -60,14 +61,13 @@ impl Table {
         for (entry, share) in entries.iter_mut().zip(shares) {
             entry.share = share;
         }
-        let preferred = self.preferred.filter(|network| can_carry(*network));
-        let preferred = preferred.or_else(|| {
-            let active = entries.iter().filter(|entry| entry.status == PathStatus::Active);
-            active
-                .min_by(|left, right| left.for_calls().total_cmp(&right.for_calls()))
-                .map(|entry| entry.network)
-        });
-        Self { entries, preferred, split: self.split }
+        let for_calls = self.for_calls.iter().filter(|network| can_carry(**network)).copied().collect();
+        Self { entries, for_calls, split: self.split }
+    }
+
+    /// The network that a real-time flow takes; `None` if it is dealt out like all others, or nothing can be used.
+    pub fn preferred(&self) -> Option<NetworkId> {
+        self.for_calls.first().copied()
     }
 
     /// Counts a bulk flow that was put on `network` since the table was made.
@@ -138,11 +138,11 @@ mod tests {
     #[test]
     fn restriction_keeps_proportions_and_finds_another_preferred() {
         let all = table(&[10, 20, 40]);
-        assert_eq!(all.preferred, Some(NetworkId(0)));
+        assert_eq!(all.preferred(), Some(NetworkId(0)));
         let some = all.restricted(|network| network != NetworkId(0));
         let shares: Vec<f64> = some.entries.iter().map(|entry| entry.share.part()).collect();
         assert!((shares[0] - 2.0 / 3.0).abs() < 1e-9 && (shares[1] - 1.0 / 3.0).abs() < 1e-9);
-        assert_eq!(some.preferred, Some(NetworkId(1)));
+        assert_eq!(some.preferred(), Some(NetworkId(1)));
         assert_eq!(all.restricted(|_| false), Table { split: Split::InverseRtt, ..Table::default() });
     }
 

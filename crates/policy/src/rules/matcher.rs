@@ -241,7 +241,21 @@ impl PortPattern {
     }
 }
 
+impl FlowFacts<'_> {
+    /// Whether it is a real-time flow, as far as known: by what its sender asks for, or by what flows like it were.
+    ///
+    /// Not only datagrams: a call that falls back to TCP, or a terminal, says so by its code point and is better off on the best network.
+    pub fn is_real_time(&self) -> bool {
+        self.class == Some(FlowClass::RealTime) || Dscp::REAL_TIME.contains(&self.dscp)
+    }
+}
+
 impl Dscp {
+    /// Those by which senders ask for little delay and jitter: EF (telephony), VOICE-ADMIT (RFC 5865), CS5 (signalling), CS4 (real-time
+    /// interactive), AF41 to AF43 (conferences) and CS3 (broadcast video); RFC 4594 section 2.3, and RFC 8837 for browsers.
+    pub const REAL_TIME: [Self; 8] =
+        [Self(46), Self(44), Self(40), Self(32), Self(34), Self(36), Self(38), Self(24)];
+
     /// The code point.
     pub const fn get(self) -> u8 {
         self.0

@@ -41,6 +41,23 @@ fn rules(rules: Vec<Rule>) -> Rules {
     Rules::new(rules).unwrap()
 }
 
+/// RFC 4594 section 2.3 and RFC 8837 section 5, by their names.
+#[test]
+fn real_time_flows_are_known_by_code_point_or_class() {
+    let plain = FlowFacts { dscp: Dscp::default(), class: None, ..FLOW };
+    for name in ["ef", "cs3", "cs4", "cs5", "af41", "af42", "af43", "44"] {
+        assert!(FlowFacts { dscp: name.parse().unwrap(), ..plain }.is_real_time(), "{name}");
+    }
+    for name in ["cs0", "cs1", "cs2", "cs6", "cs7", "le", "af11", "af21", "af31", "af33"] {
+        assert!(!FlowFacts { dscp: name.parse().unwrap(), ..plain }.is_real_time(), "{name}");
+    }
+    for (class, expected) in
+        [(FlowClass::RealTime, true), (FlowClass::Interactive, false), (FlowClass::Bulk, false)]
+    {
+        assert_eq!(FlowFacts { class: Some(class), ..plain }.is_real_time(), expected);
+    }
+}
+
 #[test]
 fn every_matcher_matches_and_misses() {
     for (matcher, expected) in [

@@ -81,6 +81,12 @@ fn an_adapter_that_leads_nowhere_is_named() {
     let expected = "file: wlan9 is no adapter of this machine, off is not connected; the file goes by";
     assert!(told.contains(expected), "{told}");
 
+    let file = homes.file("beside", 100_002);
+    let mut command = homes.command(&homes.homes[0], "source", &["upload"]);
+    let told = said(&command.arg(&file).args(["far", "--air", "lan", "--air", "wlan9"]).output().unwrap());
+    let expected = "beside: not all adapters are used: wlan9 is no adapter of this machine.";
+    assert_eq!(told.matches(expected).count(), 1, "{told}");
+
     let file = homes.file("other", 100_001);
     let mut command = homes.command(&homes.homes[0], "source", &["upload", "--json"]);
     let told = said(&command.arg(&file).args(["far", "--air", "wlan9"]).output().unwrap());
@@ -91,9 +97,19 @@ fn an_adapter_that_leads_nowhere_is_named() {
     let arguments = ["share", &destination.links[1], "--trust-all", "--air", "wlan9"];
     let mut command = homes.command(&homes.homes[1], "neighbour", &arguments);
     let heard = fs::File::create(homes.path("heard")).unwrap();
-    let _neighbour = Running(command.stdout(heard).stderr(Stdio::null()).spawn().unwrap());
+    let neighbour = Running(command.stdout(heard).stderr(Stdio::null()).spawn().unwrap());
     wait_until("the neighbour says so", || {
         let told = fs::read_to_string(homes.path("heard")).unwrap();
         told.contains("Nobody is heard: wlan9 is no adapter of this machine.")
+    });
+    drop(neighbour);
+    let link = &destination.links[1];
+    let arguments = ["share", link, "--trust-all", "--air", "lan", "--repeat", "wlan9"];
+    let mut command = homes.command(&homes.homes[1], "neighbour", &arguments);
+    let heard = fs::File::create(homes.path("heard too")).unwrap();
+    let _neighbour = Running(command.stdout(heard).stderr(Stdio::null()).spawn().unwrap());
+    wait_until("it says what is of no use", || {
+        let told = fs::read_to_string(homes.path("heard too")).unwrap();
+        told.contains("Not all adapters are used: wlan9 is no adapter of this machine.")
     });
 }

@@ -16,7 +16,7 @@ use upload::{Lender, Lending, Neighbour, Strategy, Transmit};
 use wire::upload::roles::{End, RoleMessage, SIGNED_FOR, TransferOffer, signed};
 use wire::upload::{AirFrame, AirHeader, Message, RateIndex, Transfer};
 
-use super::air::{AirError, AirListener, AirRates, AirSender, AirSent, MAX_FRAME};
+use super::air::{AirError, AirListener, AirRates, AirSender, AirSent, MAX_FRAME, Useless};
 use super::budget::Budget;
 use super::ledger::Ledger;
 use super::link::{Heard, Link};
@@ -85,6 +85,8 @@ pub enum ShareEvent {
     Lost(String),
     /// No adapter hears a neighbourhood.
     Deaf,
+    /// These adapters were named and are of no use, beside others that are.
+    Useless(Vec<String>),
     /// A source is helped from now on.
     Begun {
         /// Who.
@@ -142,6 +144,7 @@ pub async fn share(
     let air = AirListener::new(options.air.as_deref()).map_err(AirError::from)?;
     let repeater = AirSender::new(Some(&options.repeat), options.air_rates.as_ref())?;
     let (transfers, lender, untrusted) = (BTreeMap::new(), Lender::default(), BTreeSet::new());
+    let useless = Useless::default();
     let waiting = VecDeque::new();
     let away = options.radio.clone().map(|socket| away::watch(socket, options.air.clone()));
     let budget = Budget::new(clock::now(), options.rate, options.volume);
@@ -152,6 +155,7 @@ pub async fn share(
         tell,
         air,
         repeater,
+        useless,
         repeat: None,
         transfers,
         waiting,
@@ -186,6 +190,7 @@ struct Sharing<'a> {
     tell: &'a mut dyn FnMut(ShareEvent),
     air: AirListener,
     repeater: AirSender,
+    useless: Useless,
     /// A frame that the card had no room for.
     repeat: Option<(RateIndex, Vec<u8>)>,
     transfers: BTreeMap<Transfer, Shared>,
@@ -514,6 +519,14 @@ impl Sharing<'_> {
         let adapters = self.endpoint.adapters();
         self.air.follow(&adapters, self.options.air.as_deref());
         self.repeater.follow(&adapters, Some(&self.options.repeat));
+        let mut useless = self.repeater.useless(&adapters, Some(&self.options.repeat));
+        if !self.air.is_deaf() {
+            useless.extend(self.air.useless(&adapters, self.options.air.as_deref()));
+        }
+        let news = self.useless.news(useless);
+        if !news.is_empty() {
+            (self.tell)(ShareEvent::Useless(news));
+        }
     }
 
     fn write_ledger(&mut self) {

@@ -16,7 +16,7 @@ use upload::{BitRates, RangeSet, Settings, Source};
 use wire::upload::roles::{End, FileOffer, RoleMessage, SIGNED_FOR, Shares, signed};
 use wire::upload::{AUTHENTICATOR_LEN, AirHeader, Chunk, Message, Offer, RateIndex, Run, Transfer};
 
-use super::air::{AirError, AirRates, AirSender, AirSent};
+use super::air::{AirError, AirRates, AirSender, AirSent, Useless};
 use super::link::{Heard, Link};
 use super::seal::{AirKey, ChunkKey, SEAL_LEN};
 use super::silence::{Hearing, Silence};
@@ -74,6 +74,8 @@ pub enum UploadEvent {
     },
     /// The air brings nothing; the own uplink goes on.
     Silent(Silence),
+    /// These adapters were named for the air and are of no use, beside others that are.
+    Useless(Vec<String>),
     /// The destination is away, and waited for.
     Away(String),
 }
@@ -161,7 +163,8 @@ pub async fn upload(
     let air_key = AirKey::new(&offer.air_key);
     let only = options.air.as_deref().filter(|_| options.on_air);
     let (air, shares) = (AirSender::new(only, options.air_rates.as_ref())?, UploadShares::default());
-    let sending = Sending { endpoint, options, tell, file, offer, sealing, air_key, air, shares };
+    let useless = Useless::default();
+    let sending = Sending { endpoint, options, tell, file, offer, sealing, air_key, air, useless, shares };
     sending.run(peer, connect).await
 }
 
@@ -240,6 +243,7 @@ struct Sending<'a> {
     sealing: ChunkKey,
     air_key: AirKey,
     air: AirSender,
+    useless: Useless,
     shares: UploadShares,
 }
 
@@ -313,6 +317,18 @@ impl Sending<'_> {
         }
     }
 
+    fn follow(&mut self) {
+        let (adapters, only) = (self.endpoint.adapters(), self.options.air.as_deref());
+        self.air.follow(&adapters, only);
+        // Where none is of use it is told why the air is silent.
+        if !self.air.is_silent() {
+            let news = self.useless.news(self.air.useless(&adapters, only));
+            if !news.is_empty() {
+                (self.tell)(UploadEvent::Useless(news));
+            }
+        }
+    }
+
     /// Until the link is gone or all is over. `seen` is when the destination was last there.
     async fn serve(
         &mut self,
@@ -331,7 +347,7 @@ impl Sending<'_> {
             if follow <= now {
                 follow = now + FOLLOW;
                 if self.options.on_air {
-                    self.air.follow(&self.endpoint.adapters(), self.options.air.as_deref());
+                    self.follow();
                 }
             }
             let mut wake = now + LOOK;

@@ -8,7 +8,8 @@
 //! - the target is the time of one and a half packets at the bottleneck, 25 ms at least and the draft's 60 ms at most: what it adds to others' delay;
 //! - near the target the window grows in proportion to what is left (RFC 6817 section 2.4.2), where the draft has a constant gain: on slow uplinks its lag is packets;
 //! - above the target nothing is added, however small the window (section 4.3 adds the gain first);
-//! - who has given way regains one bandwidth-delay product by slow start, not by one gain a round trip;
+//! - who has given way regains one bandwidth-delay product by slow start, not by one gain a round trip, and half of it at once after a slowdown: slow start from
+//!   two packets leaves an uplink of 150 ms idle for half a second each time;
 //! - a second loss within ten seconds means that others fill a queue too short to show by its delay: it gives way for three seconds;
 //! - slowdowns are 20 s apart at least: beside its owner it only has to be fair to others of its kind.
 //!
@@ -90,15 +91,21 @@ impl BackgroundController {
     }
 
     /// After a long silence on a path: begins anew, but keeps what an empty path was like. Beside others' full queue a single packet is in flight, so it takes
-    /// few losses to be silent, and that queue would pass for the base.
-    pub fn renewed(&self) -> Self {
-        Self {
+    /// few losses to be silent, and that queue would pass for the base. Slow start ends at what the path is known to hold. A silence has emptied the queue as a
+    /// slowdown does.
+    pub fn renewed(&self, now: Timestamp) -> Self {
+        let mut renewed = Self {
             base: self.base,
             packet_time: self.packet_time,
-            slowdown_at: self.slowdown_at,
+            slowdown_at: self.slowdown_at.map(|_| now + LEAST_SLOWDOWN_INTERVAL),
             was_settled: self.was_settled,
-            ..Self::new(self.datagram, Timestamp::ZERO)
+            ..Self::new(self.datagram, now)
+        };
+        if self.was_settled {
+            let threshold = self.bandwidth_delay_product().max(SMALL_WINDOW);
+            renewed.phase = Phase::SlowStart { threshold, slowdown: None };
         }
+        renewed
     }
 
     /// What the queue may add to the delay.
@@ -243,6 +250,7 @@ impl Controller for BackgroundController {
             Phase::SlowStart { threshold, slowdown } => self.slow_start(sample, queue, threshold, slowdown),
             Phase::Steady => self.steady(sample, queue),
             Phase::Slowdown { since, until, regain } if sample.now >= until => {
+                self.window = (regain / 2.0).max(SMALL_WINDOW);
                 self.phase = Phase::SlowStart { threshold: regain, slowdown: Some(since) };
             }
             Phase::Yielding { until } if sample.now >= until => self.phase = Phase::Steady,

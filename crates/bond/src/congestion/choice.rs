@@ -97,7 +97,7 @@ impl AnyController {
     /// The controller for a path that answers again after nothing was acknowledged for long.
     pub fn renewed(&self, algorithm: Algorithm, max_datagram_size: u64, now: Timestamp) -> Self {
         match self {
-            Self::Background(controller) => Self::Background(controller.renewed()),
+            Self::Background(controller) => Self::Background(controller.renewed(now)),
             _ => Self::new(algorithm, max_datagram_size, now),
         }
     }

@@ -3,6 +3,7 @@
 mod rates;
 mod wifi;
 
+use std::collections::BTreeSet;
 use std::future::poll_fn;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::task::{Context, Poll, ready};
@@ -42,6 +43,19 @@ fn leads_to_neighbours(adapter: &Adapter, only: Option<&[String]>) -> bool {
     wanted && !adapter.loopback && adapter.bluetooth.is_none() && adapter.state == AdapterState::Connected
 }
 
+/// Adapters that were named and are of no use. Each is told of once, and again if it was of use meanwhile.
+#[derive(Default)]
+pub(super) struct Useless(BTreeSet<String>);
+
+impl Useless {
+    /// Which of them are to be told of now.
+    pub(super) fn news(&mut self, useless: BTreeSet<String>) -> Vec<String> {
+        let news = useless.difference(&self.0).cloned().collect();
+        self.0 = useless;
+        news
+    }
+}
+
 /// The cards in monitor mode among the adapters that were named.
 struct Cards<T>(Vec<(String, T)>);
 
@@ -73,6 +87,16 @@ impl<T> Cards<T> {
             }
         }
         Ok(())
+    }
+
+    /// Those of the named adapters that are neither such a card nor lead to a neighbourhood.
+    fn useless(&self, adapters: &[Adapter], only: Option<&[String]>) -> BTreeSet<String> {
+        let is_card = |name: &String| self.0.iter().any(|(known, _)| known == name);
+        let leads = |name: &String| {
+            adapters.iter().any(|adapter| adapter.name == *name && leads_to_neighbours(adapter, only))
+        };
+        let named = only.unwrap_or_default().iter();
+        named.filter(|name| !is_card(name) && !leads(name)).cloned().collect()
     }
 }
 
@@ -142,6 +166,11 @@ impl AirSender {
                 Err(error) => debug!(%error, name = adapter.name, "an adapter has no multicast"),
             }
         }
+    }
+
+    /// The named adapters by which nothing is sent.
+    pub(super) fn useless(&self, adapters: &[Adapter], only: Option<&[String]>) -> BTreeSet<String> {
+        self.cards.useless(adapters, only)
     }
 
     pub(super) fn is_silent(&self) -> bool {
@@ -230,6 +259,11 @@ impl AirListener {
                 }
             }
         }
+    }
+
+    /// The named adapters by which nothing is heard.
+    pub(super) fn useless(&self, adapters: &[Adapter], only: Option<&[String]>) -> BTreeSet<String> {
+        self.cards.useless(adapters, only)
     }
 
     pub(super) fn is_deaf(&self) -> bool {

@@ -126,13 +126,42 @@ fn only_full_packets_tell_of_the_queue() {
 fn what_an_empty_path_is_like_outlives_a_silence() {
     let mut world = world(Link::new(1.2, 60));
     world.run(Duration::from_secs(20));
-    let renewed = world.controller.renewed();
+    let renewed = world.controller.renewed(world.now);
     assert_eq!(renewed.window(), 2 * DATAGRAM);
     assert_eq!(
         (renewed.base.get(), renewed.target()),
         (world.controller.base.get(), world.controller.target())
     );
     assert!(renewed.base.get().is_some());
+}
+
+/// By hand: of four seconds a slow start takes three round trips, and nothing else is lost.
+#[test]
+fn a_path_that_was_silent_is_filled_soon_and_not_beyond() {
+    for (mbps, delay) in [(0.8, 150), (1.2, 50), (8.0, 30)] {
+        let mut world = world(Link::new(mbps, delay));
+        world.run(Duration::from_secs(20));
+        world.offered = Some(BitRate(1));
+        world.run(Duration::from_secs(1));
+        world.offered = None;
+        world.controller = world.controller.renewed(world.now);
+        let packets = world.queue_delays.len();
+        let rate = world.run(Duration::from_secs(4)).as_mbps();
+        let queue = world.queue_p99(world.queue_delays.len() - packets);
+        assert!(rate >= 0.86 * mbps, "{rate:.3} of {mbps}, {delay} ms");
+        assert!(queue <= 40.0, "{queue:.1} ms, {mbps} Mbit/s, {delay} ms");
+    }
+}
+
+/// A slowdown of two round trips in twenty seconds, and one more to fill the path again.
+#[test]
+fn slowdowns_cost_little_on_long_paths() {
+    for (mbps, delay) in [(0.8, 150), (8.0, 150), (100.0, 60)] {
+        let mut world = world(Link::new(mbps, delay));
+        world.run(Duration::from_secs(10));
+        let rate = world.run(Duration::from_secs(120)).as_mbps();
+        assert!(rate >= 0.975 * mbps, "{rate:.3} of {mbps}, {delay} ms");
+    }
 }
 
 #[test]

@@ -19,6 +19,7 @@ enum Event {
     Begun { resumed: u64 },
     Progress { done: u64, size: u64, shares: Shares },
     Silent { reason: String },
+    Useless { reason: String },
     Away { reason: String },
     Stored { name: String, size: u64, shares: Shares },
     Same { name: String },
@@ -45,6 +46,8 @@ pub(super) struct Lines<'a> {
     pub(super) name_of: &'a dyn Fn(PublicKey) -> String,
     /// Says it in words.
     pub(super) silence: &'a dyn Fn(Silence) -> String,
+    /// Why adapters are of no use.
+    pub(super) no_air: &'a dyn Fn(&[String]) -> String,
 }
 
 impl Lines<'_> {
@@ -55,6 +58,7 @@ impl Lines<'_> {
                 Event::Progress { done, size, shares: self.shares(&shares) }
             }
             UploadEvent::Silent(why) => Event::Silent { reason: (self.silence)(why) },
+            UploadEvent::Useless(named) => Event::Useless { reason: (self.no_air)(&named) },
             UploadEvent::Away(reason) => Event::Away { reason },
         });
     }
@@ -93,7 +97,12 @@ mod tests {
 
     #[test]
     fn a_line_has_file_event_and_figures() {
-        let lines = Lines { file: "a\"b", name_of: &|_| "bob".to_owned(), silence: &|why| why.to_string() };
+        let lines = Lines {
+            file: "a\"b",
+            name_of: &|_| "bob".to_owned(),
+            silence: &|why| why.to_string(),
+            no_air: &|named| named.join(", "),
+        };
         let shares = UploadShares { own: 1, neighbours: vec![(PublicKey([1; 32]), 2)] };
         let event = Event::Progress { done: 3, size: 4, shares: lines.shares(&shares) };
         let text = serde_json::to_value(Line { file: lines.file, event }).unwrap();

@@ -5,7 +5,7 @@ use anabranch::upload::{Ledger, ShareEvent, ShareOptions, ShareSummary, Silence,
 use anyhow::bail;
 use serde::Serialize;
 
-use super::{Reached, bit_rate, keys_of};
+use super::{Reached, bit_rate, keys_of, no_air};
 use crate::arguments::Share;
 use crate::exit::WrongUsage;
 use crate::output;
@@ -54,6 +54,9 @@ pub fn run(session: &Session, arguments: &Share) -> anyhow::Result<()> {
             ShareEvent::Lost(why) => format!("{name} is not reached: {why}. It is called again."),
             ShareEvent::Deaf => {
                 format!("Nobody is heard: {}.", reached.silence(Silence::NoAdapter, options.air.as_deref()))
+            }
+            ShareEvent::Useless(named) => {
+                format!("Not all adapters are used: {}.", no_air(&named, &reached.endpoint.adapters()))
             }
             ShareEvent::Begun { source, size } => {
                 format!("Helps {} with a file of {:.1} MB.", reached.name_of(source), size as f64 / 1e6)

@@ -9,7 +9,7 @@ use anyhow::bail;
 use indicatif::MultiProgress;
 
 use super::lines::Lines;
-use super::{Reached, bit_rate, shares};
+use super::{Reached, bit_rate, no_air, shares};
 use crate::arguments::Upload;
 use crate::exit::WrongUsage;
 use crate::output;
@@ -56,7 +56,9 @@ pub fn run(session: &Session, arguments: &Upload) -> anyhow::Result<()> {
 async fn send_with_lines(reached: &Reached, file: &Path, options: &UploadOptions) -> anyhow::Result<()> {
     let name = name_of(file);
     let silence = |why| reached.silence(why, options.air.as_deref());
-    let lines = Lines { file: &name, name_of: &|key| reached.name_of(key), silence: &silence };
+    let no_air = |named: &[String]| no_air(named, &reached.endpoint.adapters());
+    let lines =
+        Lines { file: &name, name_of: &|key| reached.name_of(key), silence: &silence, no_air: &no_air };
     let mut heed = |event: UploadEvent| {
         if matches!(event, UploadEvent::Begun { .. })
             && let Err(error) = peers::redeemed(&reached.state, reached.known.peer.key)
@@ -115,6 +117,10 @@ async fn send(reached: &Reached, file: &Path, options: &UploadOptions) -> anyhow
             let why = reached.silence(why, options.air.as_deref());
             silent = format!("{name}: {why}; {goes_on}.");
             tell(&bars, &silent);
+        }
+        UploadEvent::Useless(named) => {
+            let why = no_air(&named, &reached.endpoint.adapters());
+            tell(&bars, &format!("{name}: not all adapters are used: {why}."));
         }
         UploadEvent::Away(why) => bar.set_message(format!("{name} (waiting for {destination}: {why})")),
     };

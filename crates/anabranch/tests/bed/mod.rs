@@ -1,10 +1,12 @@
 //! Two network namespaces with cables between them, and a connection over these.
 
 use std::io::{Read, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use anabranch::blocking::{Endpoint, VirtualStream};
+use anabranch::blocking::{Endpoint, ReadHalf, VirtualStream, WriteHalf};
 use anabranch::{Admission, ConnectOptions, EndpointOptions, EventKind, Peer};
 use identity::KeyPair;
 use linux::monitor::Monitor;
@@ -136,41 +138,60 @@ pub fn in_one_of_three(limit: Duration, attempt: impl Fn() -> Option<Duration>) 
 
 /// Sends for as long as `go_on` says so, and checks every byte at the other end; the longest time without any.
 pub fn transfer(sender: VirtualStream, receiver: VirtualStream, go_on: impl FnOnce()) -> (Duration, u64) {
-    let (mut sender, mut receiver) = (sender, receiver);
-    let stop = Arc::new(std::sync::atomic::AtomicBool::new(false));
-    let told = Arc::clone(&stop);
-    let writing = std::thread::spawn(move || {
-        let mut at = 0u64;
-        while !told.load(std::sync::atomic::Ordering::Relaxed) {
-            let bytes: Vec<u8> = (at..at + 4_000).map(byte).collect();
-            sender.write_all(&bytes).unwrap();
-            at += 4_000;
-            // Some Mbit/s: the gaps are to be those of the networks.
-            std::thread::sleep(Duration::from_millis(2));
-        }
-        sender.finish().unwrap();
-        at
-    });
-    let reading = std::thread::spawn(move || {
-        let mut buffer = [0; 65_536];
-        let (mut at, mut longest, mut last) = (0u64, Duration::ZERO, Instant::now());
-        loop {
-            let count = receiver.read(&mut buffer).unwrap();
-            longest = longest.max(last.elapsed());
-            last = Instant::now();
-            if count == 0 {
-                return (at, longest);
-            }
-            for found in &buffer[..count] {
-                assert_eq!(*found, byte(at), "byte {at}");
-                at += 1;
-            }
-        }
-    });
+    let ((_sender_reads, sender), (receiver, _receiver_writes)) = (sender.split(), receiver.split());
+    let flow = Flow::start(sender, receiver);
     go_on();
-    stop.store(true, std::sync::atomic::Ordering::Relaxed);
-    let sent = writing.join().unwrap();
-    let (received, longest) = reading.join().unwrap();
-    assert_eq!(sent, received);
-    (longest, received)
+    flow.end()
+}
+
+/// Bytes that go from one end to the other, each of them checked there.
+pub struct Flow {
+    stop: Arc<AtomicBool>,
+    writing: JoinHandle<u64>,
+    reading: JoinHandle<(u64, Duration)>,
+}
+
+impl Flow {
+    pub fn start(mut sender: WriteHalf, mut receiver: ReadHalf) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let told = Arc::clone(&stop);
+        let writing = std::thread::spawn(move || {
+            let mut at = 0u64;
+            while !told.load(Ordering::Relaxed) {
+                let bytes: Vec<u8> = (at..at + 4_000).map(byte).collect();
+                sender.write_all(&bytes).unwrap();
+                at += 4_000;
+                // Some Mbit/s: the gaps are to be those of the networks.
+                std::thread::sleep(Duration::from_millis(2));
+            }
+            sender.finish().unwrap();
+            at
+        });
+        let reading = std::thread::spawn(move || {
+            let mut buffer = [0; 65_536];
+            let (mut at, mut longest, mut last) = (0u64, Duration::ZERO, Instant::now());
+            loop {
+                let count = receiver.read(&mut buffer).unwrap();
+                longest = longest.max(last.elapsed());
+                last = Instant::now();
+                if count == 0 {
+                    return (at, longest);
+                }
+                for found in &buffer[..count] {
+                    assert_eq!(*found, byte(at), "byte {at}");
+                    at += 1;
+                }
+            }
+        });
+        Self { stop, writing, reading }
+    }
+
+    /// Sends no more and waits for what is under way; the longest time without any, and how many bytes have come.
+    pub fn end(self) -> (Duration, u64) {
+        self.stop.store(true, Ordering::Relaxed);
+        let sent = self.writing.join().unwrap();
+        let (received, longest) = self.reading.join().unwrap();
+        assert_eq!(sent, received);
+        (longest, received)
+    }
 }

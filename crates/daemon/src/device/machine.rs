@@ -168,7 +168,7 @@ impl DeviceMachine {
     /// New TCP connections get their network from the kernel at `connect`, where it can do that and no rule can concern them. All
     /// else goes through nftables, which is slower and does the same. Tells once why it cannot.
     fn hasten(&mut self, direct: &Direct) -> Option<String> {
-        let Unruled { v4, v6, excluded } = direct.unruled();
+        let Unruled { v4, v6, real_time, excluded } = direct.unruled();
         if self.fast_path.is_none() {
             if v4.is_empty() && v6.is_empty() || self.without_fast_path {
                 return None;
@@ -184,9 +184,9 @@ impl DeviceMachine {
         let fast_path = self.fast_path.as_mut()?;
         // First without slots: a prefix must not be missing while there are some.
         let fed = fast_path
-            .set_slots(Slots::default())
+            .set_slots(&Slots::default())
             .and_then(|()| fast_path.set_excluded(&excluded))
-            .and_then(|()| fast_path.set_slots(Slots { v4: &v4, v6: &v6 }));
+            .and_then(|()| fast_path.set_slots(&Slots { v4: &v4, v6: &v6, real_time }));
         let error = fed.err()?;
         self.fast_path = None;
         Some(without_fast_path(&error.to_string()))

@@ -19,12 +19,27 @@ use crate::prefix::IpPrefix;
 ///
 /// New sockets take them by turns, so a network's share is the share of slots with its mark. 0 leaves the socket alone.
 /// An empty list leaves all alone.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Slots<'a> {
     /// For IPv4 destinations.
     pub v4: &'a [u32],
     /// For IPv6 destinations.
     pub v6: &'a [u32],
+    /// For those that ask for little delay.
+    pub real_time: RealTimeMarks,
+}
+
+/// New sockets whose program has set one of these code points take no turns, but one mark.
+///
+/// IPv6 sockets are known by `IPV6_TCLASS` alone, also where they talk IPv4.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct RealTimeMarks {
+    /// Differentiated services code points, 0 to 63; others count for nothing.
+    pub code_points: Vec<u8>,
+    /// The mark for IPv4 destinations; 0 has them take their turns.
+    pub v4: u32,
+    /// The mark for IPv6 destinations.
+    pub v6: u32,
 }
 
 /// Loaded programs, attached to a cgroup until this value is dropped or the process ends, however it ends.
@@ -73,7 +88,7 @@ impl FastPath {
     ///
     /// No system call is made: this works under a seccomp filter that forbids bpf(2). A `connect` at the same time
     /// takes its mark from the old list or from the new one.
-    pub fn set_slots(&mut self, slots: Slots<'_>) -> Result<(), BpfError> {
+    pub fn set_slots(&mut self, slots: &Slots<'_>) -> Result<(), BpfError> {
         for list in [slots.v4, slots.v6] {
             let (count, room) = (list.len(), Self::MOST_SLOTS);
             if count > room {
@@ -89,6 +104,14 @@ impl FastPath {
             }
             self.shared.set(family, (start << 16 | list.len()) as u32);
             self.live[family] = half;
+        }
+        let RealTimeMarks { code_points, v4, v6 } = &slots.real_time;
+        for (family, mark) in [v4, v6].into_iter().enumerate() {
+            for code_point in 0..CODE_POINTS {
+                let taken = code_points.iter().any(|own| usize::from(*own) == code_point);
+                let index = BY_CODE_POINT + family * CODE_POINTS + code_point;
+                self.shared.set(index, if taken { *mark } else { 0 });
+            }
         }
         Ok(())
     }
@@ -169,10 +192,13 @@ fn always_excluded() -> impl Iterator<Item = IpPrefix> {
 }
 
 const FAMILIES: usize = 2;
-/// Two control elements, then two halves of slots for each family.
-const ENTRIES: usize = COUNTERS + FAMILIES;
+/// Two control elements, two halves of slots for each family, its counter, its marks by code point.
+const ENTRIES: usize = BY_CODE_POINT + FAMILIES * CODE_POINTS;
 /// Where each family counts its new sockets.
 pub(super) const COUNTERS: usize = FAMILIES + 2 * FAMILIES * FastPath::MOST_SLOTS;
+/// Where the marks of IPv4 sockets by code point begin; those of IPv6 follow.
+pub(super) const BY_CODE_POINT: usize = COUNTERS + FAMILIES;
+pub(super) const CODE_POINTS: usize = 64;
 const KEY4: usize = 8;
 const KEY6: usize = 20;
 const ROOM: usize = FastPath::MOST_EXCLUDED + 16;

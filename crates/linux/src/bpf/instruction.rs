@@ -29,6 +29,7 @@ pub(super) enum Register {
 pub(super) enum Function {
     MapLookup = 1,
     SetSocketOption = 49,
+    GetSocketOption = 57,
     NamespaceCookie = 122,
 }
 

@@ -14,7 +14,7 @@ use std::path::PathBuf;
 
 use thiserror::Error;
 
-pub use fast_path::{FastPath, Slots};
+pub use fast_path::{FastPath, RealTimeMarks, Slots};
 
 /// Why a BPF program could not be loaded or fed.
 #[derive(Debug, Error)]

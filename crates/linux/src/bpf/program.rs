@@ -4,13 +4,14 @@
 //! not TCP, or another network namespace?      -> leave alone
 //! marked, or bound to an interface?           -> leave alone
 //! destination in the excluded prefixes?       -> leave alone
+//! marks[family][getsockopt(IP_TOS or IPV6_TCLASS) >> 2]; not 0? -> that is the mark
 //! control = slots[family]; empty?             -> leave alone
 //! mark = slots[control.start + counter++ mod control.count]; 0? -> leave alone
 //! setsockopt(SO_MARK, mark)
 //! ```
 //! Two sockets at the very same moment may get the same slot: the counter is not locked. It never refuses a connection and never changes its addresses.
 
-use super::fast_path::COUNTERS;
+use super::fast_path::{BY_CODE_POINT, CODE_POINTS, COUNTERS};
 use super::instruction::{Assembler, Function, Label, Register, Size};
 use super::system::Map;
 
@@ -73,6 +74,9 @@ pub(super) fn code(hook: Hook, maps: &Maps, namespace: Option<u64>) -> Vec<[u8; 
         Hook::Connect6 => destination6(&mut program, maps, leave),
     }
 
+    let marked = program.label();
+    by_code_point(&mut program, hook, maps, marked);
+
     // R9 is the index of the family's control element: start << 16 | count.
     program.store(FRAME_INDEX, R9);
     program.add(R9, COUNTERS as i32);
@@ -99,6 +103,7 @@ pub(super) fn code(hook: Hook, maps: &Maps, namespace: Option<u64>) -> Vec<[u8; 
     program.load(Size::Word, R2, R0, 0);
     program.jump_if_equal(R2, 0, leave);
 
+    program.place(marked);
     program.store(FRAME_INDEX, R2);
     program.copy(R1, R6);
     program.set(R2, libc::SOL_SOCKET);
@@ -113,20 +118,48 @@ pub(super) fn code(hook: Hook, maps: &Maps, namespace: Option<u64>) -> Vec<[u8; 
     program.finish()
 }
 
-/// Leaves if the IPv4 destination is excluded; then `R9` is the control element of IPv4.
+/// Goes to `marked` with the mark in `R2` if there is one for the socket's code point. `R7` is where the family's marks begin.
+fn by_code_point(program: &mut Assembler, hook: Hook, maps: &Maps, marked: Label) {
+    use Register::{R0, R1, R2, R3, R4, R5, R6, R7, R10};
+    let (level, option) = match hook {
+        Hook::Connect4 => (libc::IPPROTO_IP, libc::IP_TOS),
+        Hook::Connect6 => (libc::IPPROTO_IPV6, libc::IPV6_TCLASS),
+    };
+    let none = program.label();
+    program.copy(R1, R6);
+    program.set(R2, level);
+    program.set(R3, option);
+    program.frame_address(R4, FRAME_INDEX);
+    program.set(R5, 4);
+    program.call(Function::GetSocketOption);
+    program.jump_if_different(R0, 0, none);
+    program.load(Size::Word, R2, R10, FRAME_INDEX);
+    program.and(R2, 0xff);
+    program.shift_right(R2, 2);
+    program.add_register(R2, R7);
+    program.store(FRAME_INDEX, R2);
+    look_up(program, &maps.slots, FRAME_INDEX);
+    program.jump_if_equal(R0, 0, none);
+    program.load(Size::Word, R2, R0, 0);
+    program.jump_if_different(R2, 0, marked);
+    program.place(none);
+}
+
+/// Leaves if the IPv4 destination is excluded; then `R9` is the control element of IPv4, `R7` where its marks by code point begin.
 fn destination4(program: &mut Assembler, maps: &Maps, leave: Label) {
-    use Register::{R0, R2, R6, R9};
+    use Register::{R0, R2, R6, R7, R9};
     program.store_value(FRAME_KEY, 32);
     program.load(Size::Word, R2, R6, CONTEXT_ADDRESS4);
     program.store(FRAME_KEY + 4, R2);
     look_up(program, &maps.excluded4, FRAME_KEY);
     program.jump_if_different(R0, 0, leave);
     program.set(R9, CONTROL4);
+    program.set(R7, BY_CODE_POINT as i32);
 }
 
-/// The same for IPv6; `R9` is the control element of IPv4 if the address is an IPv4 one (`::ffff:a.b.c.d`).
+/// The same for IPv6; they are those of IPv4 if the address is an IPv4 one (`::ffff:a.b.c.d`).
 fn destination6(program: &mut Assembler, maps: &Maps, leave: Label) {
-    use Register::{R0, R2, R6, R9, R10};
+    use Register::{R0, R2, R6, R7, R9, R10};
     program.store_value(FRAME_KEY, 128);
     for word in 0..4 {
         program.load(Size::Word, R2, R6, CONTEXT_ADDRESS6 + 4 * word);
@@ -137,12 +170,14 @@ fn destination6(program: &mut Assembler, maps: &Maps, leave: Label) {
 
     let chosen = program.label();
     program.set(R9, CONTROL6);
+    program.set(R7, (BY_CODE_POINT + CODE_POINTS) as i32);
     let mapped = u32::from_ne_bytes([0, 0, 0xff, 0xff]) as i32;
     for (word, value) in [(0, 0), (1, 0), (2, mapped)] {
         program.load(Size::Word, R2, R10, FRAME_KEY + 4 + 4 * word);
         program.jump_if_word_differs(R2, value, chosen);
     }
     program.set(R9, CONTROL4);
+    program.set(R7, BY_CODE_POINT as i32);
     program.place(chosen);
 }
 

@@ -1,7 +1,7 @@
 //! Direct mode's part of the kernel: every flow leaves by one network, chosen when it begins.
 //!
 //! Packets of applications are routed to any0 first and have its address. A chain in the output hook gives a new flow
-//! the mark of a network, by rules or by turns; conntrack keeps the mark for the flow's life; a policy rule looks marked packets
+//! the mark of a network, by rules or by turns (real-time flows the best one's); conntrack keeps the mark for the flow's life; a policy rule looks marked packets
 //! up in the network's own table, and they leave with the network's address. So two networks may have the same subnet, next hop
 //! and address. What gets no mark stays on any0, for the bond.
 //!
@@ -158,6 +158,26 @@ pub struct Choice {
     pub v4: Vec<u8>,
     /// For IPv6.
     pub v6: Vec<u8>,
+    /// The networks for those that are [`RealTime`].
+    pub best: Best,
+}
+
+/// The network that each family's real-time flows take; `None` to deal them out like all others.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Best {
+    /// For IPv4.
+    pub v4: Option<u8>,
+    /// For IPv6.
+    pub v6: Option<u8>,
+}
+
+/// By what new flows are known as real-time: one of both is enough.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct RealTime {
+    /// Differentiated services code points, 0 to 63.
+    pub code_points: Vec<u8>,
+    /// Destinations, protocols above IP (with ports) and destination ports to which such flows went before.
+    pub services: Vec<(IpAddr, u8, u16)>,
 }
 
 /// What becomes of a new flow.
@@ -235,6 +255,8 @@ pub struct Direct {
     pub ecn: bool,
     /// The networks.
     pub exits: Vec<Exit>,
+    /// Which flows take the best network of their choice, and not turns.
+    pub real_time: RealTime,
     /// Ways to deal out flows; rules and `otherwise` point here.
     pub choices: Vec<Choice>,
     /// In order.
@@ -318,6 +340,11 @@ impl Direct {
                 "slots for a network that there is not",
             )?;
         }
+        let best = self.choices.iter().flat_map(|choice| [choice.best.v4, choice.best.v6]).flatten();
+        ensure(best.into_iter().all(|number| known(&number)), "a best network that there is not")?;
+        let RealTime { code_points, services } = &self.real_time;
+        ensure(code_points.iter().all(|dscp| *dscp < 64), "a code point over 63")?;
+        ensure(services.len() <= MAXIMUM_DESTINATIONS, "too many services")?;
         let outcomes = self.rules.iter().map(|rule| rule.outcome).chain([self.otherwise]);
         for outcome in outcomes {
             ensure(

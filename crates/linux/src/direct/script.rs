@@ -19,6 +19,9 @@ impl Direct {
         for exit in &self.exits {
             text += &verdicts_of(exit.number);
         }
+        for family in [Family::V4, Family::V6] {
+            text += &self.real_time_services(family);
+        }
         for stay in [Stay::Bonded, Stay::Duplicated, Stay::Protected] {
             let (keep, code) = (!TREATMENT_MASK, stay.code() << TREATMENT_SHIFT);
             text += &format!(
@@ -27,8 +30,10 @@ impl Direct {
             );
         }
         for (at, choice) in self.choices.iter().enumerate() {
-            for (family, slots) in [("ipv4", &choice.v4), ("ipv6", &choice.v6)] {
-                text += &format!("  chain choice_{at}_{family} {{\n{}    accept\n  }}\n", deal(slots));
+            let Choice { v4, v6, best } = choice;
+            for (family, slots, best) in [(Family::V4, v4, best.v4), (Family::V6, v6, best.v6)] {
+                let (name, first) = (family.name(), self.best_first(family, slots, best));
+                text += &format!("  chain choice_{at}_{name} {{\n{first}{}    accept\n  }}\n", deal(slots));
             }
         }
         text += "  chain choose {\n";
@@ -90,6 +95,37 @@ impl Direct {
             return without.join("\n") + "\n";
         }
         text + &self.answers_to_translators(&name)
+    }
+
+    /// What leads real-time flows to the best network before others are dealt out.
+    fn best_first(&self, family: Family, slots: &[u8], best: Option<u8>) -> String {
+        let Some(best) = best.filter(|best| slots != [*best]) else { return String::new() };
+        let header = family.header();
+        let mut text = String::new();
+        if !self.real_time.code_points.is_empty() {
+            let code_points: Vec<String> =
+                self.real_time.code_points.iter().map(ToString::to_string).collect();
+            text += &format!("    {header} dscp {{ {} }} goto leave_{best}\n", code_points.join(", "));
+        }
+        if !services_of(&self.real_time.services, family).is_empty() {
+            let name = family.name();
+            text += &format!(
+                "    {header} daddr . meta l4proto . th dport @real_time_{name} goto leave_{best}\n"
+            );
+        }
+        text
+    }
+
+    /// The set of a family's real-time services, if there are some.
+    fn real_time_services(&self, family: Family) -> String {
+        let services = services_of(&self.real_time.services, family);
+        if services.is_empty() {
+            return String::new();
+        }
+        let name = family.name();
+        format!(
+            "  set real_time_{name} {{\n    type {name}_addr . inet_proto . inet_service\n    elements = {{ {services} }}\n  }}\n"
+        )
     }
 
     /// For packets of others, which this machine forwards.
@@ -191,12 +227,12 @@ impl Direct {
         let mut text = String::new();
         for rule in self.rules.iter().filter(|rule| rule.matching.cgroup.is_some()) {
             let choice = rule.outcome.choice().and_then(|choice| self.choices.get(choice));
-            let Some(Choice { v4, v6 }) = choice else { continue };
+            let Some(Choice { v4, v6, .. }) = choice else { continue };
             if rule.matching.destinations.is_some() {
                 continue;
             }
             for line in conditions(&rule.matching) {
-                let (slots, header) = if line.family == Family::V4 { (v4, "ip") } else { (v6, "ip6") };
+                let (slots, header) = (if line.family == Family::V4 { v4 } else { v6 }, line.family.header());
                 let [number] = slots[..] else { continue };
                 let own =
                     self.exits.iter().filter(|exit| exit.number == number).flat_map(|exit| &exit.subnets);
@@ -219,7 +255,7 @@ impl Direct {
 
     fn verdict(&self, outcome: Outcome, family: Family) -> String {
         let is_empty = |choice: usize| {
-            self.choices.get(choice).is_none_or(|Choice { v4, v6 }| match family {
+            self.choices.get(choice).is_none_or(|Choice { v4, v6, .. }| match family {
                 Family::V4 => v4.is_empty(),
                 Family::V6 => v6.is_empty(),
             })
@@ -283,6 +319,14 @@ impl Family {
             Self::V6 => "ipv6",
         }
     }
+
+    /// What stands before the fields of its packets.
+    const fn header(self) -> &'static str {
+        match self {
+            Self::V4 => "ip",
+            Self::V6 => "ip6",
+        }
+    }
 }
 
 /// The conditions of a rule for one family, ready to be followed by a verdict.
@@ -300,7 +344,8 @@ impl std::fmt::Display for Line {
 fn conditions(matching: &FlowMatch) -> Vec<Line> {
     let Some(cgroup) = cgroup(matching.cgroup.as_deref()) else { return Vec::new() };
     let mut lines = Vec::new();
-    for (family, header) in [(Family::V4, "ip"), (Family::V6, "ip6")] {
+    for family in [Family::V4, Family::V6] {
+        let header = family.header();
         let mut text = format!("meta nfproto {} ", family.name());
         if let Some(destinations) = &matching.destinations {
             let own = destinations.iter().filter(|prefix| prefix.is_ipv4() == (family == Family::V4));
@@ -312,14 +357,11 @@ fn conditions(matching: &FlowMatch) -> Vec<Line> {
             text += &format!("{header} daddr {{ {} }} ", own.join(", "));
         }
         if let Some(services) = &matching.services {
-            let own = services.iter().filter(|(address, ..)| address.is_ipv4() == (family == Family::V4));
-            let own: BTreeSet<String> =
-                own.map(|(address, protocol, port)| format!("{address} . {protocol} . {port}")).collect();
+            let own = services_of(services, family);
             if own.is_empty() {
                 continue;
             }
-            let own: Vec<String> = own.into_iter().collect();
-            text += &format!("{header} daddr . meta l4proto . th dport {{ {} }} ", own.join(", "));
+            text += &format!("{header} daddr . meta l4proto . th dport {{ {own} }} ");
         }
         text += &cgroup;
         if let Some(user) = matching.user {
@@ -339,6 +381,14 @@ fn conditions(matching: &FlowMatch) -> Vec<Line> {
         lines.push(Line { family, text });
     }
     lines
+}
+
+/// Those of a family as elements of a set.
+fn services_of(services: &[(IpAddr, u8, u16)], family: Family) -> String {
+    let own = services.iter().filter(|(address, ..)| address.is_ipv4() == (family == Family::V4));
+    let own: BTreeSet<String> =
+        own.map(|(address, protocol, port)| format!("{address} . {protocol} . {port}")).collect();
+    own.into_iter().collect::<Vec<_>>().join(", ")
 }
 
 /// The condition for a control group; `None` if there is no such group now.

@@ -10,6 +10,7 @@ use proptest::prelude::*;
 use socket2::{Domain, SockRef, Socket, Type};
 
 use super::*;
+use crate::bpf::RealTimeMarks;
 use crate::journal::Journal;
 use crate::netlink::Netlink;
 use crate::netns::Namespace;
@@ -108,10 +109,15 @@ fn direct(bed: &Bed) -> Direct {
         forwarding: true,
         ecn: false,
         exits: vec![exit(0), exit(1)],
-        choices: vec![Choice { v4: vec![1, 2], v6: vec![1, 2] }],
+        real_time: RealTime::default(),
+        choices: vec![dealt(&[1, 2], &[1, 2])],
         rules: Vec::new(),
         otherwise: Outcome::Leave(0),
     }
+}
+
+fn dealt(v4: &[u8], v6: &[u8]) -> Choice {
+    Choice { v4: v4.to_vec(), v6: v6.to_vec(), best: Best::default() }
 }
 
 fn index_of(name: &str) -> u32 {
@@ -147,6 +153,23 @@ impl Bed {
             })
             .unwrap();
         journal
+    }
+
+    /// By which network the first datagrams of `count` flows from `from` with this traffic class octet reached the server.
+    fn datagrams(&self, from: &Namespace, server: &str, octet: u32, count: usize) -> BTreeMap<u8, usize> {
+        let server: SocketAddr = server.parse().unwrap();
+        let ears = self.server.run(|| UdpSocket::bind(server)).unwrap().unwrap();
+        ears.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
+        let mut seen = BTreeMap::new();
+        for _ in 0..count {
+            let open = || Socket::new(Domain::for_address(server), Type::DGRAM, None).unwrap();
+            let mouth = from.run(open).unwrap();
+            if server.is_ipv4() { mouth.set_tos_v4(octet) } else { mouth.set_tclass_v6(octet) }.unwrap();
+            mouth.send_to(b"hello", &server.into()).unwrap();
+            let (_, peer) = ears.recv_from(&mut [0; 8]).unwrap();
+            *seen.entry(router_of(peer)).or_default() += 1;
+        }
+        seen
     }
 
     /// By which network each of `count` connections from `from` reached the server: number of calls by the network's number.
@@ -247,7 +270,7 @@ fn rules_choose_by_destination_port_and_user() {
     }
     let mut bed = bed("rules");
     let mut direct = direct(&bed);
-    direct.choices.extend([1, 2].map(|only| Choice { v4: vec![only], v6: vec![only] }));
+    direct.choices.extend([1, 2].map(|only| dealt(&[only], &[only])));
     let rule = |matching, outcome| FlowRule { matching, outcome };
     let to = |text: &str| Some(vec![text.parse().unwrap()]);
     direct.rules = vec![
@@ -277,6 +300,55 @@ fn rules_choose_by_destination_port_and_user() {
     let address = SERVER_V6.parse().unwrap();
     let refused = bed.device.run(|| TcpStream::connect_timeout(&address, Duration::from_secs(5))).unwrap();
     assert_eq!(refused.unwrap_err().kind(), std::io::ErrorKind::PermissionDenied);
+}
+
+#[test]
+fn real_time_flows_take_the_best_network_and_others_turns() {
+    if !may_test() {
+        return;
+    }
+    const EF: u32 = 46 << 2;
+    let mut bed = bed("best");
+    let mut direct = direct(&bed);
+    direct.real_time = RealTime {
+        code_points: vec![34, 46],
+        services: vec![
+            ("203.0.113.9".parse().unwrap(), 17, 3_478),
+            ("2001:db8:9::9".parse().unwrap(), 17, 3_478),
+        ],
+    };
+    direct.choices[0].best = Best { v4: Some(2), v6: Some(1) };
+    bed.start(&direct);
+    // The kernel's own packets may take a turn now and then.
+    let by_turns = |from: &Namespace, server: &str, octet| {
+        let seen = bed.datagrams(from, server, octet, 10);
+        assert!(seen.len() == 2 && seen.values().all(|count| *count >= 3), "{server}, {octet}: {seen:?}");
+    };
+    for (server, best) in [(SERVER, 2), (SERVER_V6, 1)] {
+        assert_eq!(bed.datagrams(&bed.device, server, EF, 10), [(best, 10)].into(), "{server}");
+        assert_eq!(bed.datagrams(&bed.device, server, 34 << 2 | 1, 4), [(best, 4)].into(), "with ECN");
+        by_turns(&bed.device, server, 0);
+        by_turns(&bed.device, server, 10 << 2);
+        let known = server.replace(":80", ":3478");
+        assert_eq!(bed.datagrams(&bed.device, &known, 0, 10), [(best, 10)].into(), "{known}");
+    }
+    assert_eq!(bed.datagrams(&bed.inside, SERVER, EF, 6), [(2, 6)].into(), "of a host behind the device");
+    by_turns(&bed.inside, SERVER, 0);
+
+    // Flows that run stay when another network is the best.
+    let ears = bed.server.run(|| UdpSocket::bind("203.0.113.9:81")).unwrap().unwrap();
+    let mouth = bed.device.run(|| UdpSocket::bind("0.0.0.0:0")).unwrap().unwrap();
+    SockRef::from(&mouth).set_tos_v4(EF).unwrap();
+    let heard_by = || {
+        mouth.send_to(b"hello", "203.0.113.9:81").unwrap();
+        router_of(ears.recv_from(&mut [0; 8]).unwrap().1)
+    };
+    assert_eq!(heard_by(), 2);
+    direct.choices[0].best = Best { v4: Some(1), v6: None };
+    bed.device.run(|| direct.reload().unwrap()).unwrap();
+    assert_eq!(heard_by(), 2);
+    assert_eq!(bed.datagrams(&bed.device, SERVER, EF, 4), [(1, 4)].into());
+    by_turns(&bed.device, SERVER_V6, EF);
 }
 
 #[test]
@@ -373,7 +445,8 @@ fn hostile_values_are_refused() {
             v6: None,
             translation: None,
         }],
-        choices: vec![Choice { v4: vec![1], v6: vec![] }],
+        real_time: RealTime::default(),
+        choices: vec![dealt(&[1], &[])],
         rules: Vec::new(),
         otherwise: Outcome::Leave(0),
     };
@@ -388,6 +461,9 @@ fn hostile_values_are_refused() {
     bad(&|direct| direct.exits[0].number = 65);
     bad(&|direct| direct.exits.push(direct.exits[0].clone()));
     bad(&|direct| direct.choices[0].v4 = vec![2]);
+    bad(&|direct| direct.choices[0].best.v6 = Some(2));
+    bad(&|direct| direct.real_time.code_points.push(64));
+    bad(&|direct| direct.real_time.services = vec![([192, 0, 2, 1].into(), 17, 9); MAXIMUM_DESTINATIONS + 1]);
     bad(&|direct| direct.otherwise = Outcome::Leave(1));
     for path in ["", "a", "/a//b", "/../x", "/a/\"b", "/a\n"] {
         bad(&|direct| {
@@ -404,7 +480,6 @@ fn hostile_values_are_refused() {
 fn connections_that_no_rule_can_concern_need_no_look_at_rules() {
     let prefix = |text: &str| text.parse::<IpPrefix>().unwrap();
     let address = |text: &str| text.parse::<IpAddr>().unwrap();
-    let choice = |number| Choice { v4: vec![number], v6: vec![] };
     let mut direct = Direct {
         interface: "any0".to_owned(),
         addresses: Vec::new(),
@@ -415,7 +490,8 @@ fn connections_that_no_rule_can_concern_need_no_look_at_rules() {
         forwarding: false,
         ecn: false,
         exits: Vec::new(),
-        choices: vec![choice(1), choice(2)],
+        real_time: RealTime::default(),
+        choices: vec![dealt(&[1], &[]), dealt(&[2], &[])],
         rules: Vec::new(),
         otherwise: Outcome::Leave(0),
     };
@@ -426,9 +502,16 @@ fn connections_that_no_rule_can_concern_need_no_look_at_rules() {
     with(&mut direct, FlowMatch { destinations, user: Some(7), ..FlowMatch::default() });
     let services = Some(vec![(address("2001:db8::1"), 6, 443)]);
     with(&mut direct, FlowMatch { services, ..FlowMatch::default() });
+    direct.choices[0].best.v4 = Some(2);
+    direct.real_time = RealTime {
+        code_points: vec![46],
+        services: vec![(address("192.0.2.1"), 17, 3_478), (address("192.0.2.2"), 6, 443)],
+    };
     let unruled = direct.unruled();
     assert_eq!((unruled.v4, unruled.v6), (vec![mark_of(1)], vec![]));
-    let own = ["192.168.1.0/24", "203.0.113.0/24", "2001:db8::1/128"].map(prefix);
+    let real_time = RealTimeMarks { code_points: vec![46], v4: mark_of(2), v6: 0 };
+    assert_eq!(unruled.real_time, real_time);
+    let own = ["192.0.2.2/32", "192.168.1.0/24", "203.0.113.0/24", "2001:db8::1/128"].map(prefix);
     assert_eq!(unruled.excluded, own);
 
     let ruled = |direct: &Direct| direct.unruled() == Unruled::default();

@@ -102,6 +102,10 @@ fn child() {
     }
 }
 
+fn slots<'a>(v4: &'a [u32], v6: &'a [u32]) -> Slots<'a> {
+    Slots { v4, v6, real_time: RealTimeMarks::default() }
+}
+
 fn connect(how: &str, destination: SocketAddr) -> u32 {
     if how == "tcp" {
         let limit = Duration::from_secs(5);
@@ -122,6 +126,15 @@ fn connect(how: &str, destination: SocketAddr) -> u32 {
             socket.bind_device(Some(b"cable")).unwrap();
             socket.connect(&destination.into()).unwrap();
         }
+        "tcp-ef" | "tcp-ef-with-ecn" | "tcp-af11" => {
+            let octet = [("tcp-ef", 46 << 2), ("tcp-ef-with-ecn", 46 << 2 | 2), ("tcp-af11", 10 << 2)];
+            let (_, octet) = octet.into_iter().find(|(name, _)| *name == how).unwrap();
+            match destination {
+                SocketAddr::V4(_) => socket.set_tos_v4(octet).unwrap(),
+                SocketAddr::V6(_) => socket.set_tclass_v6(octet).unwrap(),
+            }
+            socket.connect(&destination.into()).unwrap();
+        }
         "tcp-not-blocking" => {
             socket.set_nonblocking(true).unwrap();
             let error = socket.connect(&destination.into()).unwrap_err();
@@ -137,7 +150,7 @@ fn new_sockets_are_spread_as_the_slots_say() {
     let Some(mut bed) = Bed::new("spread") else { return };
     assert_eq!(bed.only_mark("tcp", "10.77.0.2:80"), 0, "no slots yet");
 
-    bed.path.set_slots(Slots { v4: &[0x101, 0x102, 0x101, 0x101], v6: &[0x201] }).unwrap();
+    bed.path.set_slots(&slots(&[0x101, 0x102, 0x101, 0x101], &[0x201])).unwrap();
     let found = bed.marks("tcp-not-blocking", "10.77.0.2:81", 400);
     assert_eq!(found.keys().copied().collect::<Vec<_>>(), [0x101, 0x102]);
     assert_eq!(found[&0x102], 100, "by turns: {found:?}");
@@ -146,20 +159,47 @@ fn new_sockets_are_spread_as_the_slots_say() {
 
     // Several times, so that both halves were used.
     for mark in [0x107, 0x108, 0x109] {
-        bed.path.set_slots(Slots { v4: &[mark], v6: &[0] }).unwrap();
+        bed.path.set_slots(&slots(&[mark], &[0])).unwrap();
         assert_eq!(bed.only_mark("tcp", "10.77.0.2:80"), mark);
         assert_eq!(bed.only_mark("tcp-not-blocking", "10.77.0.2:80"), mark);
         assert_eq!(bed.only_mark("tcp", "[::ffff:10.77.0.2]:80"), mark, "IPv4 through an IPv6 socket");
         assert_eq!(bed.only_mark("tcp", "[fd77::2]:80"), 0, "slot 0 leaves alone");
     }
-    bed.path.set_slots(Slots::default()).unwrap();
+    bed.path.set_slots(&Slots::default()).unwrap();
     assert_eq!(bed.only_mark("tcp", "10.77.0.2:80"), 0);
+}
+
+#[test]
+fn sockets_that_ask_for_little_delay_take_one_mark() {
+    let Some(mut bed) = Bed::new("best") else { return };
+    let real_time = |v4, v6| RealTimeMarks { code_points: vec![34, 46, 200], v4, v6 };
+    let turns = Slots { real_time: real_time(0x102, 0x203), ..slots(&[0x101, 0x103], &[0x201]) };
+    bed.path.set_slots(&turns).unwrap();
+    for (how, destination, mark) in [
+        ("tcp-ef", "10.77.0.2:80", 0x102),
+        ("tcp-ef", "[fd77::2]:80", 0x203),
+        ("tcp-ef", "[::ffff:10.77.0.2]:80", 0x102),
+        ("tcp-ef-with-ecn", "10.77.0.2:80", 0x102),
+        ("tcp-af11", "[fd77::2]:80", 0x201),
+    ] {
+        assert_eq!(bed.only_mark(how, destination), mark, "{how} {destination}");
+    }
+    for how in ["tcp", "tcp-af11"] {
+        assert_eq!(bed.marks(how, "10.77.0.2:80", 10), [(0x101, 5), (0x103, 5)].into(), "{how}");
+    }
+
+    bed.path.set_slots(&Slots { real_time: real_time(0, 0x203), ..turns }).unwrap();
+    assert_eq!(bed.marks("tcp-ef", "10.77.0.2:80", 10).len(), 2, "no mark: by turns");
+    bed.path.set_excluded(&["fd77::/64".parse().unwrap()]).unwrap();
+    assert_eq!(bed.only_mark("tcp-ef", "[fd77::2]:80"), 0, "rules come first");
+    bed.path.set_slots(&Slots::default()).unwrap();
+    assert_eq!(bed.only_mark("tcp-ef", "10.77.0.2:80"), 0);
 }
 
 #[test]
 fn sockets_that_chose_for_themselves_and_local_destinations_are_left_alone() {
     let Some(mut bed) = Bed::new("alone") else { return };
-    bed.path.set_slots(Slots { v4: &[5], v6: &[6] }).unwrap();
+    bed.path.set_slots(&slots(&[5], &[6])).unwrap();
     assert_eq!(bed.only_mark("tcp-marked", "10.77.0.2:80"), 77);
     assert_eq!(bed.only_mark("tcp-bound", "10.77.0.2:80"), 0);
     for local in ["127.0.0.1:9", "[::1]:9", "[::ffff:127.0.0.1]:9"] {
@@ -182,7 +222,7 @@ fn sockets_that_chose_for_themselves_and_local_destinations_are_left_alone() {
 #[test]
 fn udp_is_left_alone() {
     let Some(mut bed) = Bed::new("udp") else { return };
-    bed.path.set_slots(Slots { v4: &[5], v6: &[6] }).unwrap();
+    bed.path.set_slots(&slots(&[5], &[6])).unwrap();
     for destination in ["10.77.0.2:53", "[fd77::2]:53"] {
         assert_eq!(bed.only_mark("udp", destination), 0);
         assert_eq!(bed.only_mark("udp-send", destination), 0);
@@ -192,7 +232,7 @@ fn udp_is_left_alone() {
 #[test]
 fn only_sockets_of_its_own_namespace_are_touched_and_dropping_it_ends_it() {
     let Some(mut bed) = Bed::new("ends") else { return };
-    bed.path.set_slots(Slots { v4: &[5], v6: &[6] }).unwrap();
+    bed.path.set_slots(&slots(&[5], &[6])).unwrap();
     assert_eq!(bed.only_mark("tcp", "10.77.0.2:80"), 5);
     let directory = bed.cgroup.hierarchy.directory(&bed.cgroup.path);
     let elsewhere = bed.right.run(|| FastPath::load(&directory)).unwrap().unwrap();
@@ -203,7 +243,7 @@ fn only_sockets_of_its_own_namespace_are_touched_and_dropping_it_ends_it() {
         bed.only_mark("tcp", "10.77.0.2:80") == 0
     });
     assert!(gone, "the first one is gone");
-    bed.path.set_slots(Slots { v4: &[7], v6: &[8] }).unwrap();
+    bed.path.set_slots(&slots(&[7], &[8])).unwrap();
     let knows_namespaces = system::namespace_cookie().is_some();
     assert_eq!(bed.only_mark("tcp", "10.77.0.2:80"), if knows_namespaces { 0 } else { 7 });
 }
@@ -212,8 +252,8 @@ fn only_sockets_of_its_own_namespace_are_touched_and_dropping_it_ends_it() {
 fn too_much_and_the_wrong_place_are_refused() {
     let Some(mut bed) = Bed::new("bounds") else { return };
     let many = vec![1; FastPath::MOST_SLOTS + 1];
-    assert!(matches!(bed.path.set_slots(Slots { v4: &many, v6: &[] }), Err(BpfError::TooMany { .. })));
-    bed.path.set_slots(Slots { v4: &many[1..], v6: &many[1..] }).unwrap();
+    assert!(matches!(bed.path.set_slots(&slots(&many, &[])), Err(BpfError::TooMany { .. })));
+    bed.path.set_slots(&slots(&many[1..], &many[1..])).unwrap();
     assert_eq!(bed.only_mark("tcp", "[fd77::2]:80"), 1);
     let prefix =
         |number: u16| IpPrefix::new(Ipv6Addr::new(0xfd00, number, 0, 0, 0, 0, 0, 0).into(), 48).unwrap();

@@ -67,6 +67,10 @@ pub struct SocketInfo {
     pub mark: Option<u32>,
     /// Number of the cgroup (version 2) in which it was made; Linux 5.9.
     pub cgroup: Option<u64>,
+    /// Traffic class octet of its IPv4 packets.
+    pub class_v4: Option<u8>,
+    /// The same of its IPv6 packets; `None` if it is an IPv4 socket.
+    pub class_v6: Option<u8>,
     /// Bytes received that the owner has not read.
     pub receive_queue: u32,
     /// Bytes not yet acknowledged by the other end.
@@ -108,6 +112,8 @@ impl SocketInfo {
             cookie: long(id, 40)?,
             mark: None,
             cgroup: None,
+            class_v4: None,
+            class_v6: None,
             receive_queue: number(bytes, 56)?,
             send_queue: number(bytes, 60)?,
             tcp: None,
@@ -118,6 +124,8 @@ impl SocketInfo {
                     found.tcp = TcpInfo::parse(value);
                 }
                 MARK => found.mark = number(value, 0).filter(|mark| *mark != 0),
+                CLASS_V4 => found.class_v4 = value.first().copied(),
+                CLASS_V6 => found.class_v6 = value.first().copied(),
                 CGROUP => found.cgroup = long(value, 0),
                 _ => {}
             }
@@ -156,7 +164,8 @@ pub(super) fn request(
     let mut body = [0; REQUEST_LENGTH];
     body[0] = family as u8;
     body[1] = protocol.number();
-    body[2] = if protocol == Protocol::Tcp { 1 << (INFO - 1) } else { 0 };
+    let of_all = 1 << (CLASS_V4 - 1) | 1 << (CLASS_V6 - 1);
+    body[2] = if protocol == Protocol::Tcp { of_all | 1 << (INFO - 1) } else { of_all };
     body[4..8].copy_from_slice(&states.to_ne_bytes());
     body[8..].copy_from_slice(id);
     body
@@ -198,5 +207,7 @@ pub(super) const ANSWER_LENGTH: usize = 72;
 const ANY_COOKIE: u64 = u64::MAX;
 
 const INFO: u16 = 2;
+const CLASS_V4: u16 = 5;
+const CLASS_V6: u16 = 6;
 const MARK: u16 = 15;
 const CGROUP: u16 = 21;

@@ -117,6 +117,29 @@ fn udp_sockets_are_found_but_only_connected_ones_are_ended() {
 }
 
 #[test]
+fn sockets_show_the_class_of_their_packets() {
+    if !may_test() {
+        return;
+    }
+    let (left, right) = joined_pair();
+    for (address, classes) in [("10.77.0.2:80", (Some(184), None)), ("[fd77::2]:80", (Some(0), Some(136)))] {
+        let (client, _server, _listener) = connected_tcp(&left, &right, address);
+        let socket = SockRef::from(&client);
+        if address.starts_with('[') { socket.set_tclass_v6(136) } else { socket.set_tos_v4(184) }.unwrap();
+        let mut diagnostics = left.run(SocketDiagnostics::open).unwrap().unwrap();
+        let mut found = Vec::new();
+        let connected = Selection::connected(Protocol::Tcp);
+        diagnostics.for_each(connected, |socket| found.push((socket.class_v4, socket.class_v6))).unwrap();
+        assert_eq!(found, [classes]);
+    }
+    let mouth = left.run(|| UdpSocket::bind("0.0.0.0:4003")).unwrap().unwrap();
+    SockRef::from(&mouth).set_tos_v4(46 << 2).unwrap();
+    let flow = key(Protocol::Udp, "10.77.0.1:4003".parse().unwrap(), "10.77.0.2:53".parse().unwrap());
+    let mut diagnostics = left.run(SocketDiagnostics::open).unwrap().unwrap();
+    assert_eq!(diagnostics.find(&flow).unwrap().unwrap().class_v4, Some(46 << 2));
+}
+
+#[test]
 fn a_socket_bound_to_an_interface_is_found_with_the_interface_only() {
     if !may_test() {
         return;

@@ -138,6 +138,7 @@ impl Bed {
         let of = |name: &str| Membership {
             group: name.to_owned(),
             keys: GroupKeys::new(&groups.get(name).unwrap().secret),
+            members: Vec::new(),
         };
         let options =
             EndpointOptions { groups: group.map(of).into_iter().collect(), ..EndpointOptions::new(key) };

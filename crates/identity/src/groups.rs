@@ -21,7 +21,7 @@ use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
 
 use crate::atomic_file::{self, Existing, WriteError, open_private};
 use crate::key::PublicKey;
-use crate::pair_keys;
+use crate::pair_keys::{self, PlaceKey};
 use crate::peers::{PeersError, first_line, read_file};
 use crate::state::StateDirectory;
 
@@ -94,6 +94,13 @@ impl GroupKeys {
     /// Opens what a member has sealed; `None` for all else.
     pub fn open(&self, what: GroupUse, salt: &[u8; SALT_LEN], sealed: &[u8]) -> Option<Vec<u8>> {
         pair_keys::open(self.of(what), salt, sealed)
+    }
+
+    /// What tells the other members where a member serves something, in a short announcement: it has no room for the key of who it is from, so they try those
+    /// that they know.
+    pub fn place_of(&self, member: PublicKey) -> PlaceKey {
+        let own = hmac::sign(&self.announcements, &[&b"place of"[..], &member.0].concat());
+        PlaceKey(hmac::Key::new(hmac::HMAC_SHA256, own.as_ref()))
     }
 
     fn of(&self, what: GroupUse) -> &hmac::Key {

@@ -33,7 +33,7 @@ pub use atomic_file::WriteError;
 pub use groups::{Group, GroupError, GroupKeys, GroupSecret, GroupUse, Groups, MAX_GROUPS, Member};
 pub use key::{KeyError, KeyPair, PublicKey, PublicKeyError};
 pub use lock::{DaemonLock, LockError};
-pub use pair_keys::PairKeys;
+pub use pair_keys::{PairKeys, PlaceKey};
 pub use peers::{JoinError, Joined, Peer, Peers, PeersError};
 pub use pool::{Ipv4Pool, Ipv6Pool, PoolError};
 pub use registry::{

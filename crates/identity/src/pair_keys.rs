@@ -10,6 +10,39 @@ use wire::short_announcement::{PLACE_LEN, SEALED_PLACE_LEN, SHORT_NONCE_LEN, Ser
 
 use crate::{KeyPair, PublicKey};
 
+/// Seals where one machine serves something for others, into as few bytes as a short announcement has.
+#[derive(Clone)]
+pub struct PlaceKey(pub(crate) hmac::Key);
+
+impl PlaceKey {
+    /// Seals a place: a stream of the key's, and a tag over what comes out.
+    pub fn seal(
+        &self,
+        served: Served,
+        nonce: [u8; SHORT_NONCE_LEN],
+        place: [u8; PLACE_LEN],
+    ) -> [u8; SEALED_PLACE_LEN] {
+        let hidden = hide_place(&self.0, served, nonce, place);
+        let mut sealed = [0; SEALED_PLACE_LEN];
+        let (first, last) = sealed.split_at_mut(PLACE_LEN);
+        first.copy_from_slice(&hidden);
+        last.copy_from_slice(&place_tag(&self.0, served, nonce, hidden));
+        sealed
+    }
+
+    /// Opens what was sealed by this key; `None` for all else, but for one in 65,536.
+    pub fn open(
+        &self,
+        served: Served,
+        nonce: [u8; SHORT_NONCE_LEN],
+        sealed: [u8; SEALED_PLACE_LEN],
+    ) -> Option<[u8; PLACE_LEN]> {
+        let (hidden, tag) = sealed.split_first_chunk()?;
+        let is_ours = place_tag(&self.0, served, nonce, *hidden)[..] == *tag;
+        is_ours.then(|| hide_place(&self.0, served, nonce, *hidden))
+    }
+}
+
 /// What seals to a neighbour and opens what came from it.
 pub struct PairKeys {
     out: hmac::Key,
@@ -39,32 +72,14 @@ impl PairKeys {
         tag(&self.into, nonce)
     }
 
-    /// Seals where we serve something for the peer, into as few bytes as a short announcement has: a stream of the key's, and a tag over what
-    /// comes out.
-    pub fn seal_place(
-        &self,
-        served: Served,
-        nonce: [u8; SHORT_NONCE_LEN],
-        place: [u8; PLACE_LEN],
-    ) -> [u8; SEALED_PLACE_LEN] {
-        let hidden = hide_place(&self.out, served, nonce, place);
-        let mut sealed = [0; SEALED_PLACE_LEN];
-        let (first, last) = sealed.split_at_mut(PLACE_LEN);
-        first.copy_from_slice(&hidden);
-        last.copy_from_slice(&place_tag(&self.out, served, nonce, hidden));
-        sealed
+    /// What seals for the peer where we serve something.
+    pub fn own_place(&self) -> PlaceKey {
+        PlaceKey(self.out.clone())
     }
 
-    /// Opens what the peer has sealed for us; `None` for all else, but for one in 65,536.
-    pub fn open_place(
-        &self,
-        served: Served,
-        nonce: [u8; SHORT_NONCE_LEN],
-        sealed: [u8; SEALED_PLACE_LEN],
-    ) -> Option<[u8; PLACE_LEN]> {
-        let (hidden, tag) = sealed.split_first_chunk()?;
-        let is_ours = place_tag(&self.into, served, nonce, *hidden)[..] == *tag;
-        is_ours.then(|| hide_place(&self.into, served, nonce, *hidden))
+    /// What opens where the peer serves something for us.
+    pub fn place(&self) -> PlaceKey {
+        PlaceKey(self.into.clone())
     }
 
     /// Seals a message; `salt` must never be used again.
@@ -156,16 +171,16 @@ mod tests {
         assert_ne!(ann_bob.tag(&[9; NONCE_LEN]), ann_bob.tag(&[8; NONCE_LEN]));
         let files = Served::of_word("files").unwrap();
         let (nonce, place) = ([1, 2, 3], [9; PLACE_LEN]);
-        let told = ann_bob.seal_place(files, nonce, place);
-        assert_eq!(bob_ann.open_place(files, nonce, told), Some(place));
-        assert_eq!(bob_ann.open_place(Served::of_word("chat").unwrap(), nonce, told), None);
-        assert_eq!(bob_ann.open_place(files, [1, 2, 4], told), None);
-        assert_eq!(of(&eve, &ann).open_place(files, nonce, told), None);
-        assert_eq!(ann_bob.open_place(files, nonce, told), None);
+        let told = ann_bob.own_place().seal(files, nonce, place);
+        assert_eq!(bob_ann.place().open(files, nonce, told), Some(place));
+        assert_eq!(bob_ann.place().open(Served::of_word("chat").unwrap(), nonce, told), None);
+        assert_eq!(bob_ann.place().open(files, [1, 2, 4], told), None);
+        assert_eq!(of(&eve, &ann).place().open(files, nonce, told), None);
+        assert_eq!(ann_bob.place().open(files, nonce, told), None);
         for at in 0..told.len() {
             let mut damaged = told;
             damaged[at] ^= 1;
-            assert_eq!(bob_ann.open_place(files, nonce, damaged), None);
+            assert_eq!(bob_ann.place().open(files, nonce, damaged), None);
         }
         for at in 0..sealed.len() {
             let mut damaged = sealed.clone();

@@ -131,6 +131,39 @@ kill -0 $far || fail 'nobody was hidden'
     assert!(hidden.contains("\"far\"") && !hidden.contains("bt:"), "{hidden}");
 }
 
+/// Near and far met when near joined far's group by a cable, and neither is a known peer of the other; who is in another group finds neither.
+#[test]
+fn members_of_a_group_find_each_other_by_bluetooth() {
+    let script = r#"
+cable; plug
+as far group create hikers >/results/created 2>&1 || fail create
+as far group invite hikers >/tmp/link 2>/results/invited & inviting=$!
+for _ in $(seq 100); do grep -q anabranch: /tmp/link && break; sleep 0.1; done
+as near group join $(cat /tmp/link) >/results/joined 2>&1 || fail join
+wait $inviting
+as other group create chess >>/results/created 2>&1 || fail create
+unplug; controllers; bluez
+head -c 300000 /dev/urandom >/tmp/file
+export ANABRANCH_LOG=debug
+as far receive --no-link --group hikers --adapter hci1 --to /tmp/far-received >/results/far.log 2>&1 & far=$!
+sleep 1
+as near peers --group hikers --json --adapter hci0 --seconds 15 >/results/near-seen 2>/results/near-peers.log || fail peers
+as other peers --group chess --json --adapter hci0 --seconds 15 >/results/other-seen 2>/results/other-peers.log || fail peers
+member=$(sed -n 's/.*"name": *"\([^"]*\)".*/\1/p' /results/near-seen)
+callable
+as near send /tmp/file "$member" --group hikers --adapter hci0 >/results/send.log 2>&1 || fail send "$member"
+cmp /tmp/file /tmp/far-received/file && echo same >/results/same
+kill -TERM $far
+"#;
+    let Some(outcome) = play(&format!("{PEERS_COMMANDS}{script}")) else { return };
+    let device = outcome.text("controllers");
+    let device = device.lines().find_map(|line| line.strip_prefix("hci1 ")).unwrap();
+    let (near, other) = (outcome.text("near-seen"), outcome.text("other-seen"));
+    assert!(near.contains(&format!("bt:{device}:4610")) && near.contains("hikers"), "{near}");
+    assert!(!other.contains("bt:"), "{other}");
+    assert_eq!(outcome.text("same"), "same\n");
+}
+
 /// Two daemons with Bluetooth in common and nothing else: any0 of the far one is moved to a namespace that no other link leads to, since Bluetooth is in the first only. Programs
 /// that know nothing of all this reach the peer by its name, by both families, and what they say to everybody arrives there.
 ///

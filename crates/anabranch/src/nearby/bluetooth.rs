@@ -1,4 +1,4 @@
-//! Peers in reach of Bluetooth: Low Energy advertisements, each for one known peer, one after the other (`wire::short_announcement`).
+//! Peers in reach of Bluetooth: Low Energy advertisements, each for one known peer or for one group, one after the other (`wire::short_announcement`).
 //!
 //! ```text
 //! turn        0        1        2        3 ...      each 2 s
@@ -12,7 +12,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, TrySendErr
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use identity::PairKeys;
+use identity::PlaceKey;
 use linux::bluetooth::{Advertised, Advertiser, Scanner};
 use rand::rngs::StdRng;
 use rand::{RngCore, SeedableRng};
@@ -57,7 +57,7 @@ pub(super) struct Announcing {
 impl Announcing {
     /// Starts a thread that tells each of these in turn.
     pub(super) fn begin(
-        told: Vec<PairKeys>,
+        told: Vec<PlaceKey>,
         served: Served,
         port: u16,
         only: Option<Vec<String>>,
@@ -83,7 +83,7 @@ impl Announcing {
 
 struct Announcer {
     monitor: Arc<AdapterMonitor>,
-    told: Vec<PairKeys>,
+    told: Vec<PlaceKey>,
     served: Served,
     port: u16,
     only: Option<Vec<String>>,
@@ -142,9 +142,9 @@ impl Announcer {
     /// What is on the air in a turn; `None` if there is nobody to tell.
     fn data(&mut self, turn: usize, device: MacAddress) -> Option<Vec<u8>> {
         let at = turn.checked_rem(self.told.len())?;
-        let keys = self.told.get(at)?;
+        let key = self.told.get(at)?;
         let nonce = *self.nonces.entry((device, at)).or_insert_with(|| nonce(&mut self.random));
-        let sealed = keys.seal_place(self.served, nonce, encode_place(device, self.port));
+        let sealed = key.seal(self.served, nonce, encode_place(device, self.port));
         Some(ShortAnnouncement { nonce, sealed }.data().to_vec())
     }
 }
@@ -240,36 +240,54 @@ fn hear(
     Ok(())
 }
 
-/// Where an announcement leads, if its seal is that peer's.
-pub(super) fn place(keys: &PairKeys, served: Served, told: &ShortAnnouncement) -> Option<PeerAddress> {
-    parse_place(keys.open_place(served, told.nonce, told.sealed)?)
+/// Where an announcement leads, if its seal is of that key.
+pub(super) fn place(key: &PlaceKey, served: Served, told: &ShortAnnouncement) -> Option<PeerAddress> {
+    parse_place(key.open(served, told.nonce, told.sealed)?)
 }
 
 #[cfg(test)]
 mod tests {
-    use identity::KeyPair;
+    use identity::{GroupKeys, GroupSecret, KeyPair, PairKeys};
 
     use super::*;
 
-    #[test]
-    fn each_peer_is_told_in_its_turn_and_understands_its_own() {
-        let [own, ann, bob] = [1, 2, 3].map(|seed| KeyPair::from_private([seed; 32]).unwrap());
-        let keys = |from: &KeyPair, to: &KeyPair| PairKeys::new(from, to.public()).unwrap();
-        let mut announcer = Announcer {
+    fn announcer(told: Vec<PlaceKey>) -> Announcer {
+        Announcer {
             monitor: AdapterMonitor::shared().unwrap(),
-            told: vec![keys(&own, &ann), keys(&own, &bob)],
+            told,
             served: Served::of_word("files").unwrap(),
             port: 4_610,
             only: None,
             random: StdRng::from_seed([0; 32]),
             nonces: BTreeMap::new(),
-        };
+        }
+    }
+
+    #[test]
+    fn members_know_each_other_by_their_keys_and_others_nobody() {
+        let [hikers, chess] = [1, 2].map(|seed| GroupKeys::new(&GroupSecret([seed; 32])));
+        let [ann, bob] = [1, 2].map(|seed| KeyPair::from_private([seed; 32]).unwrap().public());
+        let device = MacAddress([0, 1, 2, 3, 4, 5]);
+        let mut announcer = announcer(vec![hikers.place_of(ann)]);
+        let served = announcer.served;
+        let told = ShortAnnouncement::read(&announcer.data(0, device).unwrap()).unwrap();
+        let expected = Some(PeerAddress::Bluetooth { device, port: 4_610 });
+        assert_eq!(place(&hikers.place_of(ann), served, &told), expected);
+        assert_eq!(place(&hikers.place_of(bob), served, &told), None);
+        assert_eq!(place(&chess.place_of(ann), served, &told), None);
+    }
+
+    #[test]
+    fn each_peer_is_told_in_its_turn_and_understands_its_own() {
+        let [own, ann, bob] = [1, 2, 3].map(|seed| KeyPair::from_private([seed; 32]).unwrap());
+        let keys = |from: &KeyPair, to: &KeyPair| PairKeys::new(from, to.public()).unwrap();
+        let mut announcer = announcer(vec![keys(&own, &ann).own_place(), keys(&own, &bob).own_place()]);
         let (device, other) = (MacAddress([0, 1, 2, 3, 4, 5]), MacAddress([0, 1, 2, 3, 4, 6]));
         let served = announcer.served;
         let told: Vec<_> = (0..3)
             .map(|turn| ShortAnnouncement::read(&announcer.data(turn, device).unwrap()).unwrap())
             .collect();
-        let understood = |by: &KeyPair, turn: usize| place(&keys(by, &own), served, &told[turn]);
+        let understood = |by: &KeyPair, turn: usize| place(&keys(by, &own).place(), served, &told[turn]);
         let expected = Some(PeerAddress::Bluetooth { device, port: 4_610 });
         assert_eq!([0, 1, 2].map(|turn| understood(&ann, turn)), [expected, None, expected]);
         assert_eq!([0, 1, 2].map(|turn| understood(&bob, turn)), [None, expected, None]);

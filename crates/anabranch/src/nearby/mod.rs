@@ -11,7 +11,8 @@
 //! random name each time. To its groups it tells who it is, by an entry that only their members can open
 //! ([`wire::group::Entry`]). Addresses are hints, as ever: whoever answers there must have the key.
 //!
-//! Over Bluetooth there is room for one peer at a time and for no group.
+//! Over Bluetooth there is room for one peer or one group at a time, and not for the key of who announces itself to a group: members know each other there
+//! who have met or been told of each other.
 
 mod bluetooth;
 
@@ -19,7 +20,7 @@ use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
-use identity::{GroupUse, KeyPair, PairKeys, PublicKey};
+use identity::{GroupUse, KeyPair, PairKeys, PlaceKey, PublicKey};
 use mdns_sd::{
     IfKind, IfPredicate, Receiver, ResolvedService, ServiceDaemon, ServiceEvent, ServiceInfo, TxtProperty,
 };
@@ -79,7 +80,9 @@ pub fn first_sight(circle: Circle<'_>) -> Duration {
         let monitor = AdapterMonitor::shared();
         monitor.is_ok_and(|monitor| !bluetooth::controllers(&monitor, circle.only).is_empty())
     };
-    if !circle.peers.is_empty() && has_bluetooth() { SOON_BY_BLUETOOTH } else { SOON }
+    let has_members = || circle.groups.iter().any(|membership| !membership.members.is_empty());
+    let is_known = !circle.peers.is_empty() || has_members();
+    if is_known && has_bluetooth() { SOON_BY_BLUETOOTH } else { SOON }
 }
 
 /// Tells peers nearby that this machine takes their calls, until it is dropped.
@@ -132,8 +135,10 @@ impl Announcement {
 
 fn tell_by_bluetooth(key: &KeyPair, circle: Circle<'_>, what: &str, port: u16) -> Option<Announcing> {
     let served = Served::of_word(what)?;
-    let told = circle.peers.iter().filter_map(|peer| PairKeys::new(key, *peer));
-    let told: Vec<PairKeys> = told.take(MAX_TAGS).collect();
+    let peers = circle.peers.iter().filter_map(|peer| Some(PairKeys::new(key, *peer)?.own_place()));
+    let groups = circle.groups.iter().take(MAX_AT_ONCE);
+    let groups = groups.map(|membership| membership.keys.place_of(key.public()));
+    let told: Vec<PlaceKey> = peers.take(MAX_TAGS).chain(groups).collect();
     let only = circle.only.map(<[String]>::to_vec);
     let begun = (!told.is_empty()).then(|| Announcing::begin(told, served, port, only))?;
     begun.inspect_err(|error| debug!(%error, "peers in reach of Bluetooth are not told")).ok()
@@ -181,6 +186,14 @@ pub enum Sighting {
     },
 }
 
+/// By what somebody is known in a short announcement.
+struct Place {
+    by: PlaceKey,
+    key: PublicKey,
+    /// Of which it is a member.
+    group: Option<String>,
+}
+
 /// Looks for peers nearby, until it is dropped.
 pub struct Search {
     daemon: ServiceDaemon,
@@ -189,6 +202,7 @@ pub struct Search {
     known: Vec<(PublicKey, PairKeys)>,
     groups: Vec<Membership>,
     by_bluetooth: Option<Listening>,
+    places: Vec<Place>,
     seen: BTreeSet<String>,
 }
 
@@ -202,12 +216,14 @@ impl Search {
         let known: Vec<_> = known.take(MAX_TAGS).collect();
         let daemon = speaker(circle.only)?;
         let events = daemon.browse(SERVICE)?;
-        let groups = circle.groups.iter().take(MAX_AT_ONCE).cloned().collect();
+        let groups: Vec<Membership> = circle.groups.iter().take(MAX_AT_ONCE).cloned().collect();
+        let places = places(key.public(), &known, &groups);
         let listening = || Listening::begin(circle.only.map(<[String]>::to_vec));
-        let by_bluetooth = (!known.is_empty()).then(listening).and_then(|listening| {
+        let by_bluetooth = (!places.is_empty()).then(listening).and_then(|listening| {
             listening.inspect_err(|error| debug!(%error, "peers in reach of Bluetooth are not heard")).ok()
         });
-        Ok(Self { daemon, events, own: key.public(), known, groups, by_bluetooth, seen: BTreeSet::new() })
+        let (own, seen) = (key.public(), BTreeSet::new());
+        Ok(Self { daemon, events, own, known, groups, by_bluetooth, places, seen })
     }
 
     /// The next sighting, also of somebody who was seen before and is elsewhere now; `None` if there is none in that time.
@@ -240,13 +256,18 @@ impl Search {
 
     /// Those for others say nothing, not even how many others there are: one machine has many.
     fn look_at_short(&mut self, served: Served, told: &ShortAnnouncement) -> Option<Sighting> {
-        let ours = |(key, keys): &(PublicKey, PairKeys)| Some((*key, bluetooth::place(keys, served, told)?));
-        let (key, address) = self.known.iter().find_map(ours)?;
-        let is_news =
-            self.seen.len() < MAX_SIGHTINGS && self.seen.insert(format!("{served:?} {key} {address}"));
+        let ours = |place: &Place| {
+            Some((place.key, place.group.clone(), bluetooth::place(&place.by, served, told)?))
+        };
+        let (key, group, address) = self.places.iter().find_map(ours)?;
+        let news = format!("{served:?} {key} {group:?} {address}");
+        let is_news = self.seen.len() < MAX_SIGHTINGS && self.seen.insert(news);
         debug!(%address, "a peer is in reach of Bluetooth");
-        let what = served.word().to_owned();
-        is_news.then(|| Sighting::Peer { key, what, addresses: vec![address] })
+        let (what, addresses) = (served.word().to_owned(), vec![address]);
+        is_news.then_some(match group {
+            Some(group) => Sighting::Member { group, key, called: None, what, addresses },
+            None => Sighting::Peer { key, what, addresses },
+        })
     }
 
     fn look_at(&mut self, service: &ResolvedService) -> Option<Sighting> {
@@ -288,6 +309,19 @@ impl Search {
             (key != self.own).then_some(member)
         })
     }
+}
+
+/// By what all of a circle are known in short announcements, but for this machine itself.
+fn places(own: PublicKey, peers: &[(PublicKey, PairKeys)], groups: &[Membership]) -> Vec<Place> {
+    let peers = peers.iter().map(|(key, keys)| Place { by: keys.place(), key: *key, group: None });
+    let members = groups.iter().flat_map(|membership| {
+        let others = membership.members.iter().filter(move |member| **member != own);
+        others.map(|member| {
+            let group = Some(membership.group.clone());
+            Place { by: membership.keys.place_of(*member), key: *member, group }
+        })
+    });
+    peers.chain(members).collect()
 }
 
 impl Drop for Search {

@@ -48,6 +48,8 @@ pub struct Membership {
     pub group: String,
     /// Its keys.
     pub keys: GroupKeys,
+    /// Members that are known here: by Bluetooth only these are found nearby.
+    pub members: Vec<PublicKey>,
 }
 
 impl fmt::Debug for Admission {

@@ -51,7 +51,8 @@ pub fn memberships<'a>(
     for name in names {
         let group = groups.get(name)?;
         if !found.iter().any(|known| known.group == *name) {
-            found.push(Membership { group: name.clone(), keys: GroupKeys::new(&group.secret) });
+            let members = group.members.iter().map(|member| member.public_key).collect();
+            found.push(Membership { group: name.clone(), keys: GroupKeys::new(&group.secret), members });
         }
     }
     if found.len() > wire::group::MAX_AT_ONCE {

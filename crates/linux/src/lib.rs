@@ -25,7 +25,7 @@ pub mod monitor;
 pub mod mptcp;
 pub mod nat;
 pub mod neighbour_routes;
-pub mod neighbours;
+mod neighbours;
 pub mod netlink;
 pub mod netns;
 mod nft;

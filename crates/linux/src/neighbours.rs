@@ -1,77 +1,37 @@
-//! The kernel's neighbour table: which host of a link has which hardware address, and when it was last heard.
+//! The kernel's neighbour table: which host of a link is being asked for its hardware address.
 
-use std::io;
 use std::net::IpAddr;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
-use std::time::Duration;
 
 use crate::netlink::message::{self, Message, Request};
-use crate::netlink::socket::NetlinkSocket;
 use crate::netlink::{ACK, CREATE_OR_REPLACE, DUMP, Netlink, NetlinkError, unless_missing};
 
 /// What the kernel believes of a neighbour (`NUD_*` of `linux/neighbour.h`, RFC 4861 section 7.3.2).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum NeighbourState {
+enum NeighbourState {
     /// It is being asked for its hardware address.
     Incomplete,
-    /// Heard lately.
-    Reachable,
-    /// Not heard lately, not needed either.
-    Stale,
-    /// A packet was sent to it; if nothing is heard soon it will be asked.
-    Delay,
     /// It is being asked whether it is still there.
     Probe,
     /// It did not answer.
     Failed,
-    /// Entered by hand or needing no address.
-    Permanent,
+    /// It was heard, or nobody asks.
+    Known,
 }
 
 /// One entry of the table.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Neighbour {
-    /// Its address.
-    pub address: IpAddr,
+struct Neighbour {
+    address: IpAddr,
     /// Number of the interface on whose link it is.
-    pub interface: u32,
-    /// Its hardware address, mostly 6 bytes; `None` if not known.
-    pub link_address: Option<Vec<u8>>,
-    /// What the kernel believes of it.
-    pub state: NeighbourState,
-    /// It says that it is a router (IPv6 only).
-    pub router: bool,
-    /// How long ago it was last known to be there.
-    pub confirmed: Option<Duration>,
-}
-
-impl Neighbour {
-    /// Whether it was heard and has not failed to answer since.
-    pub fn is_known(&self) -> bool {
-        self.link_address.is_some()
-            && !matches!(self.state, NeighbourState::Incomplete | NeighbourState::Failed)
-    }
-}
-
-/// A change of the table.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum NeighbourEvent {
-    /// An entry is new or different.
-    Changed(Neighbour),
-    /// An entry is gone.
-    Removed(Neighbour),
-    /// Notifications were lost: list the table anew.
-    Lost,
+    interface: u32,
+    state: NeighbourState,
 }
 
 impl Netlink {
     /// All neighbours of this namespace, both families.
-    pub fn neighbours(&mut self) -> Result<Vec<Neighbour>, NetlinkError> {
+    fn neighbours(&mut self) -> Result<Vec<Neighbour>, NetlinkError> {
         let request = || Request::new(libc::RTM_GETNEIGH, DUMP, &[0; BODY]);
-        self.dump("list neighbours", request, |message| match parse(&message)? {
-            NeighbourEvent::Changed(neighbour) => Some(neighbour),
-            _ => None,
-        })
+        self.dump("list neighbours", request, |message| parse(&message))
     }
 
     /// Drops the packets that wait until `address` on the link of `interface` is found, if any do: whoever has sent them is told at
@@ -119,55 +79,8 @@ fn body(interface: u32, address: IpAddr) -> [u8; BODY] {
     body
 }
 
-/// Hears changes of the neighbour table of the namespace in which it was opened.
-pub struct NeighbourMonitor {
-    socket: NetlinkSocket,
-}
-
-impl NeighbourMonitor {
-    /// Starts to listen.
-    pub fn open() -> io::Result<Self> {
-        Ok(Self { socket: NetlinkSocket::open(libc::NETLINK_ROUTE, libc::RTMGRP_NEIGH as u32)? })
-    }
-
-    /// What changed since the last call; to be called when the descriptor is readable. Never blocks.
-    ///
-    /// At most about 1,000 changes a call, then the descriptor is still readable.
-    pub fn read_events(&mut self) -> io::Result<Vec<NeighbourEvent>> {
-        const ENOUGH: usize = 1_000;
-        let mut events = Vec::new();
-        while events.len() < ENOUGH {
-            match self.socket.read_notifications(|message| events.extend(parse(&message))) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => {
-                    events.push(NeighbourEvent::Lost)
-                }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                other => other?,
-            }
-        }
-        Ok(events)
-    }
-}
-
-impl AsFd for NeighbourMonitor {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
-    }
-}
-
-impl AsRawFd for NeighbourMonitor {
-    fn as_raw_fd(&self) -> RawFd {
-        self.socket.as_fd().as_raw_fd()
-    }
-}
-
-fn parse(message: &Message<'_>) -> Option<NeighbourEvent> {
-    match message.kind {
-        libc::RTM_NEWNEIGH => parse_body(message.body).map(NeighbourEvent::Changed),
-        libc::RTM_DELNEIGH => parse_body(message.body).map(NeighbourEvent::Removed),
-        _ => None,
-    }
+fn parse(message: &Message<'_>) -> Option<Neighbour> {
+    if message.kind == libc::RTM_NEWNEIGH { parse_body(message.body) } else { None }
 }
 
 /// `struct ndmsg`, then attributes. Multicast groups, proxies and bridge entries are no neighbours.
@@ -179,54 +92,27 @@ fn parse_body(body: &[u8]) -> Option<Neighbour> {
     }
     let state = match message::short(body, 8)? {
         0x01 => NeighbourState::Incomplete,
-        0x02 => NeighbourState::Reachable,
-        0x04 => NeighbourState::Stale,
-        0x08 => NeighbourState::Delay,
         0x10 => NeighbourState::Probe,
         0x20 => NeighbourState::Failed,
-        0x80 => NeighbourState::Permanent,
+        // Reachable, stale, delay, permanent.
+        0x02 | 0x04 | 0x08 | 0x80 => NeighbourState::Known,
         _ => return None,
     };
-    let (mut address, mut link_address, mut confirmed) = (None, None, None);
-    for (kind, value) in message::attributes(body.get(BODY..)?) {
-        match kind {
-            DESTINATION => address = message::address(value),
-            LINK_ADDRESS if !value.is_empty() && value.len() <= LONGEST_LINK_ADDRESS => {
-                link_address = Some(value.to_vec());
-            }
-            CACHE => {
-                let ticks = message::number(value, 0)?;
-                confirmed = Some(Duration::from_millis(u64::from(ticks) * MILLIS_PER_TICK));
-            }
-            _ => {}
-        }
-    }
-    Some(Neighbour {
-        address: address?,
-        interface: message::number(body, 4)?,
-        link_address,
-        state,
-        router: flags & ROUTER != 0,
-        confirmed,
-    })
+    let mut attributes = message::attributes(body.get(BODY..)?);
+    let (_, address) = attributes.find(|(kind, _)| *kind == DESTINATION)?;
+    Some(Neighbour { address: message::address(address)?, interface: message::number(body, 4)?, state })
 }
 
 const BODY: usize = 12;
 /// The kernel asks for the host's hardware address.
 const USE: u8 = 0x01;
 const PROXY: u8 = 0x08;
-const ROUTER: u8 = 0x80;
 const DESTINATION: u16 = 1;
-const LINK_ADDRESS: u16 = 2;
-const CACHE: u16 = 3;
-const LONGEST_LINK_ADDRESS: usize = 32;
-/// The kernel tells user space times in hundredths of a second (`USER_HZ`).
-const MILLIS_PER_TICK: u64 = 10;
 
 #[cfg(test)]
 mod tests {
     use std::net::UdpSocket;
-    use std::time::Instant;
+    use std::time::{Duration, Instant};
 
     use proptest::prelude::*;
 
@@ -234,13 +120,11 @@ mod tests {
     use crate::test_namespace::{joined_pair, may_test};
 
     #[test]
-    fn a_neighbour_is_heard_listed_and_gone() {
+    fn a_neighbour_is_listed_and_gone() {
         if !may_test() {
             return;
         }
         let (left, _right) = joined_pair();
-        let mut monitor = left.run(NeighbourMonitor::open).unwrap().unwrap();
-        assert_eq!(monitor.read_events().unwrap(), []);
         let far: [IpAddr; 2] = ["10.77.0.2".parse().unwrap(), "fd77::2".parse().unwrap()];
         left.run(|| {
             for (local, far) in [("0.0.0.0:0", far[0]), ("[::]:0", far[1])] {
@@ -249,26 +133,14 @@ mod tests {
         })
         .unwrap();
         let list = || left.run(|| Netlink::open().unwrap().neighbours().unwrap()).unwrap();
+        let is_known = |one: &Neighbour| far.contains(&one.address) && one.state == NeighbourState::Known;
         let deadline = Instant::now() + Duration::from_secs(5);
-        let known = loop {
-            let known: Vec<_> = list().into_iter().filter(|one| one.is_known()).collect();
-            if far.iter().all(|far| known.iter().any(|one| one.address == *far)) {
-                break known;
-            }
-            assert!(Instant::now() < deadline, "{known:?}");
+        while list().into_iter().filter(is_known).count() < far.len() {
+            assert!(Instant::now() < deadline, "{:?}", list());
             std::thread::sleep(Duration::from_millis(10));
-        };
-        let one = known.iter().find(|one| one.address == far[0]).unwrap();
-        assert_eq!(one.link_address.as_ref().unwrap().len(), 6);
-        assert!(one.confirmed.unwrap() < Duration::from_secs(6), "{one:?}");
-        let events = monitor.read_events().unwrap();
-        let heard = |event: &NeighbourEvent| matches!(event, NeighbourEvent::Changed(changed) if changed.address == far[0] && changed.is_known());
-        assert!(events.iter().any(heard), "{events:?}");
-
+        }
         left.delete_link("cable").unwrap();
-        assert!(!list().iter().any(Neighbour::is_known));
-        let events = monitor.read_events().unwrap();
-        assert!(events.iter().any(|event| matches!(event, NeighbourEvent::Removed(_))), "{events:?}");
+        assert!(!list().iter().any(is_known));
     }
 
     #[test]
@@ -314,11 +186,11 @@ mod tests {
             .unwrap();
         right.add_address("cable", "10.77.0.9/24".parse().unwrap()).unwrap();
         let answered = left.run(|| {
+            let is_known = |one: &Neighbour| one.address == far && one.state == NeighbourState::Known;
             let mut netlink = Netlink::open().unwrap();
             netlink.ask_again(index).unwrap();
             while asked.elapsed() < Duration::from_millis(900) {
-                if netlink.neighbours().unwrap().iter().any(|known| known.address == far && known.is_known())
-                {
+                if netlink.neighbours().unwrap().iter().any(is_known) {
                     return true;
                 }
                 std::thread::sleep(Duration::from_millis(10));

@@ -207,7 +207,7 @@ mod tests {
                 bytes[0] = libc::AF_INET as u8;
                 bytes[8..11].copy_from_slice(&[1 << state, 0, 0]);
             }
-            drop(parse_body(&bytes));
+            let _ = parse_body(&bytes);
         }
     }
 }

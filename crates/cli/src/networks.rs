@@ -1,6 +1,6 @@
 //! `anabranch networks` and `anabranch network NAME`.
 
-use anabranch::control::{DirectReport, NetworkChange, NetworkReport, WifiReport};
+use anabranch::control::{CellularReport, DirectReport, NetworkChange, NetworkReport, WifiReport};
 use policy::Priority;
 
 use crate::arguments::{Network, Networks, Switch};
@@ -41,7 +41,7 @@ pub fn change(session: &Session, arguments: &Network) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What only direct mode or Wi-Fi knows has columns only where it is known of some network.
+/// What only direct mode, Wi-Fi or a modem knows has columns only where it is known of some network.
 fn table(networks: &[NetworkReport]) -> String {
     let direct = networks.iter().any(|network| network.direct.is_some());
     let wifi = networks.iter().any(|network| wifi(network).is_some());
@@ -51,6 +51,10 @@ fn table(networks: &[NetworkReport]) -> String {
     }
     if wifi {
         headings.extend(["SSID", "CHANNEL", "SIGNAL", "BIT RATE"]);
+    }
+    let cellular = networks.iter().any(|network| self::cellular(network).is_some());
+    if cellular {
+        headings.extend(["OPERATOR", "TECHNOLOGY", "QUALITY"]);
     }
     headings.extend(["ADDRESSES", "WHY"]);
     let mut table = Table::new(&headings);
@@ -69,6 +73,9 @@ fn table(networks: &[NetworkReport]) -> String {
         }
         if wifi {
             cells.extend(wifi_cells(self::wifi(network)));
+        }
+        if cellular {
+            cells.extend(cellular_cells(self::cellular(network)));
         }
         let addresses: Vec<String> = network.addresses.iter().map(ToString::to_string).collect();
         cells.extend([addresses.join(" "), why(network).to_owned()]);
@@ -103,6 +110,21 @@ fn wifi_cells(wifi: Option<&WifiReport>) -> [String; 4] {
         wifi.signal_dbm.map_or_else(dash, |signal| format!("{signal} dBm")),
         wifi.rate.map_or_else(dash, rate),
     ]
+}
+
+fn cellular_cells(cellular: Option<&CellularReport>) -> [String; 3] {
+    let Some(cellular) = cellular else { return [(); 3].map(|()| dash()) };
+    let operator = cellular.operator.clone().unwrap_or_else(dash);
+    let technologies = Some(cellular.technologies.join(" + ")).filter(|text| !text.is_empty());
+    [
+        if cellular.roaming { format!("{operator} (roaming)") } else { operator },
+        technologies.unwrap_or_else(dash),
+        cellular.signal_percent.map_or_else(dash, |percent| format!("{percent} %")),
+    ]
+}
+
+fn cellular(network: &NetworkReport) -> Option<&CellularReport> {
+    network.direct.as_ref()?.cellular.as_ref()
 }
 
 fn wifi(network: &NetworkReport) -> Option<&WifiReport> {

@@ -70,9 +70,9 @@ pub use neighbours::{NeighbourKey, NeighbourLinkReport, NeighbourReport, Neighbo
 pub use pin_socket::pin_socket;
 pub use radio::{HeardNetwork, KeptFrame, RadioCounters, RadioNetworkReport, RadioNetworkState, RadioStatus};
 pub use status::{
-    CarrierKind, DeliveryReport, DirectReport, DownReport, Failure, FailureCode, FarEnd, GainReport,
-    NetworkChange, NetworkReport, PacketCounts, PathHealth, PathReport, Role, SessionState, Status, Traffic,
-    WifiReport,
+    CarrierKind, CellularReport, DeliveryReport, DirectReport, DownReport, Failure, FailureCode, FarEnd,
+    GainReport, NetworkChange, NetworkReport, PacketCounts, PathHealth, PathReport, Role, SessionState,
+    Status, Traffic, WifiReport,
 };
 
 /// Name of the control socket in the state directory.

@@ -184,6 +184,9 @@ pub struct DirectReport {
     /// Its access point.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wifi: Option<WifiReport>,
+    /// Its mobile network, as ModemManager knows it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cellular: Option<CellularReport>,
     /// Where it stands against its data cap.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cap: Option<CapReport>,
@@ -204,6 +207,21 @@ pub struct WifiReport {
     pub signal_dbm: Option<i32>,
     /// Rate at which frames are sent to it, bits per second.
     pub rate: Option<BitRate>,
+}
+
+/// A mobile network.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(default)]
+pub struct CellularReport {
+    /// The operator's name.
+    pub operator: Option<String>,
+    /// Access technologies in use, such as `lte` or `5gnr`.
+    pub technologies: Vec<String>,
+    /// Quality of the signal in percent, if it was measured lately.
+    pub signal_percent: Option<u8>,
+    /// Whether it is not the one that the subscription is for.
+    pub roaming: bool,
 }
 
 /// What a path's packets ride on.

@@ -3,15 +3,16 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use anabranch::control::{DirectReport, EventSequence, NetworkChange};
+use anabranch::control::{CellularReport, DirectReport, EventSequence, NetworkChange};
 use anabranch::{AdapterState, Endpoint, EndpointOptions};
 use identity::KeyPair;
 use policy::PathStatus;
-use policy::network::{CapEffect, Reach};
+use policy::network::{CapEffect, NetworkKind, Reach};
 
 use crate::bed::{Bed, Daemon, SERVER_V4, eventually, within};
 use crate::direct::{bed, calls, listing, started};
@@ -200,6 +201,58 @@ pub fn a_low_battery_leaves_one_network() {
     assert!(dear.share.0 == 0.0 && dear.why.starts_with("battery: draws"), "{}", dear.why);
     fs::write(battery.join("status"), "Charging").unwrap();
     within(LONG, "both on the mains", || calls(&bed, 4).len() == 2);
+}
+
+/// What `mmcli` of ModemManager 1.20 prints of a phone's card abroad, on a bus of its own.
+const MMCLI: &str = r#"#!/bin/sh
+case "$*" in
+'-L -J') echo '{"modem-list":["/org/freedesktop/ModemManager1/Modem/0"]}' ;;
+'-m /org/freedesktop/ModemManager1/Modem/0 -J') cat "$0.json" ;;
+*) exit 1 ;;
+esac
+"#;
+
+/// ModemManager's bus is not to be had in a test; its own program, which is what is asked, is played.
+pub fn a_modem_is_told_with_its_operator_and_signal() {
+    let bed = bed();
+    let programs = bed.directory("programs");
+    fs::create_dir_all(&programs).unwrap();
+    let program = programs.join("mmcli");
+    let state = |registration: &str, signal: u8| {
+        let json = format!(
+            r#"{{"modem":{{"3gpp":{{"operator-name":"Example Mobile","registration-state":"{registration}"}},
+            "generic":{{"access-technologies":["lte","5gnr"],"ports":["cdc-wdm0 (mbim)","wan1 (net)"],
+            "signal-quality":{{"recent":"yes","value":"{signal}"}}}}}}}}"#
+        );
+        fs::write(programs.join("mmcli.json"), json).unwrap();
+    };
+    state("home", 67);
+    fs::write(&program, MMCLI).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    // The daemon gives up root, and the test's directory is root's: its programs are mounted where all can reach them.
+    let script = "mount --bind \"$1\" /usr/local/games && shift && PATH=/usr/local/games:$PATH exec \"$@\"";
+    bed.write_config("device", "[device]\ndns = \"off\"\nprobe = \"off\"\n");
+    let mut command = bed.device.command("unshare").unwrap();
+    command.args(["--mount", "--propagation", "private", "sh", "-c", script, "sh"]).arg(&programs);
+    let _daemon: Daemon = bed.answering("device", bed.arguments("device", &mut command).spawn().unwrap());
+    wait_until_led_out(&bed);
+    within(LONG, "the modem is known", || report(&bed, 1).cellular.is_some());
+    let told = report(&bed, 1);
+    assert_eq!((told.kind, report(&bed, 0).cellular), (NetworkKind::Cellular, None));
+    let expected = CellularReport {
+        operator: Some("Example Mobile".to_owned()),
+        technologies: vec!["lte".to_owned(), "5gnr".to_owned()],
+        signal_percent: Some(67),
+        roaming: false,
+    };
+    assert_eq!(told.cellular, Some(expected.clone()));
+    within(LONG, "it is held for metered, and waits", || calls(&bed, 4) == [(0, 4)].into());
+    assert!(report(&bed, 1).why.contains("paid by volume"), "{}", report(&bed, 1).why);
+    state("roaming", 12);
+    let abroad = CellularReport { signal_percent: Some(12), roaming: true, ..expected };
+    within(Duration::from_secs(60), "it is asked again", || {
+        report(&bed, 1).cellular.as_ref() == Some(&abroad)
+    });
 }
 
 pub fn a_data_cap_holds_over_restarts() {

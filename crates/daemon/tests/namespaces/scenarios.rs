@@ -175,6 +175,10 @@ pub const ALL: &[Scenario] = &[
     ("direct_a_network_that_leads_nowhere_is_left", direct_metrics::a_network_that_leads_nowhere_is_left),
     ("direct_blocked_probes_change_nothing", direct_metrics::blocked_probes_change_nothing),
     ("direct_a_low_battery_leaves_one_network", direct_metrics::a_low_battery_leaves_one_network),
+    (
+        "direct_a_modem_is_told_with_its_operator_and_signal",
+        direct_metrics::a_modem_is_told_with_its_operator_and_signal,
+    ),
     ("direct_a_data_cap_holds_over_restarts", direct_metrics::a_data_cap_holds_over_restarts),
     (
         "direct_a_flapping_network_leaves_nothing_behind",

@@ -8,12 +8,12 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use anabranch::control::{DirectReport, EventKind, Fraction};
+use anabranch::control::{CellularReport, DirectReport, EventKind, Fraction};
 use identity::StateDirectory;
-use linux::desktop::{self, DesktopError, Metered};
+use linux::desktop::{self, DesktopError, Metered, Modem};
 use policy::Table;
 use policy::energy::Card;
-use policy::network::{NetworkInput, PowerSupply, Reach};
+use policy::network::{NetworkInput, NetworkKind, PowerSupply, Reach};
 use rand::TryRngCore;
 use tracing::debug;
 use units::{NetworkId, Timestamp};
@@ -38,6 +38,8 @@ pub enum Answer {
     Probed(NetworkId, u32, Outcome),
     /// What NetworkManager holds for metered, by interface.
     Metered(Result<BTreeMap<String, Metered>, DesktopError>),
+    /// What ModemManager knows of modems.
+    Modems(Result<Vec<Modem>, DesktopError>),
 }
 
 /// How answers come back. False if they cannot.
@@ -56,6 +58,9 @@ pub struct Observations {
     horizons: BTreeMap<NetworkId, Ahead>,
     metered: BTreeMap<String, Metered>,
     metered_due: Option<Timestamp>,
+    /// By interface.
+    modems: BTreeMap<String, CellularReport>,
+    modems_due: Option<Timestamp>,
     complained: bool,
 }
 
@@ -91,6 +96,8 @@ impl Observations {
             horizons: BTreeMap::new(),
             metered: BTreeMap::new(),
             metered_due: Some(Timestamp::ZERO),
+            modems: BTreeMap::new(),
+            modems_due: Some(Timestamp::ZERO),
             complained: false,
         }
     }
@@ -99,7 +106,8 @@ impl Observations {
     pub fn due(&self) -> Timestamp {
         let horizons = self.horizons.values().filter_map(|ahead| ahead.horizon.due());
         let probes = horizons.filter(|_| !self.config.device.probe.is_empty());
-        let others = [Some(self.sampler.due()), Some(self.links.due()), self.caps.due(), self.metered_due];
+        let [samples, links] = [self.sampler.due(), self.links.due()].map(Some);
+        let others = [samples, links, self.caps.due(), self.metered_due, self.modems_due];
         others.into_iter().flatten().chain(probes).min().unwrap_or(Timestamp::FAR_FUTURE)
     }
 
@@ -144,6 +152,12 @@ impl Observations {
             let reply = self.reply.clone();
             ask_aside("metered", move || reply(Answer::Metered(desktop::metered())));
         }
+        if self.modems_due.is_some_and(|due| now >= due) {
+            self.modems_due =
+                Some(now + if self.modems.is_empty() { MODEMS_INTERVAL } else { SIGNAL_INTERVAL });
+            let reply = self.reply.clone();
+            ask_aside("modems", move || reply(Answer::Modems(desktop::modems())));
+        }
     }
 
     /// Takes an answer in.
@@ -167,6 +181,22 @@ impl Observations {
                 debug!("{program} is not there: networks are metered if the configuration says so");
                 self.metered_due = None;
             }
+            Answer::Modems(Ok(modems)) => {
+                if self.modems.is_empty() && !modems.is_empty() {
+                    self.modems_due = Some(now + SIGNAL_INTERVAL);
+                }
+                self.modems = modems.into_iter().flat_map(by_interface).collect();
+            }
+            Answer::Modems(Err(DesktopError::Missing(program))) => {
+                debug!(
+                    "{program} is not there: nothing is known of mobile networks but what their links show"
+                );
+                self.modems_due = None;
+            }
+            Answer::Modems(Err(error)) => {
+                debug!("{error}");
+                self.modems.clear();
+            }
             Answer::Metered(Err(error)) => debug!("{error}"),
         }
     }
@@ -178,7 +208,7 @@ impl Observations {
         let mut preference = network.preference;
         preference.metered = self.is_metered(network);
         NetworkInput {
-            kind: facts.kind,
+            kind: if self.modems.contains_key(&name) { NetworkKind::Cellular } else { facts.kind },
             preference,
             up: network.connected,
             reach: self.reach_of(network.id),
@@ -212,6 +242,7 @@ impl Observations {
                 loss: Fraction(input.metrics.loss.part()),
                 portal: ahead.and_then(|ahead| ahead.horizon.portal()).map(str::to_owned),
                 wifi: self.links.of(input.id).wifi,
+                cellular: self.modems.get(&input.name).cloned(),
                 cap: input.cap,
             };
             Some((input.id, report))
@@ -219,9 +250,14 @@ impl Observations {
         *self.board.lock().unwrap_or_else(PoisonError::into_inner) = reports.collect();
     }
 
+    /// A modem's network is metered where NetworkManager says nothing of it, as that would guess too, and abroad in any case.
     fn is_metered(&self, network: &Network) -> bool {
-        let hint = self.metered.get(&network.interface.name);
-        network.preference.metered || hint.is_some_and(|hint| hint.is_metered())
+        let name = &network.interface.name;
+        let known = match (self.metered.get(name), self.modems.get(name)) {
+            (Some(hint), modem) => hint.is_metered() || modem.is_some_and(|modem| modem.roaming),
+            (None, modem) => modem.is_some(),
+        };
+        network.preference.metered || known
     }
 
     fn probe(&mut self, now: Timestamp, network: &Network) {
@@ -301,6 +337,13 @@ impl Observations {
     }
 }
 
+/// What is told of a modem, for each of its interfaces.
+fn by_interface(modem: Modem) -> impl Iterator<Item = (String, CellularReport)> {
+    let Modem { interfaces, signal_percent, technologies, operator, roaming } = modem;
+    let report = CellularReport { operator, technologies, signal_percent, roaming };
+    interfaces.into_iter().map(move |interface| (interface, report.clone()))
+}
+
 /// Runs `work` in a thread that ends with it. False if there is none to be had.
 fn ask_aside(name: &str, work: impl FnOnce() -> bool + Send + 'static) -> bool {
     let spawned = std::thread::Builder::new().name(name.to_owned()).spawn(move || {
@@ -325,3 +368,6 @@ const ROUND_TRIPS: u32 = 6;
 const SOONEST: Duration = Duration::from_millis(1_500);
 const LATEST: Duration = Duration::from_secs(3);
 const METERED_INTERVAL: Duration = Duration::from_secs(300);
+/// How often it is looked whether there is a modem, and how its signal is.
+const MODEMS_INTERVAL: Duration = Duration::from_secs(60);
+const SIGNAL_INTERVAL: Duration = Duration::from_secs(30);

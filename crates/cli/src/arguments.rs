@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use policy::limit::{Limit, NamedLimit};
+use policy::rules::Dscp;
 use units::{BitRate, Bytes};
 
 pub use groups::{Group, GroupCommand, GroupInvite, GroupJoin, GroupList, GroupNamed};
@@ -287,6 +288,9 @@ pub struct Explain {
     /// UDP instead of TCP
     #[arg(long)]
     pub udp: bool,
+    /// Differentiated services code point of its packets: 0 to 63, or a name such as ef
+    #[arg(long, value_name = "DSCP")]
+    pub dscp: Option<Dscp>,
     /// Answer in JSON: a list with one entry for each family of addresses
     #[arg(long)]
     pub json: bool,

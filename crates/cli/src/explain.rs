@@ -3,6 +3,7 @@
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 
 use anabranch::control::{ExplainRequest, Explained};
+use policy::rules::Dscp;
 
 use crate::arguments::Explain;
 use crate::exit::WrongUsage;
@@ -11,7 +12,7 @@ use crate::session::Session;
 use crate::table::Table;
 
 pub fn run(session: &Session, arguments: &Explain) -> anyhow::Result<()> {
-    let requests = requests(&arguments.destination, arguments.udp)?;
+    let requests = requests(&arguments.destination, arguments.udp, arguments.dscp)?;
     let client = session.any_client(&arguments.daemon)?;
     let mut answers = Vec::new();
     for request in &requests {
@@ -26,12 +27,13 @@ pub fn run(session: &Session, arguments: &Explain) -> anyhow::Result<()> {
 }
 
 /// One for each family of which the destination has an address.
-fn requests(text: &str, udp: bool) -> anyhow::Result<Vec<ExplainRequest>> {
+fn requests(text: &str, udp: bool, dscp: Option<Dscp>) -> anyhow::Result<Vec<ExplainRequest>> {
     let request = |destination, domain: Option<&str>, port| ExplainRequest {
         destination,
         domain: domain.map(str::to_owned),
         port,
         udp,
+        dscp: dscp.unwrap_or_default().get(),
     };
     if let Ok(address) = text.parse::<IpAddr>() {
         return Ok(vec![request(address, None, DEFAULT_PORT)]);
@@ -87,7 +89,7 @@ mod tests {
     #[test]
     fn destinations_are_addresses_or_names_with_or_without_a_port() {
         let one = |text: &str| {
-            let all = requests(text, false).unwrap();
+            let all = requests(text, false, None).unwrap();
             (all[0].destination.to_string(), all[0].port, all[0].domain.clone())
         };
         assert_eq!(one("192.0.2.1"), ("192.0.2.1".to_owned(), 443, None));
@@ -97,6 +99,6 @@ mod tests {
         let (address, port, domain) = one("localhost:8080");
         assert!(address == "127.0.0.1" || address == "::1", "{address}");
         assert_eq!((port, domain.as_deref()), (8_080, Some("localhost")));
-        assert!(requests("localhost:no", false).is_err());
+        assert!(requests("localhost:no", false, None).is_err());
     }
 }

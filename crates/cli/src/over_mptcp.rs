@@ -24,8 +24,13 @@ pub fn run(client: &BlockingClient, mut command: Command) -> anyhow::Result<()> 
 
 /// The address of the network that has the largest part of such flows; `None` if the daemon leads them nowhere.
 fn first_address(client: &BlockingClient, destination: SocketAddr) -> Option<IpAddr> {
-    let request =
-        ExplainRequest { destination: destination.ip(), domain: None, port: destination.port(), udp: false };
+    let request = ExplainRequest {
+        destination: destination.ip(),
+        domain: None,
+        port: destination.port(),
+        udp: false,
+        dscp: 0,
+    };
     let explained = client.explain(&request).ok()?;
     Netlink::open().ok()?.address_on(explained.preferred()?, destination.is_ipv6()).ok()?
 }

@@ -65,6 +65,7 @@ fn policy_set(config: &Config, has_joined: bool) -> anyhow::Result<PolicySet> {
     Ok(PolicySet {
         choice: ChoiceSettings {
             split: config.device.split,
+            real_time_on_best: config.device.real_time_on_best,
             least_energy_below: config.device.power_saving_below,
             cheapest_adapter_below: config.device.cheapest_below,
             ..ChoiceSettings::default()

@@ -77,6 +77,9 @@ pub struct ExplainRequest {
     /// UDP, else TCP.
     #[serde(default)]
     pub udp: bool,
+    /// Differentiated services code point of its packets, 0 to 63.
+    #[serde(default)]
+    pub dscp: u8,
 }
 
 /// What would become of it. Nothing was sent.

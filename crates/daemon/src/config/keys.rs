@@ -160,6 +160,14 @@ pub(super) const DEVICE: &[Key<DeviceConfig>] = &[
         set: |config, value| value::one_of(value, SPLITS).map(|split| config.split = split),
     },
     Key {
+        name: "real_time_on_best",
+        meaning: "New direct flows that are calls, games or the like, by their code point (EF, CS3 to CS5, AF41 to AF43) or by what earlier\nflows to the same place were, take the network with the least delay and jitter instead of being split.",
+        accepts: "true or false",
+        default: "true",
+        otherwise: None,
+        set: |config, value| value::boolean(value).map(|on| config.real_time_on_best = on),
+    },
+    Key {
         name: "scheduler",
         meaning: "Which path takes which packet: the one on which it arrives first, the one with the smallest\nround-trip time, each in proportion to 1/RTT, or two at once.",
         accepts: "\"earliest-arrival\", \"minimum-rtt\", \"inverse-rtt\" or \"duplicated\"",

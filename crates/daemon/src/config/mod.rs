@@ -96,6 +96,8 @@ pub struct DeviceConfig {
     pub auto_direct: bool,
     /// How new flows are split over networks that go directly.
     pub split: Split,
+    /// Whether real-time ones among them take the best network.
+    pub real_time_on_best: bool,
     /// Which path takes which packet.
     pub scheduler: SchedulerChoice,
     /// Which controller each path has.
@@ -284,6 +286,7 @@ impl Default for DeviceConfig {
             address_v6: Ipv6Addr::new(0xfdab, 0x51ab, 0x51ab, 0, 0, 0, 0, 1),
             auto_direct: false,
             split: Split::default(),
+            real_time_on_best: true,
             scheduler: SchedulerChoice::default(),
             congestion: CongestionChoice::default(),
             steering: SteeringChoice::default(),

@@ -170,7 +170,8 @@ impl Backend for DeviceBackend {
             domains: &domains,
             protocol,
             port: request.port,
-            dscp: Dscp::default(),
+            dscp: Dscp::try_from(request.dscp)
+                .map_err(|error| BackendError::BadRequest(error.to_string()))?,
             class: picture.services.class_of(&service),
         };
         Ok(direct::explain(&picture, &facts))

@@ -87,7 +87,8 @@ pub fn ipv4_flows_go_through_the_nat64_of_the_only_network() {
     let before = listing(&bed.device);
     let daemon = start(&bed);
 
-    let explained = ExplainRequest { destination: server(1).ip(), domain: None, port: 443, udp: false };
+    let explained =
+        ExplainRequest { destination: server(1).ip(), domain: None, port: 443, udp: false, dscp: 0 };
     let explained = bed.client("device").explain(&explained).unwrap();
     assert!(explained.outcome.contains("direct over wan0"), "{explained:?}");
 

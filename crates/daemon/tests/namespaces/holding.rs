@@ -264,7 +264,7 @@ pub fn pins_hold_and_are_explained() {
     let client = bed.client("device");
     let explain = |port| {
         let destination = SERVER_V4.parse().unwrap();
-        client.explain(&ExplainRequest { destination, domain: None, port, udp: false }).unwrap()
+        client.explain(&ExplainRequest { destination, domain: None, port, udp: false, dscp: 0 }).unwrap()
     };
     let usual = explain(8_080);
     assert_eq!((usual.rule.as_deref(), usual.treatment), (None, Treatment::Direct));
@@ -272,7 +272,13 @@ pub fn pins_hold_and_are_explained() {
     assert_eq!(usual.outcome, "direct, dealt out over wan0 (50 %), wan1 (50 %); there is no gateway");
     let ruled = explain(8_094);
     assert_eq!((ruled.rule.as_deref(), &ruled.outcome[..]), (Some("web"), "direct over wan0 (100 %)"));
-    let near = ExplainRequest { destination: "10.1.0.1".parse().unwrap(), domain: None, port: 80, udp: true };
+    let near = ExplainRequest {
+        destination: "10.1.0.1".parse().unwrap(),
+        domain: None,
+        port: 80,
+        udp: true,
+        dscp: 0,
+    };
     assert!(client.explain(&near).unwrap().outcome.contains("route of its own"));
 
     let hold = |network: &str| Hold { networks: vec![network.to_owned()], treatment: None };

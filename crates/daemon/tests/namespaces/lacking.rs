@@ -16,7 +16,8 @@ fn without(bed: &Bed, role: &str, script: &str) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-fn lacking(bed: &Bed, role: &str, script: &str) -> Command {
+/// The command that does so.
+pub fn lacking(bed: &Bed, role: &str, script: &str) -> Command {
     let space = if role == "gateway" { &bed.gateway } else { &bed.device };
     let mut command = space.command("unshare").unwrap();
     let script = format!("{script} \"$@\"");

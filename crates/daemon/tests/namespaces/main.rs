@@ -17,6 +17,7 @@ mod direct_hardship;
 mod direct_learning;
 mod direct_metrics;
 mod direct_nat64;
+mod direct_real_time;
 mod direct_silent;
 mod direct_together;
 mod disk;

@@ -33,7 +33,8 @@ pub fn supervised(script: &str) -> ExitCode {
     let program = Supervised::start(Command::new("bash").args(["-c", script])).unwrap();
     let signals = EndSignals::catch().unwrap();
     let source = |to: SocketAddr| {
-        let request = ExplainRequest { destination: to.ip(), domain: None, port: to.port(), udp: false };
+        let request =
+            ExplainRequest { destination: to.ip(), domain: None, port: to.port(), udp: false, dscp: 0 };
         let explained = client.explain(&request).unwrap();
         Netlink::open().unwrap().address_on(explained.preferred()?, to.is_ipv6()).unwrap()
     };

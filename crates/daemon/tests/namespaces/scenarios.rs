@@ -241,6 +241,22 @@ pub const ALL: &[Scenario] = &[
         crate::direct_learning::a_bonded_flow_is_treated_otherwise_while_it_runs,
     ),
     (
+        "direct_real_time_flows_take_the_best_network",
+        crate::direct_real_time::real_time_flows_take_the_best_network,
+    ),
+    (
+        "direct_real_time_flows_take_the_best_network_by_nftables_alone",
+        crate::direct_real_time::by_nftables_alone_as_well,
+    ),
+    (
+        "direct_real_time_what_was_a_call_before_is_taken_for_one",
+        crate::direct_real_time::what_was_a_call_before_is_taken_for_one,
+    ),
+    (
+        "direct_real_time_flows_go_elsewhere_by_rule_or_setting",
+        crate::direct_real_time::unless_a_rule_or_the_user_says_otherwise,
+    ),
+    (
         "direct_ipv4_flows_go_through_the_nat64_of_the_only_network",
         crate::direct_nat64::ipv4_flows_go_through_the_nat64_of_the_only_network,
     ),

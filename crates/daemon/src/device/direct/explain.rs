@@ -1,7 +1,7 @@
 //! What becomes of a flow, and why. Pure.
 
 use anabranch::control::{Explained, Fraction, NetworkPart};
-use policy::rules::{FlowFacts, Rule, Strictness};
+use policy::rules::{Dscp, FlowFacts, Rule, Strictness};
 use policy::{Entry, PathStatus, Treatment};
 use units::NetworkId;
 
@@ -25,7 +25,7 @@ pub fn explain(picture: &Picture, flow: &FlowFacts<'_>) -> Explained {
     }
     let explanation = picture.rules.explain(flow);
     let rule = explanation.decided.and_then(|number| picture.rules.get(number));
-    let (treatment, networks, outcome) = decide(picture, rule, flow.destination.is_ipv6());
+    let (treatment, networks, outcome) = decide(picture, rule, flow);
     Explained {
         rules: explanation.lines.iter().map(ToString::to_string).collect(),
         rule: rule.map(|rule| rule.key().to_owned()),
@@ -36,7 +36,12 @@ pub fn explain(picture: &Picture, flow: &FlowFacts<'_>) -> Explained {
 }
 
 /// As [`super::rules::compile`] has the kernel do it.
-fn decide(picture: &Picture, rule: Option<&Rule>, ipv6: bool) -> (Treatment, Vec<NetworkPart>, String) {
+fn decide(
+    picture: &Picture,
+    rule: Option<&Rule>,
+    flow: &FlowFacts<'_>,
+) -> (Treatment, Vec<NetworkPart>, String) {
+    let ipv6 = flow.destination.is_ipv6();
     let wanted = match rule {
         None => picture.default,
         Some(rule) => {
@@ -56,13 +61,13 @@ fn decide(picture: &Picture, rule: Option<&Rule>, ipv6: bool) -> (Treatment, Vec
         None => among(&everything),
         Some(ids) => among(&|id| ids.contains(&id)),
     };
-    let mut remark = String::new();
+    let (mut remark, mut by_policy) = (String::new(), true);
     if let (Some(ids), Some(choice)) = (&ids, listed)
         && parts.iter().all(|part| part.share.0 == 0.0)
     {
         let equal = usable(picture, ids, choice.strictness, ipv6);
         if !equal.is_empty() {
-            parts = equal;
+            (parts, by_policy) = (equal, false);
         } else if choice.strictness == Strictness::Only {
             let names = choice.names.join(" or ");
             return (Treatment::Direct, parts, format!("refused: {names} cannot be used now"));
@@ -71,6 +76,7 @@ fn decide(picture: &Picture, rule: Option<&Rule>, ipv6: bool) -> (Treatment, Vec
             parts = among(&everything);
         }
     }
+    let on_best = by_policy && flow.is_real_time() && take_best(picture, &mut parts, ipv6);
     let used: Vec<String> = parts
         .iter()
         .filter(|part| part.share.0 > 0.0)
@@ -79,6 +85,14 @@ fn decide(picture: &Picture, rule: Option<&Rule>, ipv6: bool) -> (Treatment, Vec
     let family = if ipv6 { "IPv6" } else { "IPv4" };
     let outcome = match &used[..] {
         [] => format!("nothing: no network can be used for {family} now{without}"),
+        [_] if on_best => {
+            let known = if Dscp::REAL_TIME.contains(&flow.dscp) {
+                format!("code point {}", flow.dscp)
+            } else {
+                "as earlier flows there".to_owned()
+            };
+            format!("direct over {}: real-time ({known}), best network{remark}{without}", used[0])
+        }
         [_] => format!("direct over {}{remark}{without}", used[0]),
         _ => format!("direct, dealt out over {}{remark}{without}", used.join(", ")),
     };
@@ -106,6 +120,26 @@ fn parts(picture: &Picture, ipv6: bool, may: &dyn Fn(NetworkId) -> bool) -> Vec<
         parts.push(NetworkPart { name: network.interface.name.clone(), share: Fraction(0.0), why });
     }
     parts
+}
+
+/// Gives all of a real-time flow to the best network, as [`super::plan::choice`] does. False if there is no other.
+fn take_best(picture: &Picture, parts: &mut [NetworkPart], ipv6: bool) -> bool {
+    let find = |id: NetworkId| picture.networks.iter().find(|network| network.id == id);
+    let able = picture.table.for_calls.iter().filter_map(|id| find(*id));
+    let able = able.filter(|network| network.connected && carries(network, &picture.translations, ipv6));
+    let names: Vec<&str> = able.map(|network| network.interface.name.as_str()).collect();
+    let named = |name: &&&str| parts.iter().any(|part| part.name == **name);
+    let ordered: Vec<&str> = names.iter().filter(named).copied().collect();
+    let [best, _, ..] = ordered[..] else { return false };
+    for part in parts {
+        let (share, place) =
+            if part.name == best { (1.0, "best network") } else { (0.0, "not the best network") };
+        part.share = Fraction(share);
+        if ordered.contains(&&*part.name) {
+            part.why = format!("real-time: {place}; {}", part.why);
+        }
+    }
+    true
 }
 
 fn reason(entry: &Entry) -> String {

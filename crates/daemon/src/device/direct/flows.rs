@@ -1,7 +1,7 @@
 //! The flows that go on, from the kernel's lists of connections and sockets.
 
 use std::collections::{BTreeMap, HashMap};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use anabranch::control::{FlowReport, Flows};
@@ -302,7 +302,7 @@ fn why(picture: &Picture, flow: &Seen, network: Option<&str>, group: Option<&Cgr
         domains: &names,
         protocol: Protocol(flow.entry.protocol),
         port: tuple.destination_socket().port(),
-        dscp: Dscp::default(),
+        dscp: flow.socket.map(|socket| dscp(&socket, tuple.destination)).unwrap_or_default(),
         class: picture.services.class_of(&service),
     };
     let explained = explain(picture, &facts);
@@ -315,6 +315,12 @@ fn why(picture: &Picture, flow: &Seen, network: Option<&str>, group: Option<&Cgr
         }
         None => format!("keeps the network that it began with; now {rule}: {}", explained.outcome),
     }
+}
+
+/// The code point of what a socket sends to an address; what it sent first may have had another.
+fn dscp(socket: &SocketInfo, to: IpAddr) -> Dscp {
+    let class = if to.is_ipv6() { socket.class_v6 } else { socket.class_v4 };
+    class.map(Dscp::of_traffic_class).unwrap_or_default()
 }
 
 const TCP: u8 = 6;

@@ -61,7 +61,7 @@ use crate::control::EventLog;
 use crate::mailbox::Mailbox;
 use crate::supervision::{Answer as RootAnswer, Request, Root};
 use following::Following;
-use learning::{Found, Learning};
+use learning::{Found, Learning, Purpose};
 use names::{Lesson, Names};
 pub(crate) use reach::Outcome as ProbeOutcome;
 use repin::Repin;
@@ -164,6 +164,7 @@ impl DirectControl {
     ) -> Self {
         let settings = ChoiceSettings {
             split: config.device.split,
+            real_time_on_best: config.device.real_time_on_best,
             least_energy_below: config.device.power_saving_below,
             cheapest_adapter_below: config.device.cheapest_below,
             ..ChoiceSettings::default()
@@ -254,12 +255,10 @@ impl DirectControl {
         }
     }
 
-    /// Learns what flows are, if a rule asks for it; bonded ones may be treated otherwise from now on.
+    /// Learns what flows are, if that is of use; bonded ones may be treated otherwise from now on.
     fn learn(&mut self, now: Timestamp) {
-        if self.addresses.is_empty() || !self.learns() {
-            return;
-        }
-        for found in self.learning.advance(now, &self.addresses) {
+        let Some(purpose) = self.learns().filter(|_| !self.addresses.is_empty()) else { return };
+        for found in self.learning.advance(now, &self.addresses, purpose) {
             if found.stays
                 && let Some(treatment) = self.treatment_of(&found)
             {
@@ -272,8 +271,14 @@ impl DirectControl {
         }
     }
 
-    fn learns(&self) -> bool {
-        learning::is_wanted(self.run_time.rules().chain(&self.rules))
+    /// What for, if a rule asks for classes, or real-time flows that are led out have a choice and there may be some.
+    fn learns(&self) -> Option<Purpose> {
+        if learning::is_wanted(self.run_time.rules().chain(&self.rules)) {
+            return Some(Purpose::Rules);
+        }
+        let leads_out = !self.has_gateway || self.config.default_treatment == Treatment::Direct;
+        let has_choice = leads_out && self.table.for_calls.len() > 1;
+        (has_choice && self.observations.moves()).then_some(Purpose::RealTime)
     }
 
     /// What a rule by class says of a flow that runs over the gateway. Whose it is is not known here.
@@ -374,7 +379,7 @@ impl DirectControl {
         let observation = captured.then(|| self.observations.due());
         let repin = self.repin.as_ref().filter(|_| captured).map(Repin::due);
         let following = self.run_time.pins_names().then(|| self.following.due());
-        let learning = (captured && self.learns()).then(|| self.learning.due());
+        let learning = (captured && self.learns().is_some()).then(|| self.learning.due());
         let ways = self.paths.is_some().then_some(self.ways_due);
         [evaluation, observation, repin, learning, following, ways, self.retry_at, self.run_time.next_sweep()]
             .into_iter()

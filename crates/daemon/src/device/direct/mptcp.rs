@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use linux::direct::Choice;
 use linux::mptcp::{PathNetwork, Paths};
 use policy::rules::Rule;
 use policy::{NetworkInput, Treatment};
 use units::NetworkId;
 
-use super::plan::slots;
+use super::plan::choice;
 use super::rules::Scene;
 use crate::device::messages::PointAdvice;
 use crate::device::networks::Network;
@@ -46,7 +47,8 @@ pub fn paths(
     marks: &BTreeMap<String, u32>,
     stripping: impl Fn(NetworkId) -> bool,
 ) -> Paths {
-    let dealt: Vec<u8> = [false, true].into_iter().flat_map(|ipv6| slots(scene, ipv6, |_| true)).collect();
+    let Choice { v4, v6, .. } = choice(scene, |_| true);
+    let dealt = [v4, v6].concat();
     let usable = scene.networks.iter().filter(|network| network.connected && !network.preference.off);
     let usable = usable.filter(|network| !stripping(network.id));
     let path = |network: &Network| {

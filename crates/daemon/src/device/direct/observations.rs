@@ -220,6 +220,11 @@ impl Observations {
         }
     }
 
+    /// Whether more than a trickle goes over the networks.
+    pub fn moves(&self) -> bool {
+        self.sampler.moves()
+    }
+
     /// Where the device's power comes from.
     pub fn power(&self) -> PowerSupply {
         self.links.power()

@@ -3,11 +3,13 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use linux::direct::{Choice, Direct, Exit, MAXIMUM_EXITS, NextHop, Outcome, Stay, Translation};
+use linux::direct::{
+    Best, Choice, Direct, Exit, MAXIMUM_EXITS, NextHop, Outcome, RealTime, Stay, Translation,
+};
 use linux::monitor::DefaultRoute;
 use linux::prefix::IpPrefix;
-use policy::rules::{Rule, Strictness};
-use policy::{Reason, Table, Treatment};
+use policy::rules::{Dscp, Rule, Strictness};
+use policy::{FlowClass, Reason, Table, Treatment};
 use units::NetworkId;
 
 use super::rules::{self, Scene};
@@ -61,8 +63,7 @@ pub fn direct(
     let translation = |network: &Network| scene.translations.get(&network.id).cloned();
     let exits = scene.networks.iter();
     let exits = exits.filter_map(|network| exit(network, number(network)?, translation(network))).collect();
-    let everything = |ipv6| slots(scene, ipv6, |_| true);
-    let mut choices = vec![Choice { v4: everything(false), v6: everything(true) }];
+    let mut choices = vec![choice(scene, |_| true)];
     let rules = rules::compile(rules, scene, &mut choices);
     let otherwise = if scene.has_gateway && scene.default != Treatment::Direct {
         Outcome::Stay(Stay::Default)
@@ -84,6 +85,7 @@ pub fn direct(
         forwarding,
         ecn: false,
         exits,
+        real_time: real_time(scene),
         choices,
         rules,
         otherwise,
@@ -119,19 +121,37 @@ pub(super) fn may_be_named(table: &Table, network: NetworkId, strictness: Strict
     strictness == Strictness::Only || !leads_nowhere
 }
 
-/// The slots of one family, over those networks that carry it and that `may` take the flow.
-pub(super) fn slots(scene: &Scene<'_>, ipv6: bool, may: impl Fn(NetworkId) -> bool) -> Vec<u8> {
+/// By what the kernel knows flows for which the policy has an order of networks.
+fn real_time(scene: &Scene<'_>) -> RealTime {
+    if scene.table.for_calls.is_empty() {
+        return RealTime::default();
+    }
+    let services = scene.services.of_class(FlowClass::RealTime);
+    RealTime {
+        code_points: Dscp::REAL_TIME.map(Dscp::get).to_vec(),
+        services: services.map(|service| (service.destination, service.protocol.0, service.port)).collect(),
+    }
+}
+
+/// The networks that `may` take a flow: the slots of both families, and the best one of each.
+pub(super) fn choice(scene: &Scene<'_>, may: impl Fn(NetworkId) -> bool) -> Choice {
+    let [(v4, best_v4), (v6, best_v6)] = [false, true].map(|ipv6| slots(scene, ipv6, &may));
+    Choice { v4, v6, best: Best { v4: best_v4, v6: best_v6 } }
+}
+
+/// The slots of one family, over those networks that carry it and that `may` take the flow, and the best of these.
+fn slots(scene: &Scene<'_>, ipv6: bool, may: impl Fn(NetworkId) -> bool) -> (Vec<u8>, Option<u8>) {
     let carried = |id: NetworkId| {
         let mut networks = scene.networks.iter();
         may(id) && networks.any(|network| network.id == id && carries(network, scene.translations, ipv6))
     };
-    let (table, numbers) = (scene.table, scene.numbers);
-    let dealt = table.restricted(carried).slots(SLOTS);
-    let mut slots: Vec<u8> = dealt.into_iter().filter_map(|id| numbers.of(id)).collect();
+    let (table, numbers) = (scene.table.restricted(carried), scene.numbers);
+    let mut slots: Vec<u8> = table.slots(SLOTS).into_iter().filter_map(|id| numbers.of(id)).collect();
     if slots.iter().all(|number| Some(number) == slots.first()) {
         slots.truncate(1);
     }
-    slots
+    let best = table.preferred().and_then(|id| numbers.of(id));
+    (slots, best.filter(|_| table.for_calls.len() > 1))
 }
 
 /// What direct mode changes on the machine, in words.

@@ -13,7 +13,7 @@ use policy::services::Services;
 use policy::{Table, Treatment};
 use units::NetworkId;
 
-use super::plan::{Numbers, Translated, carries, may_be_named, slots};
+use super::plan::{self, Numbers, Translated, carries, may_be_named};
 use crate::device::networks::Network;
 
 /// What rules are seen against.
@@ -82,8 +82,7 @@ fn outcome(rule: &Rule, scene: &Scene<'_>, choices: &mut Vec<Choice>) -> Outcome
         scene.networks.iter().find(|network| network.interface.name == name).map(|network| network.id)
     };
     let listed: Vec<NetworkId> = wanted.resolve(find);
-    let among = |ipv6| among(&listed, wanted.strictness, scene, ipv6);
-    let mut choice = Choice { v4: among(false), v6: among(true) };
+    let mut choice = among(&listed, wanted.strictness, scene);
     if choice.v4.is_empty() && choice.v6.is_empty() {
         return match wanted.strictness {
             Strictness::Only => Outcome::Refuse,
@@ -94,9 +93,14 @@ fn outcome(rule: &Rule, scene: &Scene<'_>, choices: &mut Vec<Choice>) -> Outcome
     if wanted.strictness == Strictness::Prefer
         && let Some(ordinary) = choices.first()
     {
-        for (own, all) in [(&mut choice.v4, &ordinary.v4), (&mut choice.v6, &ordinary.v6)] {
+        let Choice { v4, v6, best } = &mut choice;
+        for (own, all, best, best_of_all) in [
+            (v4, &ordinary.v4, &mut best.v4, ordinary.best.v4),
+            (v6, &ordinary.v6, &mut best.v6, ordinary.best.v6),
+        ] {
             if own.is_empty() {
                 own.clone_from(all);
+                *best = best_of_all;
             }
         }
     }
@@ -112,11 +116,17 @@ fn outcome(rule: &Rule, scene: &Scene<'_>, choices: &mut Vec<Choice>) -> Outcome
 }
 
 /// Slots over the listed networks: by their shares, or in equal parts if the policy would use none of them by itself.
-fn among(listed: &[NetworkId], strictness: Strictness, scene: &Scene<'_>, ipv6: bool) -> Vec<u8> {
-    let by_share = slots(scene, ipv6, |id| listed.contains(&id));
-    if !by_share.is_empty() {
-        return by_share;
+fn among(listed: &[NetworkId], strictness: Strictness, scene: &Scene<'_>) -> Choice {
+    let mut choice = plan::choice(scene, |id| listed.contains(&id));
+    for (ipv6, slots) in [(false, &mut choice.v4), (true, &mut choice.v6)] {
+        if slots.is_empty() {
+            *slots = equal(listed, strictness, scene, ipv6);
+        }
     }
+    choice
+}
+
+fn equal(listed: &[NetworkId], strictness: Strictness, scene: &Scene<'_>, ipv6: bool) -> Vec<u8> {
     let usable = scene.networks.iter().filter(|network| {
         listed.contains(&network.id)
             && network.connected
@@ -282,8 +292,7 @@ mod tests {
             services: &Services::default(),
             names: &BTreeMap::new(),
         };
-        let mut choices =
-            vec![Choice { v4: slots(&scene, false, |_| true), v6: slots(&scene, true, |_| true) }];
+        let mut choices = vec![plan::choice(&scene, |_| true)];
         let wanted = NetworkChoice { names: vec![name.to_owned()], strictness };
         let rule = Rule::new("rule", Vec::new(), None, Some(wanted)).unwrap();
         let compiled = compile(&[&rule], &scene, &mut choices);

@@ -51,6 +51,7 @@ pub struct PassiveSampler {
     meters: BTreeMap<NetworkId, NetworkMeter>,
     alive: BTreeMap<NetworkId, Timestamp>,
     silences: Silences,
+    moves: bool,
     counted_at: Option<Timestamp>,
     looked_at: Option<Timestamp>,
     look_due: Timestamp,
@@ -94,6 +95,11 @@ impl PassiveSampler {
     /// The network's meter, made if there is none.
     pub fn meter(&mut self, network: NetworkId) -> &mut NetworkMeter {
         self.meters.entry(network).or_default()
+    }
+
+    /// Whether more than a trickle went over any network between the last two samples.
+    pub fn moves(&self) -> bool {
+        self.moves
     }
 
     /// Whether bytes of a connection moved over the network in the last `time`.
@@ -166,6 +172,7 @@ impl PassiveSampler {
             carried.push((network.id, sent, received));
         }
         let is_quiet = carried.iter().all(|(_, sent, received)| sent.0 + received.0 < QUIET);
+        self.moves = !is_quiet;
         // Where something flowed a moment ago, that it does not any more may have to do with the network.
         let is_watched = !self.silences.is_empty() || self.alive.values().any(|at| now.since(*at) < WATCHED);
         if time.is_zero() || is_quiet && !is_watched {

@@ -137,9 +137,9 @@ fn members_of_a_group_find_each_other_by_bluetooth() {
     let script = r#"
 cable; plug
 as far group create hikers >/results/created 2>&1 || fail create
-as far group invite hikers >/tmp/link 2>/results/invited & inviting=$!
+as far group invite hikers --adapter far0 >/tmp/link 2>/results/invited & inviting=$!
 for _ in $(seq 100); do grep -q anabranch: /tmp/link && break; sleep 0.1; done
-as near group join $(cat /tmp/link) >/results/joined 2>&1 || fail join
+as near group join $(cat /tmp/link) --adapter near0 >/results/joined 2>&1 || fail join
 wait $inviting
 as other group create chess >>/results/created 2>&1 || fail create
 unplug; controllers; bluez

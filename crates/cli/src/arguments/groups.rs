@@ -2,6 +2,8 @@
 
 use clap::{Args, Subcommand};
 
+use super::Only;
+
 #[derive(Args, Debug)]
 pub struct Group {
     #[command(subcommand)]
@@ -37,6 +39,8 @@ pub struct GroupInvite {
     /// UDP port that who joins calls
     #[arg(long, default_value_t = 4613)]
     pub port: u16,
+    #[command(flatten)]
+    pub only: Only,
 }
 
 #[derive(Args, Debug)]
@@ -46,6 +50,8 @@ pub struct GroupJoin {
     /// Call the group by this name here, not by the inviter's
     #[arg(long)]
     pub name: Option<String>,
+    #[command(flatten)]
+    pub only: Only,
 }
 
 #[derive(Args, Debug)]

@@ -22,7 +22,7 @@ use wire::hello::Name;
 use wire::join_link::JoinLink;
 
 use super::{Known, Typed};
-use crate::arguments::{GroupCommand, GroupInvite, GroupJoin, GroupList, GroupNamed, Only, Spare};
+use crate::arguments::{GroupCommand, GroupInvite, GroupJoin, GroupList, GroupNamed, Spare};
 use crate::exit::WrongUsage;
 use crate::output;
 use crate::session::Session;
@@ -189,7 +189,8 @@ fn invite(session: &Session, arguments: &GroupInvite) -> anyhow::Result<()> {
     }));
     let name = super::own_name();
     let options = EndpointOptions::listening(key.clone(), arguments.port, admission);
-    let endpoint = anabranch::Endpoint::bind(EndpointOptions { name: name.clone(), ..options })?;
+    let (name_told, only) = (name.clone(), arguments.only.list());
+    let endpoint = anabranch::Endpoint::bind(EndpointOptions { name: name_told, only, ..options })?;
     super::show(&endpoint, key.public(), std::slice::from_ref(&secret), InvitationKind::Group)?;
     let endpoint = Endpoint::from(endpoint);
     let listener = endpoint.listen();
@@ -237,7 +238,7 @@ fn join(session: &Session, arguments: &GroupJoin) -> anyhow::Result<()> {
     let inviter = Peer { key: PublicKey(link.public_key), addresses };
     let (name, own) = (super::own_name(), key.public());
     let endpoint =
-        Endpoint::from(super::caller(&state, key, Vec::new(), (&Only::default(), &Spare::default()))?);
+        Endpoint::from(super::caller(&state, key, Vec::new(), (&arguments.only, &Spare::default()))?);
     let options = ConnectOptions { invitation: Some(link.secret.clone()), ..ConnectOptions::default() };
     let mut stream = endpoint.connect(&inviter, &options)?;
     stream.write_all(format!("{GROUP}\n").as_bytes())?;

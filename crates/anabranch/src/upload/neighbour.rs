@@ -437,7 +437,7 @@ impl Sharing<'_> {
         }
     }
 
-    /// Where some wait, the transfer that has brought nothing for longest gives them its place, and waits itself.
+    /// Where some wait, the transfer that has brought nothing for longest makes room for them, and waits itself.
     fn make_room(&mut self, link: &Link, now: Timestamp) {
         if self.waiting.is_empty() || self.transfers.len() < MOST_TRANSFERS {
             return;
@@ -452,7 +452,6 @@ impl Sharing<'_> {
         let reason = "nothing of it is carried here, and others wait".to_owned();
         link.send(RoleMessage::Over(transfer, End::Failed, reason).encode());
         self.end(transfer);
-        self.begin_waiting(link);
         self.waiting.push_back(offer);
     }
 

@@ -1,14 +1,16 @@
 //! Upload through the neighbours by frames of 802.11 in the virtual machine: cards in monitor mode, a lossy air, slow uplinks; and a neighbour with one card
-//! for the neighbourhood and its own access point. Skipped with a reason where a part of the bed cannot be had, except in CI.
+//! for the neighbourhood and its own access point, or with a second one. Skipped with a reason where a part of the bed cannot be had, except in CI.
+
+#![expect(clippy::unwrap_used, reason = "a test ends where a step fails")]
 
 use std::time::Duration;
 
 use lab::medium::{Config, LinkConfig, Quality};
-use lab::vm::Job;
 use lab::vm::measurement::Programs;
 use lab::vm::scene::RadioScene;
 use lab::vm::topology::SERVER_ADDRESS;
 use lab::vm::wifi::{AccessPoint, Wifi, WifiNetwork};
+use lab::vm::{Job, Outcome};
 use sim::NetworkSpec;
 
 /// Three homes with an uplink of 2 Mbit/s each. They hear each other by their cards only.
@@ -115,15 +117,24 @@ ad_hoc_channel = 6
 address = "10.9.0.1/24"
 "#;
 
-/// A source with a cable of 200 kbit/s and a kernel's ad hoc card, a neighbour that has one card for both networks and is not root.
-fn one_card() -> String {
+/// The neighbour's first card; the second is in the neighbourhood by the kernel's ad hoc mode.
+const KNOWN_TO_FIRST: &str = r#"
+[[network]]
+ssid = "cafe"
+"#;
+const SECOND_JOINS: &str = "at_home iw dev wlan1 set type ibss; at_home ip link set dev wlan1 up; at_home ip addr add 10.9.0.1/24 dev wlan1
+cell='fixed-freq 02:ca:fe:00:00:01'; at_home iw dev wlan1 ibss join hood 2437 $cell";
+
+/// A source with a cable of 200 kbit/s and a kernel's ad hoc card, and a neighbour that is not root, by its card `air`, after the shell commands `joins`.
+fn beside_cafe(joins: &str, air: &str) -> String {
     format!(
         r#"fail() {{ echo "failed: $*"; cat /results/*.log; exit 1; }}
 peer() {{ in_namespace peer "$@"; }}
-radio_up; address_on wl-cafe
+radio_up --card wlan0; address_on wl-cafe
+{joins}
 peer iw dev wlan0 set type ibss; ip -n peer link set dev wlan0 up; ip -n peer addr add 10.9.0.2/24 dev wlan0
-peer iw dev wlan0 ibss join hood 2437
-for _ in $(seq 60); do at_home ping -q -c 1 -W 1 -I wl-hood 10.9.0.2 >/dev/null && break; done
+peer iw dev wlan0 ibss join hood 2437 $cell
+for _ in $(seq 60); do at_home ping -q -c 1 -W 1 -I {air} 10.9.0.2 >/dev/null && break; done
 own list --json >/results/list
 ip link add cable netns peer type veth peer name cable netns server
 ip -n peer addr add 10.8.0.1/24 dev cable; ip -n server addr add 10.8.0.2/24 dev cable
@@ -137,7 +148,7 @@ link() {{ echo "$links" | sed -n "$1p"; }}
 user() {{ at_home setpriv --reuid 1000 --regid 1000 --clear-groups "$@"; }}
 mkdir -m 700 /tmp/user; chown 1000:1000 /tmp/user
 user anabranch radio aps --json >/results/aps || fail 'no access points'
-user env ANABRANCH_LOG=debug anabranch --state /tmp/user share "$(link 2)" --trust-all --air wl-hood >/results/share.log 2>&1 &
+user env ANABRANCH_LOG=debug anabranch --state /tmp/user share "$(link 2)" --trust-all --air {air} >/results/share.log 2>&1 &
 for _ in $(seq 200); do grep -q 'shares its uplink' /results/far.log && break; sleep 0.1; done
 dd if=/dev/urandom of=/tmp/together bs=1k count=2000 2>/dev/null; dd if=/dev/urandom of=/tmp/alone bs=1k count=500 2>/dev/null
 now() {{ cut -d' ' -f1 /proc/uptime; }}
@@ -153,30 +164,62 @@ cat /results/*.log"#
     )
 }
 
-#[test]
-fn a_neighbour_gives_the_neighbourhood_a_slot_of_its_one_card() {
+/// What became of it.
+struct Beside {
+    outcome: Outcome,
+    /// kB a second with the neighbour, and without.
+    together: f64,
+    alone: f64,
+    /// Bytes that the neighbour carried.
+    carried: u64,
+}
+
+impl Beside {
+    fn read(&self, name: &str) -> serde_json::Value {
+        serde_json::from_str(&self.outcome.text(name)).unwrap()
+    }
+}
+
+fn play(cards: u32, known: &'static str, script: String) -> Option<Beside> {
     let mut wifi = Wifi::new(vec![WifiNetwork {
         link: NetworkSpec::symmetric("cafe", 10.0, 20),
         points: vec![AccessPoint::open("cafe", 1)],
     }]);
-    wifi.stations.push(("peer", 1));
-    let mut scene = RadioScene::new(wifi, KNOWN, one_card());
+    wifi.stations = vec![("device", cards), ("peer", 1)];
+    let mut scene = RadioScene::new(wifi, known, script);
     scene.programs.push(lab::vm::program("setpriv", "util-linux").unwrap());
-    let Some(outcome) = scene.play(env!("CARGO_BIN_EXE_anabranch-lab")).unwrap() else { return };
-    let read = |name: &str| -> serde_json::Value { serde_json::from_str(&outcome.text(name)).unwrap() };
-
-    let share = read("list")[1]["now"]["share"].as_f64().unwrap();
-    assert!((0.4..0.6).contains(&share), "the neighbourhood has {share} of the card");
-    assert_eq!(read("aps")[0]["ssid"], "cafe");
-    let told = outcome.text("share.log");
-    assert!(told.contains("the card is in other networks for up to this long"), "{told}");
+    let outcome = scene.play(env!("CARGO_BIN_EXE_anabranch-lab")).unwrap()?;
     let times: Vec<f64> =
         outcome.text("times").split_whitespace().map(|time| time.parse().unwrap()).collect();
-    // kB a second, of files of 2,000 and 500 kB.
+    // Files of 2,000 and 500 kB.
     let [together, alone] = [2_048.0 / (times[1] - times[0]), 512.0 / (times[2] - times[1])];
-    let ledger = read("ledger");
-    let carried: u64 = ledger.as_array().unwrap().iter().map(|line| line["bytes"].as_u64().unwrap()).sum();
+    let ledger: serde_json::Value = serde_json::from_str(&outcome.text("ledger")).unwrap();
+    let carried = ledger.as_array().unwrap().iter().map(|line| line["bytes"].as_u64().unwrap()).sum();
     println!("together {together:.1} kB/s, alone {alone:.1} kB/s, the neighbour carried {carried} bytes");
+    Some(Beside { outcome, together, alone, carried })
+}
+
+#[test]
+fn a_neighbour_gives_the_neighbourhood_a_slot_of_its_one_card() {
+    let Some(beside) = play(1, KNOWN, beside_cafe("", "wl-hood")) else { return };
+    let share = beside.read("list")[1]["now"]["share"].as_f64().unwrap();
+    assert!((0.4..0.6).contains(&share), "the neighbourhood has {share} of the card");
+    assert_eq!(beside.read("aps")[0]["ssid"], "cafe");
+    let told = beside.outcome.text("share.log");
+    assert!(told.contains("the card is in other networks for up to this long"), "{told}");
+    let Beside { together, alone, carried, .. } = beside;
     assert!(together > 1.6 * alone, "together {together:.1} kB/s, alone {alone:.1} kB/s");
-    assert!(carried > 700_000, "{ledger}");
+    assert!(carried > 700_000, "{carried}");
+}
+
+/// The first card is in its own network all the time, and the neighbourhood is heard all the time.
+#[test]
+fn a_neighbour_with_a_second_card_hears_by_that() {
+    let Some(beside) = play(2, KNOWN_TO_FIRST, beside_cafe(SECOND_JOINS, "wlan1")) else { return };
+    assert_eq!(beside.read("list").as_array().unwrap().len(), 1);
+    let told = beside.outcome.text("share.log");
+    assert!(!told.contains("the card is in other networks"), "{told}");
+    let Beside { together, alone, carried, .. } = beside;
+    assert!(together > 1.6 * alone, "together {together:.1} kB/s, alone {alone:.1} kB/s");
+    assert!(carried > 700_000, "{carried}");
 }

@@ -250,6 +250,22 @@ fn a_lan_of_ipv6_alone_will_do() {
     assert!(carried > 500_000 && frames > 1_000, "{carried} bytes of {frames} frames");
 }
 
+/// As where there is neither DHCP nor a router.
+#[test]
+fn a_lan_of_link_local_addresses_will_do_if_it_is_named() {
+    let Some(homes) = Homes::new(1) else { return };
+    homes.leave_link_local();
+    let destination = homes.accept(2);
+    let _neighbour = homes.share(0, &destination.links[1]);
+    wait_until("the neighbour shares", || destination.said().contains("shares its uplink"));
+    let file = homes.file("file", 8_000_000);
+    let sent = homes.upload(&[&file], &destination.links[0]);
+    assert!(sent.status.success(), "{sent:?}");
+    assert!(fs::read(homes.path("out/file")).unwrap() == fs::read(&file).unwrap());
+    let carried = homes.ledger(0);
+    assert!(carried > 500_000, "{carried} bytes");
+}
+
 #[test]
 fn who_may_send_and_how_much_is_for_the_destination_to_say() {
     let Some(homes) = Homes::new(0) else { return };

@@ -35,6 +35,8 @@ pub struct Adapter {
     pub kind: NetworkKind,
     /// `INT_OPSTATUS`: whether it can carry packets.
     pub state: AdapterState,
+    /// Whether a cable is in, or an access point or a group is joined: frames pass, also where it has no address but those of its link.
+    pub linked: bool,
     /// Its addresses with their subnets.
     pub addresses: Vec<IpPrefix>,
     /// Its device address, if it is a Bluetooth controller.
@@ -85,6 +87,7 @@ impl Adapter {
             name: interface.name.clone(),
             kind,
             state,
+            linked: interface.up && interface.carrier,
             addresses,
             bluetooth: None,
             speed,
@@ -104,6 +107,7 @@ impl Adapter {
             name: controller.name(),
             kind,
             state: if controller.current.powered() { AdapterState::Connected } else { AdapterState::Off },
+            linked: controller.current.powered(),
             addresses: Vec::new(),
             bluetooth: Some(controller.address),
             speed: Some(BLUETOOTH_SPEED),

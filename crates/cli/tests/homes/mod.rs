@@ -141,14 +141,23 @@ impl Homes {
 
     /// On the homes' LAN there is IPv6 and no IPv4.
     pub fn leave_ipv4(&self) {
-        for (number, home) in self.homes.iter().enumerate() {
+        self.leave_link_local();
+        for number in 0..self.homes.len() {
             // Without asking first whether somebody else has it, which takes a second or two.
-            let add = format!("-6 address add fd07::{}/64 dev lan nodad", number + 1);
-            for words in ["-4 address flush dev lan", &add] {
-                let mut command = home.command("ip").unwrap();
-                assert!(command.args(words.split(' ')).status().unwrap().success(), "{words}");
-            }
+            self.ip(number, &format!("-6 address add fd07::{}/64 dev lan nodad", number + 1));
         }
+    }
+
+    /// On the homes' LAN there are the addresses that IPv6 gives itself, and no others.
+    pub fn leave_link_local(&self) {
+        for number in 0..self.homes.len() {
+            self.ip(number, "-4 address flush dev lan");
+        }
+    }
+
+    fn ip(&self, home: usize, words: &str) {
+        let mut command = self.homes[home].command("ip").unwrap();
+        assert!(command.args(words.split(' ')).status().unwrap().success(), "{words}");
     }
 
     /// Datagrams to groups that home `number` has sent into the LAN by IPv6.

@@ -33,14 +33,14 @@ const SEND_BUFFER: usize = 32 * 1024;
 /// Largest frame.
 pub(super) const MAX_FRAME: usize = 2_048;
 
-/// Whether an adapter leads to a neighbourhood: `only`, if it names some; else all but modems and Bluetooth.
+/// Whether an adapter leads to a neighbourhood: `only`, if it names some, which need no address but that of their link; else all but modems and Bluetooth.
 fn leads_to_neighbours(adapter: &Adapter, only: Option<&[String]>) -> bool {
     use policy::network::NetworkKind::{Bluetooth, Cellular};
     let wanted = match only {
-        Some(only) => only.contains(&adapter.name),
-        None => !matches!(adapter.kind, Bluetooth | Cellular),
+        Some(only) => only.contains(&adapter.name) && adapter.linked && adapter.state != AdapterState::Off,
+        None => !matches!(adapter.kind, Bluetooth | Cellular) && adapter.state == AdapterState::Connected,
     };
-    wanted && !adapter.loopback && adapter.bluetooth.is_none() && adapter.state == AdapterState::Connected
+    wanted && !adapter.loopback && adapter.bluetooth.is_none()
 }
 
 /// Adapters that were named and are of no use. Each is told of once, and again if it was of use meanwhile.

@@ -93,7 +93,9 @@ fn bit_rate(mbit: f64) -> BitRate {
 fn no_air(asked: &[String], adapters: &[Adapter]) -> String {
     let why = |name: &String| match adapters.iter().find(|adapter| adapter.name == *name) {
         None => format!("{name} is no adapter of this machine"),
-        Some(adapter) if adapter.state != AdapterState::Connected => format!("{name} is not connected"),
+        Some(adapter) if !adapter.linked || adapter.state == AdapterState::Off => {
+            format!("{name} is not connected")
+        }
         Some(_) => format!("{name} does not lead to neighbours"),
     };
     asked.iter().map(why).collect::<Vec<_>>().join(", ")

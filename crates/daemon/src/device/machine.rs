@@ -100,6 +100,9 @@ impl DeviceMachine {
         if let Err(error) = linux::direct::sync_routes(direct) {
             return Answer::Failed { reason: error.to_string() };
         }
+        // Flows that begin under the table are counted from the first one on. Where it is the table that brings the kernel's
+        // connection tracking, there is nothing to tell before.
+        self.count_bytes();
         let answer = self.apply(&table);
         if answer != Answer::Done {
             return answer;

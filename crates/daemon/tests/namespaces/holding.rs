@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitCode, Stdio};
 use std::time::Duration;
@@ -19,6 +20,7 @@ use socket2::{Domain, Socket, Type};
 
 use crate::bed::{Bed, SERVER_V4, eventually};
 use crate::direct::{bed, calls, listing, started, third_octet};
+use crate::lacking::lacking;
 
 /// This program as another user's: `CALLER run NETWORK ADDRESS` is held to the network, calls and waits; `CALLER treat TREATMENT
 /// ADDRESS` is treated so, calls, sends a megabyte and waits; `CALLER pin NETWORK DESTINATION` pins. Says what came of it in a line.
@@ -191,13 +193,55 @@ fn connect(bed: &Bed, port: u16) -> (TcpStream, TcpStream, u8) {
     (call, answer, third_octet(peer))
 }
 
+/// A program that does what `nft` does, and once direct mode's table is there goes on only when it may.
+const HESITANT_NFT: &str = r#"#!/bin/sh
+PATH=${PATH#*:}
+nft "$@"
+code=$?
+if nft list table inet anabranch_direct >/dev/null 2>&1; then
+    tries=0
+    until [ -e "$0.go" ] || [ $((tries += 1)) -gt 200 ]; do sleep 0.1; done
+fi
+exit $code
+"#;
+
+/// Whether the kernel counts what flows carry; empty where it follows none yet.
+fn counted(bed: &Bed) -> String {
+    let read = || std::fs::read_to_string("/proc/sys/net/netfilter/nf_conntrack_acct");
+    bed.device.run(read).unwrap().unwrap_or_default()
+}
+
+/// Flows that begin before the kernel was told to count are not counted for as long as they live, and nothing is learned of them.
+pub fn the_first_flow_is_counted_too() {
+    let bed = bed();
+    let before = counted(&bed);
+    bed.write_config("device", "[device]\ndns = \"off\"\nprobe = \"off\"\n");
+    let programs = bed.directory("programs");
+    std::fs::create_dir(&programs).unwrap();
+    let hesitant = programs.join("nft");
+    std::fs::write(&hesitant, HESITANT_NFT).unwrap();
+    std::fs::set_permissions(&hesitant, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let script = format!("PATH={}:$PATH exec", programs.display());
+    let mut command = lacking(&bed, "device", &script);
+    let child = bed.arguments("device", &mut command).spawn().unwrap();
+    let _daemon = bed.answering("device", child);
+    eventually("the first rules hold", || listing(&bed.device).contains("anabranch_direct"));
+    // The table may be what brings the kernel's connection tracking.
+    if !before.is_empty() {
+        assert_eq!(counted(&bed).trim(), "1");
+    }
+    std::fs::write(programs.join("nft.go"), "").unwrap();
+    eventually("new flows are led out", || listing(&bed.device).contains("numgen inc"));
+    let (call, _answer, _) = connect(&bed, 8_120);
+    let far = call.peer_addr().unwrap();
+    let flows = bed.client("device").flows().unwrap().flows;
+    let flow = flows.iter().find(|flow| flow.destination == far).unwrap();
+    assert!(flow.sent.is_some() && flow.received.is_some(), "{flow:?}");
+}
+
 pub fn flows_are_listed_with_their_reasons() {
     let bed = bed();
-    let counted = || {
-        let read = || std::fs::read_to_string("/proc/sys/net/netfilter/nf_conntrack_acct");
-        bed.device.run(read).unwrap().unwrap_or_default()
-    };
-    let before = counted();
+    let before = counted(&bed);
     let daemon = started(&bed);
     let client = bed.client("device");
     let mut open: BTreeMap<u8, (TcpStream, TcpStream)> = BTreeMap::new();
@@ -235,7 +279,7 @@ pub fn flows_are_listed_with_their_reasons() {
 
     client.down().unwrap();
     assert!(daemon.wait());
-    assert_eq!(counted(), before);
+    assert_eq!(counted(&bed), before);
 }
 
 pub fn bonded_flows_are_listed_too() {

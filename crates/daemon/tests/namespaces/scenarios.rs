@@ -158,6 +158,7 @@ pub const ALL: &[Scenario] = &[
     ),
     ("direct_a_program_is_held_to_a_network", crate::holding::a_program_is_held_to_a_network),
     ("direct_flows_are_listed_with_their_reasons", crate::holding::flows_are_listed_with_their_reasons),
+    ("direct_the_first_flow_is_counted_too", crate::holding::the_first_flow_is_counted_too),
     ("direct_bonded_flows_are_listed_too", crate::holding::bonded_flows_are_listed_too),
     ("direct_pins_hold_and_are_explained", crate::holding::pins_hold_and_are_explained),
     ("direct_a_program_is_carried_by_mptcp", crate::over_mptcp::a_program_is_carried_by_mptcp),

@@ -253,6 +253,12 @@ pub fn a_modem_is_told_with_its_operator_and_signal() {
     within(Duration::from_secs(60), "it is asked again", || {
         report(&bed, 1).cellular.as_ref() == Some(&abroad)
     });
+    fs::remove_file(programs.join("mmcli.json")).unwrap();
+    let unheard = CellularReport { signal_percent: None, ..abroad };
+    within(Duration::from_secs(60), "it is as costly while nobody answers", || {
+        report(&bed, 1).cellular.as_ref() == Some(&unheard)
+    });
+    assert!(report(&bed, 1).why.contains("paid by volume"), "{}", report(&bed, 1).why);
 }
 
 pub fn a_data_cap_holds_over_restarts() {

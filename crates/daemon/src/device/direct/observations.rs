@@ -195,7 +195,8 @@ impl Observations {
             }
             Answer::Modems(Err(error)) => {
                 debug!("{error}");
-                self.modems.clear();
+                // A program that is slow once does not make a network free of charge.
+                self.modems.values_mut().for_each(|modem| modem.signal_percent = None);
             }
             Answer::Metered(Err(error)) => debug!("{error}"),
         }

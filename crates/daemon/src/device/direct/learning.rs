@@ -5,6 +5,7 @@
 //! takes hardly any time: less often where a look takes long, and not at all while hardly anything flows.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use linux::clock;
 use linux::direct::network_of;
@@ -23,6 +24,7 @@ pub struct Learning {
     meters: HashMap<Tuple, Known>,
     services: Services,
     due: Timestamp,
+    looked_at: Option<Timestamp>,
     failed: bool,
 }
 
@@ -59,9 +61,10 @@ pub fn is_wanted<'a>(mut rules: impl Iterator<Item = &'a Rule>) -> bool {
 }
 
 impl Learning {
-    /// When to call [`Self::advance`] next, if that is of use.
-    pub fn due(&self) -> Timestamp {
-        self.due
+    /// When to call [`Self::advance`] next, if that is of use for `purpose`. A rule does not wait until a rest is over.
+    pub fn due_for(&self, purpose: Purpose) -> Timestamp {
+        let at_once = self.looked_at.map_or(Timestamp::ZERO, |at| at + INTERVAL);
+        if purpose == Purpose::Rules { self.due.min(at_once) } else { self.due }
     }
 
     /// What was learned.
@@ -71,9 +74,10 @@ impl Learning {
 
     /// Takes a sample if it is time; the flows whose class is new or another.
     pub fn advance(&mut self, now: Timestamp, own: &[std::net::IpAddr], purpose: Purpose) -> Vec<Found> {
-        if now < self.due {
+        if now < self.due_for(purpose) {
             return Vec::new();
         }
+        self.looked_at = Some(now);
         self.due = now + INTERVAL;
         if self.failed {
             return Vec::new();
@@ -93,7 +97,7 @@ impl Learning {
             self.failed = true;
         }
         if purpose == Purpose::RealTime {
-            self.due = now + INTERVAL.max(clock::now().since(now) * LEAST_REST);
+            self.due = now + rest_after(clock::now().since(now));
         }
         let mut before = std::mem::take(&mut self.meters);
         let mut found = Vec::new();
@@ -129,6 +133,11 @@ impl Learning {
     }
 }
 
+/// The time from the beginning of a look that took so long to the next one, where no rule asks.
+fn rest_after(taken: Duration) -> Duration {
+    (taken * LEAST_REST).clamp(INTERVAL, LONGEST_REST)
+}
+
 /// The service of a flow.
 fn service_of(entry: &Entry) -> Service {
     let far = entry.original.destination_socket();
@@ -151,8 +160,25 @@ fn sample(at: Timestamp, entry: &Entry) -> Option<Sample> {
     Some(Sample { at, packets, bytes: Bytes(bytes) })
 }
 
-const INTERVAL: std::time::Duration = std::time::Duration::from_secs(1);
+const INTERVAL: Duration = Duration::from_secs(1);
 /// Times what a look has taken: half a percent of a processor. The kernel goes through its whole table, also where there is little in it.
 const LEAST_REST: u32 = 200;
+/// The clock goes on while the machine is busy with others or suspended, which says nothing of what a look costs.
+const LONGEST_REST: Duration = Duration::from_secs(30);
 /// Flows looked at; further ones teach nothing.
 const MOST_FLOWS: usize = 16_384;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn looks_for_calls_alone_are_seldom_and_never_given_up() {
+        let rests = [1, 14, 700, 8 * 3_600_000].map(|millis| rest_after(Duration::from_millis(millis)));
+        assert_eq!(rests, [1_000, 2_800, 30_000, 30_000].map(Duration::from_millis));
+        let (now, due) = (Timestamp::from_millis(5_000), Timestamp::from_millis(30_000));
+        let learning = Learning { looked_at: Some(now), due, ..Learning::default() };
+        assert_eq!(learning.due_for(Purpose::RealTime), due);
+        assert_eq!(learning.due_for(Purpose::Rules), now + INTERVAL, "a rule that has just come");
+    }
+}

@@ -379,7 +379,7 @@ impl DirectControl {
         let observation = captured.then(|| self.observations.due());
         let repin = self.repin.as_ref().filter(|_| captured).map(Repin::due);
         let following = self.run_time.pins_names().then(|| self.following.due());
-        let learning = (captured && self.learns().is_some()).then(|| self.learning.due());
+        let learning = self.learns().filter(|_| captured).map(|purpose| self.learning.due_for(purpose));
         let ways = self.paths.is_some().then_some(self.ways_due);
         [evaluation, observation, repin, learning, following, ways, self.retry_at, self.run_time.next_sweep()]
             .into_iter()

@@ -59,7 +59,9 @@ fn parse_modem(answer: &Value) -> Modem {
 
 fn text(value: &Value) -> Option<String> {
     let text = value.as_str()?;
-    (text != "--" && !text.is_empty()).then(|| text.chars().take(LONGEST_TEXT).collect())
+    // An operator's name comes by radio from whoever sends it, and ends on a terminal.
+    let plain = text.chars().filter(|character| !character.is_control());
+    (text != "--" && !text.is_empty()).then(|| plain.take(LONGEST_TEXT).collect())
 }
 
 fn texts(value: &Value) -> Vec<String> {
@@ -96,6 +98,8 @@ mod tests {
         let modem = parse_modem(&parse_json(answer).unwrap());
         assert_eq!((modem.signal_percent, modem.operator, modem.roaming), (None, None, false));
         assert_eq!(modem.interfaces, ["a"]);
+        let hostile = r#"{"modem":{"3gpp":{"operator-name":"A\u001b[2J\n\u009bB"}}}"#;
+        assert_eq!(parse_modem(&parse_json(hostile).unwrap()).operator.as_deref(), Some("A[2JB"));
         for answer in ["[]", "7", "{}", r#"{"modem":[1]}"#] {
             assert!(parse_modem(&parse_json(answer).unwrap()).interfaces.is_empty());
         }

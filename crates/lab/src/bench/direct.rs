@@ -14,6 +14,7 @@ use crate::traffic::{ConnectReport, ExchangeReport, Report};
 use anyhow::Context;
 use linux::direct::Direct;
 use policy::network::{PowerSupply, RttSummary};
+use policy::rules::Dscp;
 use policy::{ChoiceSettings, FlowClass, NetworkInput, NetworkPolicy};
 use std::hint::black_box;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -204,13 +205,15 @@ fn table(networks: u8, slots: u16, round: u32) -> anyhow::Result<Direct> {
         .collect();
     let dealt: Vec<u32> =
         (0..u32::from(slots)).map(|slot| (slot * slot + round) % u32::from(networks) + 1).collect();
+    let code_points = Dscp::REAL_TIME.map(Dscp::get);
     let value = serde_json::json!({
         "own_mark": 0xab51,
         "interface": "any0", "addresses": ["10.255.86.1"], "table": 43_857, "near": [], "neighbourly": [],
         "forwarding": false,
         "ecn": false,
         "exits": exits,
-        "choices": [{"v4": dealt, "v6": []}], "rules": [], "otherwise": {"leave": 0},
+        "real_time": {"code_points": code_points, "services": []},
+        "choices": [{"v4": dealt, "v6": [], "best": {"v4": 1, "v6": null}}], "rules": [], "otherwise": {"leave": 0},
     });
     serde_json::from_value(value).context("make a table")
 }

@@ -1,5 +1,5 @@
 //! Announcements to peers in reach of Bluetooth: service data of a Low Energy advertisement (Bluetooth Core Supplement, part A 1.11), which has room for
-//! one peer at a time.
+//! one peer or one group at a time.
 //!
 //! ```text
 //! UUID   0a91WWWW-1345-4f8e-9731-06fb4e5ee693      WWWW: what is served, 0001 files, 0002 chat, 0003 ports
@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Nonce and tags of [`crate::announcement`] alone would be longer than all of it, so they are shorter here: of 65,536 announcements of others one is taken for that of a
-//! known peer, which is a call in vain. Anybody in reach can say anything; whoever is called must have the key.
+//! known peer, which is a call in vain. For a group the seal is of a key that is made of the group's and the announcer's. Anybody in reach can say anything; whoever is called must have the key.
 
 use units::MacAddress;
 

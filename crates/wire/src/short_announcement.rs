@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Nonce and tags of [`crate::announcement`] alone would be longer than all of it, so they are shorter here: of 65,536 announcements of others one is taken for that of a
-//! known peer, which is a call in vain. For a group the seal is of a key that is made of the group's and the announcer's. Anybody in reach can say anything; whoever is called must have the key.
+//! known peer, and one more for each further peer or member that is known, which is a call in vain. For a group the seal is of a key that is made of the group's and the announcer's. Anybody in reach can say anything; whoever is called must have the key.
 
 use units::MacAddress;
 

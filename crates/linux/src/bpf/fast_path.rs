@@ -95,23 +95,24 @@ impl FastPath {
                 return Err(BpfError::TooMany { what: "slots", count, room });
             }
         }
-        for (family, list) in [slots.v4, slots.v6].into_iter().enumerate() {
+        let RealTimeMarks { code_points, v4, v6 } = &slots.real_time;
+        for (family, (list, mark)) in [(slots.v4, *v4), (slots.v6, *v6)].into_iter().enumerate() {
+            for code_point in 0..CODE_POINTS {
+                let taken = code_points.iter().any(|own| usize::from(*own) == code_point);
+                let index = BY_CODE_POINT + family * CODE_POINTS + code_point;
+                self.shared.set(index, if taken { mark } else { 0 });
+            }
+            // Turns that all lead where the code points do need no question.
+            let differs = list.is_empty() || list.iter().any(|slot| *slot != mark);
+            let asks = if mark != 0 && !code_points.is_empty() && differs { ASKS } else { 0 };
             // Fill the half that is not in use, zeros behind the end, then switch over in one step.
             let half = 1 - self.live[family];
             let start = FAMILIES + (2 * family + half) * Self::MOST_SLOTS;
             for index in 0..Self::MOST_SLOTS {
                 self.shared.set(start + index, list.get(index).copied().unwrap_or(0));
             }
-            self.shared.set(family, (start << 16 | list.len()) as u32);
+            self.shared.set(family, (start << 16) as u32 | asks | list.len() as u32);
             self.live[family] = half;
-        }
-        let RealTimeMarks { code_points, v4, v6 } = &slots.real_time;
-        for (family, mark) in [v4, v6].into_iter().enumerate() {
-            for code_point in 0..CODE_POINTS {
-                let taken = code_points.iter().any(|own| usize::from(*own) == code_point);
-                let index = BY_CODE_POINT + family * CODE_POINTS + code_point;
-                self.shared.set(index, if taken { *mark } else { 0 });
-            }
         }
         Ok(())
     }
@@ -199,6 +200,9 @@ pub(super) const COUNTERS: usize = FAMILIES + 2 * FAMILIES * FastPath::MOST_SLOT
 /// Where the marks of IPv4 sockets by code point begin; those of IPv6 follow.
 pub(super) const BY_CODE_POINT: usize = COUNTERS + FAMILIES;
 pub(super) const CODE_POINTS: usize = 64;
+/// In a control element: new sockets are asked for their code point. Below it stands how many slots there are.
+pub(super) const ASKS: u32 = 1 << 15;
+const _: () = assert!(FastPath::MOST_SLOTS < ASKS as usize);
 const KEY4: usize = 8;
 const KEY6: usize = 20;
 const ROOM: usize = FastPath::MOST_EXCLUDED + 16;

@@ -4,14 +4,15 @@
 //! not TCP, or another network namespace?      -> leave alone
 //! marked, or bound to an interface?           -> leave alone
 //! destination in the excluded prefixes?       -> leave alone
-//! marks[family][getsockopt(IP_TOS or IPV6_TCLASS) >> 2]; not 0? -> that is the mark
-//! control = slots[family]; empty?             -> leave alone
+//! control = slots[family]
+//! control.asks and marks[family][getsockopt(IP_TOS or IPV6_TCLASS) >> 2] is not 0? -> that is the mark
+//! control.count is 0?                         -> leave alone
 //! mark = slots[control.start + counter++ mod control.count]; 0? -> leave alone
 //! setsockopt(SO_MARK, mark)
 //! ```
 //! Two sockets at the very same moment may get the same slot: the counter is not locked. It never refuses a connection and never changes its addresses.
 
-use super::fast_path::{BY_CODE_POINT, CODE_POINTS, COUNTERS};
+use super::fast_path::{ASKS, BY_CODE_POINT, CODE_POINTS, COUNTERS};
 use super::instruction::{Assembler, Function, Label, Register, Size};
 use super::system::Map;
 
@@ -74,18 +75,22 @@ pub(super) fn code(hook: Hook, maps: &Maps, namespace: Option<u64>) -> Vec<[u8; 
         Hook::Connect6 => destination6(&mut program, maps, leave),
     }
 
-    let marked = program.label();
-    by_code_point(&mut program, hook, maps, marked);
-
-    // R9 is the index of the family's control element: start << 16 | count.
+    // R9 is the index of the family's control element: start << 16 | ASKS | count.
     program.store(FRAME_INDEX, R9);
     program.add(R9, COUNTERS as i32);
     program.store(FRAME_COUNTER, R9);
     look_up(&mut program, &maps.slots, FRAME_INDEX);
     program.jump_if_equal(R0, 0, leave);
     program.load(Size::Word, R8, R0, 0);
+    let (marked, by_turns) = (program.label(), program.label());
     program.copy(R9, R8);
-    program.and(R9, 0xffff);
+    program.and(R9, ASKS as i32);
+    program.jump_if_equal(R9, 0, by_turns);
+    by_code_point(&mut program, hook, maps, marked);
+
+    program.place(by_turns);
+    program.copy(R9, R8);
+    program.and(R9, (ASKS - 1) as i32);
     program.jump_if_equal(R9, 0, leave);
     program.shift_right(R8, 16);
     look_up(&mut program, &maps.slots, FRAME_COUNTER);

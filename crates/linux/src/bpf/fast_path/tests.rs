@@ -188,6 +188,12 @@ fn sockets_that_ask_for_little_delay_take_one_mark() {
         assert_eq!(bed.marks(how, "10.77.0.2:80", 10), [(0x101, 5), (0x103, 5)].into(), "{how}");
     }
 
+    for v4 in [&[0x101][..], &[0x102], &[]] {
+        bed.path.set_slots(&Slots { real_time: real_time(0x102, 0), ..slots(v4, &[]) }).unwrap();
+        assert_eq!(bed.only_mark("tcp-ef", "10.77.0.2:80"), 0x102, "beside turns {v4:x?}");
+        assert_eq!(bed.only_mark("tcp", "10.77.0.2:80"), v4.first().copied().unwrap_or(0));
+    }
+
     bed.path.set_slots(&Slots { real_time: real_time(0, 0x203), ..turns }).unwrap();
     assert_eq!(bed.marks("tcp-ef", "10.77.0.2:80", 10).len(), 2, "no mark: by turns");
     bed.path.set_excluded(&["fd77::/64".parse().unwrap()]).unwrap();

@@ -14,17 +14,20 @@ pub fn sync_routes(direct: &Direct) -> Result<(), DirectError> {
     direct.check()?;
     let mut netlink = Netlink::open().map_err(DirectError::Open)?;
     let tables: BTreeSet<u32> = direct.exits.iter().map(|exit| direct.table_of(exit)).collect();
-    let mut present: Vec<Route> = netlink.routes()?;
-    present.retain(|route| tables.contains(&route.table));
+    let mut present = routes_in(&mut netlink, &tables)?;
     let wanted: Vec<Route> = direct.exits.iter().flat_map(|exit| direct.routes_of(exit)).collect();
-    for route in &wanted {
-        if !present.iter().any(|old| is_same(old, route)) {
-            match netlink.add_route(route) {
-                // The interface has gone or gone down meanwhile; the monitor will tell.
-                Err(error) if error.is_missing_device() => {}
-                other => other?,
-            }
+    let new: Vec<&Route> =
+        wanted.iter().filter(|route| !present.iter().any(|old| is_same(old, route))).collect();
+    for route in &new {
+        match netlink.add_route(route) {
+            // The interface has gone or gone down meanwhile; the monitor will tell.
+            Err(error) if error.is_missing_device() => {}
+            other => other?,
         }
+    }
+    if !new.is_empty() {
+        // One that says more (ECN, an MTU) has taken the old one's place, and would be removed in its stead.
+        present = routes_in(&mut netlink, &tables)?;
     }
     for route in &present {
         if !wanted.iter().any(|new| is_same(route, new)) {
@@ -32,6 +35,12 @@ pub fn sync_routes(direct: &Direct) -> Result<(), DirectError> {
         }
     }
     Ok(())
+}
+
+fn routes_in(netlink: &mut Netlink, tables: &BTreeSet<u32>) -> Result<Vec<Route>, DirectError> {
+    let mut routes = netlink.routes()?;
+    routes.retain(|route| tables.contains(&route.table));
+    Ok(routes)
 }
 
 impl Direct {

@@ -426,6 +426,30 @@ fn the_bond_answers_with_its_mark_whoever_was_seen_first() {
 }
 
 #[test]
+fn a_route_that_says_more_takes_the_place_of_the_old_one() {
+    if !may_test() {
+        return;
+    }
+    let mut bed = bed("ecn");
+    let mut direct = direct(&bed);
+    let _journal = bed.start(&direct);
+    for ecn in [false, true, true, false] {
+        direct.ecn = ecn;
+        let routes = bed.device.run(|| {
+            sync_routes(&direct).unwrap();
+            Netlink::open().unwrap().routes().unwrap()
+        });
+        let out: Vec<bool> = routes
+            .unwrap()
+            .into_iter()
+            .filter(|route| (7_801..=7_802).contains(&route.table) && route.gateway.is_some())
+            .map(|route| route.ecn)
+            .collect();
+        assert_eq!(out, [ecn; 4], "two networks, two families");
+    }
+}
+
+#[test]
 fn hostile_values_are_refused() {
     let good = Direct {
         interface: "any0".to_owned(),

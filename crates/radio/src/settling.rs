@@ -1,6 +1,6 @@
-//! Staying with one network of several while its channel gives as much as turns would.
+//! Staying on one channel of several while it gives as much as turns would.
 //!
-//! A radio receives from one network at a time, so where all of them have something for it whenever it comes, turns carry no more than the best
+//! A radio is on one channel at a time, so where all of them have something for it whenever it comes, turns carry no more than the best
 //! of them alone. With other radios about they carry less: two are on one channel while another is idle, and `[MULTIAP] section 7.1` found
 //! only 64 % carried where three radios share three channels. So a radio stays, visits the others shortly and seldom, and moves to one that gives clearly more. A visit
 //! already shares the channel with those who are there, so it tells what a stay would give.
@@ -38,7 +38,7 @@ impl Settling {
         (self.on, self.better_periods) = (None, 0);
     }
 
-    /// Judges a period: for each network what it delivered while the radio was there, in bytes a second; `None` if it did not keep
+    /// Judges a period: for each channel what its networks delivered while the radio was there, in bytes a second; `None` if it did not keep
     /// the radio busy. Gives with whom the radio stays from now on.
     pub fn end_period(
         &mut self,
@@ -90,10 +90,10 @@ mod tests {
     use super::*;
     use rand::SeedableRng;
     use rand_chacha::ChaCha8Rng;
-    use units::NetworkId;
+    use units::Frequency;
 
-    const A: Member = Member::Network(NetworkId(1));
-    const B: Member = Member::Network(NetworkId(2));
+    const A: Member = Member::Channel(Frequency(2_412));
+    const B: Member = Member::Channel(Frequency(2_462));
 
     /// What it is on after each of some periods with the same readings.
     fn periods(

@@ -1,19 +1,32 @@
-//! Whose turn it is on the radio, and for how long (`[JUGGLER] sections 3.3 and 3.4`, `[MULTIAP] section 7`).
+//! Which channel's turn it is on the radio, and for how long (`[JUGGLER] sections 3.3 and 3.4`, `[MULTIAP] section 7`).
 //!
-//! Round robin. A cycle visits each member once; a member that was given up is visited once in a few cycles only.
+//! Round robin. A cycle visits each channel once, however many networks are on it, and a channel that was given up once in a few cycles only. The
+//! radio is in all networks of a channel at once, so they ask for its turn together ([`Wish`](networks::Wish)) and are judged by what they deliver together:
+//!
+//! ```text
+//! network 1, weight 1 --+-- channel 1: weight 2, what both deliver --+
+//! network 2, weight 1 --+                                            +-- cycle: channel 1, channel 6
+//! network 3, weight 1 ----- channel 6: weight 1, what it delivers ---+
+//! ```
+//! `[MULTIAP] section 8` leaves it open how access points of one channel and turns among channels go together. Here steering decides who carries
+//! data within a channel; what comes of that is what `eq. 6` sees of the channel, and who only stands by asks for no time ([`Slots::set_standby`]).
 
+mod networks;
+
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use rand::Rng;
-use units::NetworkId;
+use units::{Frequency, NetworkId};
 
+use self::networks::{Asker, Wish, wish};
 use crate::settling::Settling;
 
 /// Who has a turn.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Member {
-    /// A network.
-    Network(NetworkId),
+    /// A channel, with all networks on it.
+    Channel(Frequency),
     /// Listening for networks, on one channel after another.
     Scan,
 }
@@ -23,7 +36,7 @@ pub enum Member {
 pub enum Cycle {
     /// As long as this, shared by weights: keeps round trips under the least retransmission time-out. `[MULTIAP] section 7`: 200 ms.
     Bounded(Duration),
-    /// Each member its weight times this, however long the cycle gets. `[JUGGLER] section 3.4`: 100 ms.
+    /// Each member its weight times this, however long the cycle gets; a channel's weight is that of its networks together. `[JUGGLER] section 3.4`: 100 ms.
     Multiples(Duration),
 }
 
@@ -34,13 +47,13 @@ pub struct SlotSettings {
     pub cycle: Cycle,
     /// The shortest slot: an access point must be able to send something in it. `[MULTIAP] section 7`: 10 ms.
     pub least: Duration,
-    /// How much more time a network gets that delivers more: the exponent of `[MULTIAP] eq. 6`. 0: weights alone decide.
+    /// How much more time a channel gets that delivers more: the exponent of `[MULTIAP] eq. 6`. 0: weights alone decide.
     pub alpha: f64,
     /// Added to each slot, drawn evenly between nothing and this: stations that share access points do not march in step.
     /// `[MULTIAP] section 7.1`: 10 ms.
     pub spread: Duration,
-    /// Stay with one network while it alone delivers as much as turns would, and visit the others seldom. Only where weights are equal, `alpha`
-    /// is not 0 and no member needs its slots whole.
+    /// Stay on one channel while it alone delivers as much as turns would, and visit the others seldom. Only where the networks' weights are equal,
+    /// `alpha` is not 0 and none needs its slots whole.
     pub settle: bool,
 }
 
@@ -59,13 +72,7 @@ impl Default for SlotSettings {
 #[derive(Clone, Debug)]
 struct Turn {
     member: Member,
-    weight: u16,
-    /// Longest time away that does not overflow what keeps frames for us meanwhile.
-    most_absence: Option<Duration>,
-    /// Longest time that other networks should take where that costs nothing else.
-    gentle_absence: Option<Duration>,
-    /// Its slot may be shortened for that.
-    is_divisible: bool,
+    wish: Wish,
     /// Of the period's turns that were full.
     bytes: u64,
     time: Duration,
@@ -82,6 +89,7 @@ struct Turn {
 #[derive(Clone, Debug)]
 pub struct Slots {
     settings: SlotSettings,
+    networks: BTreeMap<NetworkId, Asker>,
     turns: Vec<Turn>,
     /// Place of the member whose turn it is.
     at: usize,
@@ -101,7 +109,14 @@ pub struct Slot {
 impl Slots {
     /// Nobody's turn yet.
     pub fn new(settings: SlotSettings) -> Self {
-        Self { settings, turns: Vec::new(), at: 0, cycles: 0, settling: Settling::default() }
+        Self {
+            settings,
+            networks: BTreeMap::new(),
+            turns: Vec::new(),
+            at: 0,
+            cycles: 0,
+            settling: Settling::default(),
+        }
     }
 
     /// Changes the settings; they hold from the next slot on.
@@ -109,33 +124,95 @@ impl Slots {
         self.settings = settings;
     }
 
-    /// Adds a member at the end of the cycle, or changes its weight. A weight of 0 is taken as 1.
-    pub fn set_weight(&mut self, member: Member, weight: u16) {
+    /// Adds a network, which has no turn before its channel is known, or changes its weight. A weight of 0 is taken as 1.
+    pub fn set_weight(&mut self, network: NetworkId, weight: u16) {
         let weight = weight.max(1);
-        if let Some(turn) = self.turns.iter_mut().find(|turn| turn.member == member) {
-            turn.weight = weight;
-            return;
-        }
-        self.turns.push(Turn {
-            member,
-            weight,
-            most_absence: None,
-            gentle_absence: None,
-            is_divisible: member != Member::Scan,
-            bytes: 0,
-            time: Duration::ZERO,
-            delivers: None,
-            full: false,
-            poor_periods: 0,
-            given_up: false,
-        });
+        self.networks.entry(network).or_insert_with(|| Asker::new(weight)).weight = weight;
+        self.ask_for(network);
     }
 
-    /// Takes a member out; what was its turn goes to the next.
-    pub fn remove(&mut self, member: Member) {
-        let Some(at) = self.turns.iter().position(|turn| turn.member == member) else { return };
-        self.turns.remove(at);
-        if self.settling.on() == Some(member) {
+    /// A network is on this channel now, joined or being joined; `None`: nowhere. A channel's turn begins with its first network, at the end of
+    /// the cycle, and ends with its last. One more is a reason to judge a channel anew.
+    pub fn set_channel(&mut self, network: NetworkId, channel: Option<Frequency>) {
+        let Some(asker) = self.networks.get_mut(&network) else { return };
+        let before = std::mem::replace(&mut asker.channel, channel);
+        if before == channel {
+            return;
+        }
+        if let Some(before) = before {
+            self.ask(Member::Channel(before));
+        }
+        if let Some(channel) = channel {
+            let member = Member::Channel(channel);
+            self.ask(member);
+            if let Some(turn) = self.turns.iter_mut().find(|turn| turn.member == member) {
+                (turn.delivers, turn.poor_periods, turn.given_up) = (None, 0, false);
+            }
+        }
+    }
+
+    /// A network's access point is only kept ready, as others of its channel are better: it asks for no time while one of those carries data.
+    pub fn set_standby(&mut self, network: NetworkId, stands_by: bool) {
+        if let Some(asker) = self.networks.get_mut(&network) {
+            asker.stands_by = stands_by;
+            self.ask_for(network);
+        }
+    }
+
+    /// A network needs its slots whole, as listening does: while its channel has turns, nobody's is shortened for gentleness, so that weights hold.
+    pub fn keep_whole(&mut self, network: NetworkId) {
+        if let Some(asker) = self.networks.get_mut(&network) {
+            asker.needs_whole = true;
+            self.ask_for(network);
+        }
+    }
+
+    /// How long a network's frames may wait elsewhere, whatever becomes of the weights, and how long they should where all slots can be
+    /// shortened alike. `None`: as long as it takes. The least of a channel's networks counts.
+    pub fn set_absences(&mut self, network: NetworkId, most: Option<Duration>, gentle: Option<Duration>) {
+        if let Some(asker) = self.networks.get_mut(&network) {
+            (asker.most_absence, asker.gentle_absence) = (most, gentle);
+            self.ask_for(network);
+        }
+    }
+
+    /// Takes a network out, and with the last of a channel its turn.
+    pub fn remove(&mut self, network: NetworkId) {
+        self.set_channel(network, None);
+        self.networks.remove(&network);
+    }
+
+    /// Gives listening a turn of this weight; 0 is taken as 1. `None`: none.
+    pub fn set_listening(&mut self, weight: Option<u16>) {
+        self.set_wish(Member::Scan, weight.map(Wish::of_listening));
+    }
+
+    /// What a network asks for has changed.
+    fn ask_for(&mut self, network: NetworkId) {
+        if let Some(channel) = self.networks.get(&network).and_then(|asker| asker.channel) {
+            self.ask(Member::Channel(channel));
+        }
+    }
+
+    fn ask(&mut self, member: Member) {
+        let Member::Channel(channel) = member else { return };
+        self.set_wish(member, wish(self.networks.values().filter(|asker| asker.channel == Some(channel))));
+    }
+
+    /// Adds a member at the end of the cycle, changes what it asks for, or takes it out; what was its turn goes to the next.
+    fn set_wish(&mut self, member: Member, wish: Option<Wish>) {
+        let at = self.turns.iter().position(|turn| turn.member == member);
+        match (at, wish) {
+            (Some(at), Some(wish)) => self.turns[at].wish = wish,
+            (None, Some(wish)) => self.turns.push(Turn::new(member, wish)),
+            (Some(at), None) => self.end_turns(at),
+            (None, None) => {}
+        }
+    }
+
+    fn end_turns(&mut self, at: usize) {
+        let turn = self.turns.remove(at);
+        if self.settling.on() == Some(turn.member) {
             self.settling.stop();
             self.turns.iter_mut().for_each(|turn| turn.given_up = false);
         }
@@ -157,30 +234,16 @@ impl Slots {
         true
     }
 
-    /// Members and their weights, in order of their turns.
-    pub fn weights(&self) -> impl Iterator<Item = (Member, u16)> {
-        self.turns.iter().map(|turn| (turn.member, turn.weight))
+    /// Who has turns, in their order.
+    pub fn members(&self) -> impl Iterator<Item = Member> {
+        self.turns.iter().map(|turn| turn.member)
     }
 
-    /// A member needs its slots whole, as listening does: while it has turns, nobody's is shortened for gentleness, so that weights hold.
-    pub fn keep_whole(&mut self, member: Member) {
-        if let Some(turn) = self.turns.iter_mut().find(|turn| turn.member == member) {
-            turn.is_divisible = false;
-        }
-    }
-
-    /// How long a member's frames may wait elsewhere, whatever becomes of the weights, and how long they should where all slots can be
-    /// shortened alike. `None`: as long as it takes.
-    pub fn set_absences(&mut self, member: Member, most: Option<Duration>, gentle: Option<Duration>) {
-        if let Some(turn) = self.turns.iter_mut().find(|turn| turn.member == member) {
-            (turn.most_absence, turn.gentle_absence) = (most, gentle);
-        }
-    }
-
-    /// What a member delivered in a turn that took so long. Only a `full` turn, in which something was under way nearly all the time,
-    /// tells what the member can deliver: `[MULTIAP] eq. 6` supposes that all paths are kept busy.
-    pub fn delivered(&mut self, member: Member, bytes: u64, time: Duration, full: bool) {
+    /// What all networks of a channel delivered together in a turn that took so long. Only a `full` turn, in which something was under way
+    /// nearly all the time, tells what the channel can deliver: `[MULTIAP] eq. 6` supposes that all paths are kept busy.
+    pub fn delivered(&mut self, channel: Frequency, bytes: u64, time: Duration, full: bool) {
         let settled = self.settling.on().is_some();
+        let member = Member::Channel(channel);
         let Some(turn) = self.turns.iter_mut().find(|turn| turn.member == member) else { return };
         turn.full = full;
         if full {
@@ -192,14 +255,28 @@ impl Slots {
         }
     }
 
-    /// Whether a member's last turn was full: it could use more time.
-    pub fn is_full(&self, member: Member) -> bool {
-        self.turns.iter().any(|turn| turn.member == member && turn.full)
+    /// Whether a channel's last turn was full: it could use more time.
+    pub fn is_full(&self, channel: Frequency) -> bool {
+        self.turn(channel).is_some_and(|turn| turn.full)
     }
 
-    /// Whether a member was given up for the time being: it is visited seldom.
-    pub fn is_given_up(&self, member: Member) -> bool {
-        self.turns.iter().any(|turn| turn.member == member && turn.given_up)
+    /// Whether a channel was given up for the time being: it is visited seldom.
+    pub fn is_given_up(&self, channel: Frequency) -> bool {
+        self.turn(channel).is_some_and(|turn| turn.given_up)
+    }
+
+    /// The part of the radio's time that a channel has, and so each of its networks: 0 to 1, listening and changes of channel aside.
+    pub fn presence(&self, channel: Frequency) -> f64 {
+        let time = |turn: &Turn| {
+            let visits = if turn.given_up { 1.0 / f64::from(GIVEN_UP_CYCLES) } else { 1.0 };
+            self.length(turn.member).unwrap_or_default().as_secs_f64() * visits
+        };
+        let all: f64 = self.turns.iter().filter(|turn| turn.member != Member::Scan).map(time).sum();
+        self.turn(channel).filter(|_| all > 0.0).map_or(0.0, |turn| time(turn) / all)
+    }
+
+    fn turn(&self, channel: Frequency) -> Option<&Turn> {
+        self.turns.iter().find(|turn| turn.member == Member::Channel(channel))
     }
 
     /// The next turn; `None` without members.
@@ -240,9 +317,9 @@ impl Slots {
         let planned = |turn: &Turn| self.planned(turn, &active);
         let others = u32::try_from(active().count().saturating_sub(1)).unwrap_or(u32::MAX).max(1);
         let gentle: Vec<(&Turn, Duration)> =
-            active().filter_map(|turn| Some((turn, turn.gentle_absence?))).collect();
+            active().filter_map(|turn| Some((turn, turn.wish.gentle_absence?))).collect();
         let length = match gentle[..] {
-            _ if !active().all(|turn| turn.is_divisible) => planned(turn),
+            _ if !active().all(|turn| turn.wish.is_divisible) => planned(turn),
             [] => planned(turn),
             // Who has nothing to carry needs no share.
             [(only, _)] if only.member == member => planned(turn),
@@ -260,7 +337,8 @@ impl Slots {
             }
         };
         // The others together stay away from each member no longer than its frames can wait.
-        let absences = active().filter(|other| other.member != member).filter_map(|other| other.most_absence);
+        let absences =
+            active().filter(|other| other.member != member).filter_map(|other| other.wish.most_absence);
         let bound = absences.min().map(|absence| absence / others);
         Some(bound.map_or(length, |bound| length.min(bound)).max(self.settings.least))
     }
@@ -272,10 +350,10 @@ impl Slots {
         active: &impl Fn() -> Active,
     ) -> Duration {
         let cycle = match self.settings.cycle {
-            Cycle::Multiples(unit) => return unit * turn.weight.into(),
+            Cycle::Multiples(unit) => return unit * turn.wish.weight,
             Cycle::Bounded(cycle) => cycle,
         };
-        let shares: f64 = active().map(|turn| self.share(turn)).sum();
+        let shares: f64 = active().map(|turn| self.share(turn)).sum::<f64>() + self.sought();
         // What the least slots take from the cycle, the others share.
         let ideal = |turn: &Turn| cycle.mul_f64(self.share(turn) / shares);
         let short = active().filter(|turn| ideal(turn) < self.settings.least);
@@ -288,10 +366,16 @@ impl Slots {
         }
     }
 
+    /// What networks that are nowhere would have. It is left free: the cycle is shorter, so that listening, which seeks them, comes round sooner.
+    fn sought(&self) -> f64 {
+        let nowhere = self.networks.values().filter(|asker| asker.channel.is_none());
+        nowhere.map(|asker| f64::from(asker.weight)).sum()
+    }
+
     /// A member's part of the cycle, before the least slot: its weight, times `[MULTIAP] eq. 6` where it is known what it delivers. The
     /// unit is arbitrary.
     fn share(&self, turn: &Turn) -> f64 {
-        let weight = f64::from(turn.weight);
+        let weight = f64::from(turn.wish.weight);
         if self.settings.alpha == 0.0 || turn.member == Member::Scan {
             return weight;
         }
@@ -335,17 +419,35 @@ impl Slots {
 
     /// With whom to stay, after what came in a period.
     fn settle(&mut self, randomness: &mut impl Rng) -> Option<Member> {
-        let networks = || self.turns.iter().filter(|turn| turn.member != Member::Scan);
-        let weight = networks().next().map(|turn| turn.weight);
-        let is_equal = networks().all(|turn| turn.is_divisible && Some(turn.weight) == weight);
+        let channels = || self.turns.iter().filter(|turn| turn.member != Member::Scan);
+        // Two networks on one channel and one on another wish nothing by weighing the same.
+        let mut placed = self.networks.values().filter(|asker| asker.channel.is_some());
+        let weight = placed.clone().next().map(|asker| asker.weight);
+        let is_equal =
+            channels().all(|turn| turn.wish.is_divisible) && placed.all(|asker| Some(asker.weight) == weight);
         let is_wanted = self.settings.settle && self.settings.alpha != 0.0 && is_equal;
         if !is_wanted {
             self.settling.stop();
             return None;
         }
         let readings: Vec<(Member, Option<f64>)> =
-            networks().map(|turn| (turn.member, turn.delivers)).collect();
+            channels().map(|turn| (turn.member, turn.delivers)).collect();
         self.settling.end_period(&readings, randomness)
+    }
+}
+
+impl Turn {
+    fn new(member: Member, wish: Wish) -> Self {
+        Self {
+            member,
+            wish,
+            bytes: 0,
+            time: Duration::ZERO,
+            delivers: None,
+            full: false,
+            poor_periods: 0,
+            given_up: false,
+        }
     }
 }
 
@@ -361,174 +463,4 @@ const POOR_PERIODS: u8 = 3;
 const GOOD_PART: f64 = 0.3;
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use rand::SeedableRng;
-    use rand_chacha::ChaCha8Rng;
-
-    const A: Member = Member::Network(NetworkId(1));
-    const B: Member = Member::Network(NetworkId(2));
-
-    fn slots(settings: SlotSettings, weights: &[(Member, u16)]) -> Slots {
-        let mut slots = Slots::new(settings);
-        weights.iter().for_each(|(member, weight)| slots.set_weight(*member, *weight));
-        slots
-    }
-
-    /// Turns as they come, while each member delivers a fixed rate in bytes a second.
-    fn run(slots: &mut Slots, turns: usize, delivers: impl Fn(Member) -> f64) -> Vec<(Member, u64)> {
-        let mut randomness = ChaCha8Rng::seed_from_u64(5);
-        (0..turns)
-            .map(|_| {
-                let slot = slots.advance(&mut randomness).unwrap();
-                let bytes = delivers(slot.member) * slot.length.as_secs_f64();
-                slots.delivered(slot.member, bytes as u64, slot.length, true);
-                (slot.member, slot.length.as_millis() as u64)
-            })
-            .collect()
-    }
-
-    #[test]
-    fn weights_are_multiples_as_in_juggler() {
-        let settings = SlotSettings {
-            cycle: Cycle::Multiples(Duration::from_millis(100)),
-            alpha: 0.0,
-            ..Default::default()
-        };
-        let mut slots = slots(settings, &[(A, 9), (B, 1)]);
-        assert_eq!(run(&mut slots, 4, |_| 0.0), [(B, 100), (A, 900), (B, 100), (A, 900)]);
-    }
-
-    #[test]
-    fn a_bounded_cycle_is_shared_and_leaves_nobody_out() {
-        let mut slots = slots(SlotSettings::default(), &[(A, 90), (B, 1), (Member::Scan, 9)]);
-        let turns = run(&mut slots, 3, |_| 1.0);
-        assert_eq!(turns.iter().map(|(_, length)| length).sum::<u64>(), 199, "{turns:?}");
-        assert_eq!(turns[0], (B, 10));
-        assert_eq!(turns[1], (Member::Scan, 17));
-    }
-
-    #[test]
-    fn equation_6_gives_the_better_network_more() {
-        let mut equal = slots(SlotSettings { alpha: 0.0, ..Default::default() }, &[(A, 1), (B, 1)]);
-        let mut adapting = slots(SlotSettings::default(), &[(A, 1), (B, 1)]);
-        let delivers = |member| if member == A { 2e6 } else { 1e6 };
-        assert_eq!(run(&mut equal, 40, delivers)[38..], [(B, 100), (A, 100)]);
-        // By hand: 200 ms * 2^2 / (2^2 + 1^2) = 160 ms.
-        assert_eq!(run(&mut adapting, 40, delivers)[38..], [(B, 40), (A, 160)]);
-    }
-
-    #[test]
-    fn who_has_little_to_carry_is_not_taken_for_poor() {
-        let mut slots = slots(SlotSettings::default(), &[(A, 1), (B, 1)]);
-        let mut randomness = ChaCha8Rng::seed_from_u64(5);
-        for _ in 0..100 {
-            let slot = slots.advance(&mut randomness).unwrap();
-            let bytes = if slot.member == A { 5_000 } else { 100 };
-            slots.delivered(slot.member, bytes, slot.length, false);
-        }
-        assert!(!slots.is_given_up(B) && !slots.is_full(A));
-        assert_eq!(slots.length(B), Some(Duration::from_millis(100)));
-    }
-
-    #[test]
-    fn a_poor_network_is_visited_seldom_and_comes_back() {
-        let mut slots = slots(SlotSettings::default(), &[(A, 1), (B, 1)]);
-        let poor = run(&mut slots, 100, |member| if member == A { 2e6 } else { 1e4 });
-        assert!(slots.is_given_up(B));
-        let visits = poor[60..].iter().filter(|(member, _)| *member == B).count();
-        assert!((5..=10).contains(&visits), "{visits} of 40");
-        run(&mut slots, 60, |_| 2e6);
-        assert!(!slots.is_given_up(B));
-        assert_eq!(slots.length(B), Some(Duration::from_millis(100)));
-    }
-
-    #[test]
-    fn nobody_is_away_longer_than_its_frames_can_wait() {
-        let mut slots = slots(SlotSettings::default(), &[(A, 1), (B, 1)]);
-        slots.set_absences(A, Some(Duration::from_millis(35)), None);
-        assert_eq!(run(&mut slots, 2, |_| 1.0), [(B, 35), (A, 100)]);
-    }
-
-    #[test]
-    fn gentleness_shortens_the_cycle_and_leaves_the_weights() {
-        let mut slots = slots(SlotSettings { alpha: 0.0, ..Default::default() }, &[(A, 4), (B, 1)]);
-        assert_eq!(run(&mut slots, 2, |_| 1.0), [(B, 40), (A, 160)]);
-        slots.set_absences(A, Some(Duration::from_millis(90)), Some(Duration::from_millis(30)));
-        assert_eq!(run(&mut slots, 2, |_| 1.0), [(B, 30), (A, 160)], "there is nothing to carry for B");
-        slots.set_absences(B, None, Some(Duration::from_millis(900)));
-        assert_eq!(run(&mut slots, 2, |_| 1.0), [(B, 30), (A, 120)]);
-        slots.set_absences(A, Some(Duration::from_millis(90)), Some(Duration::from_millis(3)));
-        assert_eq!(run(&mut slots, 2, |_| 1.0), [(B, 10), (A, 40)]);
-    }
-
-    #[test]
-    fn who_needs_whole_slots_gets_its_share_all_the_same() {
-        let settings = SlotSettings {
-            cycle: Cycle::Multiples(Duration::from_millis(60)),
-            alpha: 0.0,
-            ..Default::default()
-        };
-        let mut listening = slots(settings, &[(A, 1), (B, 1), (Member::Scan, 1)]);
-        listening.set_absences(A, Some(Duration::from_millis(100)), Some(Duration::from_millis(40)));
-        assert_eq!(run(&mut listening, 3, |_| 1.0), [(B, 50), (Member::Scan, 50), (A, 60)]);
-        let mut grouped = slots(settings, &[(A, 1), (B, 1)]);
-        grouped.set_absences(A, None, Some(Duration::from_millis(20)));
-        assert_eq!(run(&mut grouped, 2, |_| 1.0), [(B, 20), (A, 60)]);
-        grouped.keep_whole(B);
-        assert_eq!(run(&mut grouped, 2, |_| 1.0), [(B, 60), (A, 60)]);
-    }
-
-    #[test]
-    fn who_settles_visits_the_others_shortly_and_moves_to_what_is_better() {
-        let settings = SlotSettings { settle: true, ..SlotSettings::default() };
-        let mut settled = slots(settings, &[(A, 1), (B, 1)]);
-        let turns = run(&mut settled, 200, |member| if member == A { 2e6 } else { 1e6 });
-        // By hand: four cycles of A, and a visit.
-        assert_eq!(turns[195..].iter().filter(|turn| **turn == (A, 200)).count(), 4, "{:?}", &turns[190..]);
-        assert!(turns[195..].contains(&(B, 10)));
-        run(&mut settled, 200, |member| if member == B { 2e6 } else { 1e6 });
-        assert_eq!((settled.length(B), settled.is_given_up(A)), (Some(Duration::from_millis(200)), true));
-        settled.remove(B);
-        assert!(!settled.is_given_up(A));
-        let mut weighted = slots(settings, &[(A, 2), (B, 1)]);
-        run(&mut weighted, 200, |_| 2e6);
-        assert!(!weighted.is_given_up(A) && !weighted.is_given_up(B), "weights are a wish for turns");
-    }
-
-    #[test]
-    fn chance_spreads_slots() {
-        let settings = SlotSettings { spread: Duration::from_millis(10), ..Default::default() };
-        let turns = run(&mut slots(settings, &[(A, 1), (B, 1)]), 50, |_| 1.0);
-        assert!(turns.iter().all(|(_, length)| (100..=110).contains(length)));
-        assert!(
-            turns.iter().any(|(_, length)| *length > 107) && turns.iter().any(|(_, length)| *length < 103)
-        );
-    }
-
-    #[test]
-    fn one_can_be_next_out_of_turn() {
-        let mut slots = slots(SlotSettings::default(), &[(A, 1), (B, 1), (Member::Scan, 1)]);
-        let mut randomness = ChaCha8Rng::seed_from_u64(5);
-        for member in [B, A, Member::Scan, A] {
-            assert!(slots.set_next(member));
-            assert_eq!(slots.next_member(), Some(member));
-            assert_eq!(slots.advance(&mut randomness).map(|slot| slot.member), Some(member));
-        }
-        assert!(!slots.set_next(Member::Network(NetworkId(9))));
-    }
-
-    #[test]
-    fn members_come_and_go() {
-        let mut randomness = ChaCha8Rng::seed_from_u64(1);
-        let mut slots = slots(SlotSettings::default(), &[(A, 1)]);
-        assert_eq!(slots.advance(&mut randomness).map(|slot| slot.member), Some(A));
-        slots.set_weight(B, 1);
-        slots.remove(A);
-        assert_eq!(slots.advance(&mut randomness).map(|slot| slot.member), Some(B));
-        slots.remove(B);
-        assert_eq!(slots.advance(&mut randomness), None);
-        slots.set_weight(Member::Scan, 1);
-        assert_eq!(slots.advance(&mut randomness).map(|slot| slot.member), Some(Member::Scan));
-    }
-}
+mod tests;

@@ -71,12 +71,12 @@ pub struct RadioNetworkReport {
     pub addresses: Vec<IpAddr>,
     /// Its weight as configured, or as soft hand-off has it.
     pub weight: u16,
-    /// Its part of the radio's time, as slots are now.
+    /// The part of the radio's time that its channel has, as slots are now: networks of one channel are there together.
     pub share: Fraction,
-    /// How long its slot is now.
+    /// How long its channel's slot is now.
     #[serde(rename = "slot_us")]
     pub slot: Micros,
-    /// It delivers so little that it is visited seldom.
+    /// Its channel delivers so little that it is visited seldom.
     pub given_up: bool,
     /// Packets that wait for its turn.
     pub queue: usize,

@@ -1,8 +1,5 @@
 //! What the station of this program knows of the access points in range.
 
-use std::collections::BTreeMap;
-use std::time::Duration;
-
 use anabranch::control::{AccessPointReport, Fraction};
 use radio::quality::Estimate;
 use radio::scan::Seen;
@@ -18,11 +15,6 @@ pub(super) fn joined(
     ssid: impl Fn(NetworkId) -> Option<String>,
 ) -> Vec<Joined> {
     let statuses: Vec<NetworkStatus> = station.networks().collect();
-    let cycle: Duration = statuses.iter().filter_map(|status| status.slot).sum();
-    let mut on_channel: BTreeMap<Frequency, Duration> = BTreeMap::new();
-    for (frequency, slot) in statuses.iter().filter_map(|status| status.frequency.zip(status.slot)) {
-        *on_channel.entry(frequency).or_default() += slot;
-    }
     let up = statuses.iter().filter(|status| status.up);
     up.filter_map(|status| {
         let (bssid, channel) = status.bssid.zip(status.frequency)?;
@@ -32,7 +24,7 @@ pub(super) fn joined(
             channel,
             estimate: station.qualities().estimate(now, channel, bssid),
             received: status.counters.received_packets,
-            presence: part(on_channel.get(&channel).copied().unwrap_or_default(), cycle),
+            presence: status.presence,
             others: station.qualities().others(now, channel),
         })
     })
@@ -47,7 +39,6 @@ pub(super) fn reports(
     interface: impl Fn(NetworkId) -> Option<String>,
 ) -> Vec<AccessPointReport> {
     let statuses: Vec<NetworkStatus> = station.networks().collect();
-    let cycle: Duration = statuses.iter().filter_map(|status| status.slot).sum();
     let at = |bssid: MacAddress, frequency: Frequency| {
         let here = |status: &&NetworkStatus| {
             status.up && status.bssid == Some(bssid) && status.frequency == Some(frequency)
@@ -67,7 +58,7 @@ pub(super) fn reports(
             let mut report = stranger(seen, known, estimate.as_ref());
             if let Some(status) = at(seen.bssid, seen.frequency) {
                 report.interface = interface(status.network);
-                report.share = Fraction(part(status.slot.unwrap_or_default(), cycle));
+                report.share = Fraction(status.presence);
                 report.others = Some(Fraction(station.qualities().others(now, seen.frequency)));
                 points.complete(status.network, &mut report);
             }
@@ -98,8 +89,4 @@ pub(super) fn sort(reports: &mut [AccessPointReport]) {
     reports.sort_by(|a, b| {
         b.interface.is_some().cmp(&a.interface.is_some()).then(signal(b).total_cmp(&signal(a)))
     });
-}
-
-fn part(slot: Duration, cycle: Duration) -> f64 {
-    if cycle.is_zero() { 0.0 } else { slot.as_secs_f64() / cycle.as_secs_f64() }
 }

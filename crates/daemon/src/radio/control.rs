@@ -130,16 +130,14 @@ pub fn heard_networks<'a>(
     heard
 }
 
-/// A network, as far as the station knows it. `cycle`: the slots of all networks together.
+/// A network, as far as the station knows it.
 pub(super) fn network_report(
     status: &NetworkStatus,
     known: &KnownNetwork,
     interface: &str,
-    cycle: Duration,
 ) -> RadioNetworkReport {
     let counters = status.counters;
     let slot = status.slot.unwrap_or_default();
-    let share = if cycle.is_zero() { 0.0 } else { slot.as_secs_f64() / cycle.as_secs_f64() };
     RadioNetworkReport {
         ssid: known.ssid.clone(),
         interface: interface.to_owned(),
@@ -155,7 +153,7 @@ pub(super) fn network_report(
         signal_dbm: status.signal_dbm,
         addresses: Vec::new(),
         weight: status.weight,
-        share: Fraction(share),
+        share: Fraction(status.presence),
         slot: slot.into(),
         given_up: status.given_up,
         queue: status.waiting,

@@ -17,7 +17,6 @@ use crate::network::{
 };
 use crate::rates::RateChoice;
 use crate::security::Supplicant;
-use crate::slots::Member;
 use crate::waking::Drain;
 
 /// After so long without trouble old failures are forgotten.
@@ -65,6 +64,8 @@ impl Station {
         for id in groups {
             changed |= self.choose_group(now, id);
         }
+        // Before listening ends, so that the next turn is that of who was found first.
+        self.follow_channels();
         if changed {
             self.refresh_scan();
         }
@@ -261,7 +262,7 @@ impl Station {
         let Some(network) = self.networks.get_mut(&id) else { return };
         let was_open = network.fail(now, matches!(reason, Lost::SentAway(_)));
         // Nothing is kept for us there any more.
-        self.slots.set_absences(Member::Network(id), None, None);
+        self.slots.set_absences(id, None, None);
         let event = if was_open {
             Some(Event::Down { network: id, reason })
         } else {
@@ -302,6 +303,7 @@ impl Station {
             linked.link.frequency = frequency;
             linked.awake = false;
         }
+        self.follow_channels();
         forbidden.into_iter().for_each(|id| self.lose(now, id, Lost::Forbidden));
     }
 

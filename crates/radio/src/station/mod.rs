@@ -12,6 +12,8 @@
 //! [`Station::poll_event`] until each returns `None`, then wait for input or [`Station::poll_timeout`].
 
 #[cfg(test)]
+mod channels_tests;
+#[cfg(test)]
 mod crowded_card_tests;
 #[cfg(test)]
 mod expected_tests;
@@ -117,11 +119,13 @@ pub struct NetworkStatus {
     pub frequency: Option<Frequency>,
     /// Signal of its beacons, in dBm.
     pub signal_dbm: Option<f32>,
-    /// Its part of the radio: how long its slot is now.
+    /// How long its channel's slot is now, in which all networks of the channel are there; `None` as long as it has no channel.
     pub slot: Option<Duration>,
-    /// Its weight among the others.
+    /// The part of the radio's time that its channel has, 0 to 1, listening and changes of channel aside.
+    pub presence: f64,
+    /// Its weight among the others; those of one channel add up.
     pub weight: u16,
-    /// It delivers so little that it is visited seldom.
+    /// Its channel delivers so little that it is visited seldom.
     pub given_up: bool,
     /// Packets that wait for its turn.
     pub waiting: usize,
@@ -252,10 +256,10 @@ impl Station {
     /// Adds a network, or replaces one of the same number.
     pub fn add_network(&mut self, now: Timestamp, id: NetworkId, settings: NetworkSettings) {
         self.remove_network(now, id);
-        self.slots.set_weight(Member::Network(id), settings.weight);
+        self.slots.set_weight(id, settings.weight);
         if settings.group.is_some() {
             // What it takes to meet is the same however short the slot is.
-            self.slots.keep_whole(Member::Network(id));
+            self.slots.keep_whole(id);
         }
         let address = self.address_for(&settings);
         self.networks.insert(id, Network::new(now, id, address, settings));
@@ -271,7 +275,7 @@ impl Station {
         }
         self.say_goodbye(id);
         self.networks.remove(&id);
-        self.slots.remove(Member::Network(id));
+        self.slots.remove(id);
         self.refresh_scan();
         self.wake(now);
     }
@@ -288,8 +292,14 @@ impl Station {
     pub fn set_weight(&mut self, id: NetworkId, weight: u16) {
         if let Some(network) = self.networks.get_mut(&id) {
             network.settings.weight = weight;
-            self.slots.set_weight(Member::Network(id), weight);
+            self.slots.set_weight(id, weight);
         }
+    }
+
+    /// A network's access point is only kept ready, as steering finds others of its channel better: it asks for no time while one of those carries
+    /// data.
+    pub fn set_standby(&mut self, id: NetworkId, stands_by: bool) {
+        self.slots.set_standby(id, stands_by);
     }
 
     /// Changes how turns are taken, and the weight of scanning; from the next slot on.
@@ -459,7 +469,7 @@ impl Station {
     /// How the networks are.
     pub fn networks(&self) -> impl Iterator<Item = NetworkStatus> {
         self.networks.values().map(|network| {
-            let member = Member::Network(network.id);
+            let channel = network.frequency();
             let mut counters = network.counters;
             if let Some(linked) = network.linked() {
                 counters.heard_dtims += linked.beacons.heard_dtims;
@@ -469,11 +479,12 @@ impl Station {
                 network: network.id,
                 up: network.is_open(),
                 bssid: network.bssid(),
-                frequency: network.frequency(),
+                frequency: channel,
                 signal_dbm: network.bssid().and_then(|bssid| self.seen.get(bssid)?.signal_dbm),
-                slot: self.slots.length(member),
+                slot: channel.and_then(|channel| self.slots.length(Member::Channel(channel))),
+                presence: channel.map_or(0.0, |channel| self.slots.presence(channel)),
                 weight: network.settings.weight,
-                given_up: self.slots.is_given_up(member),
+                given_up: channel.is_some_and(|channel| self.slots.is_given_up(channel)),
                 waiting: network.waiting.len(),
                 kept_frame: network.waking.means(),
                 counters,

@@ -21,17 +21,17 @@ const KEPT: usize = 64;
 pub(super) struct AccessPoint {
     pub(super) bssid: MacAddress,
     name: &'static [u8],
-    frequency: Frequency,
+    pub(super) frequency: Frequency,
     associated: bool,
     asleep: bool,
     kept: VecDeque<Vec<u8>>,
-    lost: u32,
+    pub(super) lost: u32,
     pub(super) next_beacon: Timestamp,
     beacons: u32,
     next_packet: Timestamp,
     /// Time between packets to the station.
-    spacing: Option<Duration>,
-    sent: u32,
+    pub(super) spacing: Option<Duration>,
+    pub(super) sent: u32,
     pub(super) from_station: u32,
     silent: bool,
     /// All its beacons are lost to others that are sent at the same times.
@@ -166,21 +166,21 @@ fn set_more_data(frame: &mut [u8], more: bool) {
     frame[1] = frame[1] & !0x20 | u8::from(more) << 5;
 }
 
-struct World {
-    now: Timestamp,
-    station: Station,
-    card: Option<Frequency>,
-    points: Vec<AccessPoint>,
-    received: Vec<u32>,
+pub(super) struct World {
+    pub(super) now: Timestamp,
+    pub(super) station: Station,
+    pub(super) card: Option<Frequency>,
+    pub(super) points: Vec<AccessPoint>,
+    pub(super) received: Vec<u32>,
     events: Vec<Event>,
-    tunes: u32,
-    present: std::collections::BTreeMap<u32, Duration>,
+    pub(super) tunes: u32,
+    pub(super) present: std::collections::BTreeMap<u32, Duration>,
     /// Rates of what told that we sleep.
     partings: Vec<Rate>,
 }
 
 impl World {
-    fn new(points: Vec<AccessPoint>, slots: SlotSettings) -> Self {
+    pub(super) fn new(points: Vec<AccessPoint>, slots: SlotSettings) -> Self {
         let channels = [2412, 2437, 2462]
             .map(|frequency| PermittedChannel { frequency: Frequency(frequency), active: true });
         let settings = StationSettings {
@@ -197,7 +197,7 @@ impl World {
         Self { now, station, card: None, points, received, events, tunes: 0, present, partings }
     }
 
-    fn join(&mut self, id: u32, name: &[u8], weight: u16, waking: Waking) {
+    pub(super) fn join(&mut self, id: u32, name: &[u8], weight: u16, waking: Waking) {
         let settings = NetworkSettings {
             ssid: Ssid::new(name).unwrap(),
             passphrase: None,
@@ -211,7 +211,7 @@ impl World {
         self.station.add_network(self.now, NetworkId(id), settings);
     }
 
-    fn hear(&mut self, frame: &[u8]) {
+    pub(super) fn hear(&mut self, frame: &[u8]) {
         let heard = Heard {
             frame,
             frequency: self.card.unwrap(),
@@ -252,6 +252,7 @@ impl World {
             self.station.handle_outcome(self.now, &outcome);
             answers.iter().for_each(|answer| self.hear(answer));
         }
+        self.station.check_turns();
         while let Some((id, _)) = self.station.poll_packet() {
             self.received[id.0 as usize - 1] += 1;
         }
@@ -261,7 +262,7 @@ impl World {
     }
 
     /// Lets time pass in steps of 0.5 ms.
-    fn run(&mut self, time: Duration) {
+    pub(super) fn run(&mut self, time: Duration) {
         let step = Duration::from_micros(500);
         let end = self.now + time;
         while self.now < end {
@@ -305,7 +306,7 @@ impl World {
         }
     }
 
-    fn up(&self) -> usize {
+    pub(super) fn up(&self) -> usize {
         self.station.networks().filter(|network| network.up).count()
     }
 }

@@ -86,9 +86,14 @@ impl Station {
     pub(super) fn refresh_scan(&mut self) {
         let sought = self.networks.values().any(|network| matches!(network.state, State::Searching));
         let wanted = sought || self.networks.is_empty() || self.scan_left > 0;
-        match (self.settings.scan_weight, wanted) {
-            (0, false) => self.slots.remove(Member::Scan),
-            (weight, _) => self.slots.set_weight(Member::Scan, weight),
+        let weight = self.settings.scan_weight;
+        self.slots.set_listening((weight > 0 || wanted).then_some(weight));
+    }
+
+    /// Turns go where the networks are.
+    pub(super) fn follow_channels(&mut self) {
+        for network in self.networks.values() {
+            self.slots.set_channel(network.id, network.frequency());
         }
     }
 
@@ -219,16 +224,13 @@ impl Station {
 
     /// The next slot that has somewhere to be.
     fn next_slot(&mut self) -> Option<(Slot, Frequency)> {
-        let members = self.slots.weights().count();
+        let members = self.slots.members().count();
         for _ in 0..members {
             let slot = self.slots.advance(&mut self.randomness)?;
             match slot.member {
-                Member::Network(id) => {
-                    let Some(network) = self.networks.get(&id) else { continue };
-                    if let Some(frequency) = network.frequency() {
-                        let length = self.length_with_group(slot.length, network);
-                        return Some((Slot { length, ..slot }, frequency));
-                    }
+                Member::Channel(frequency) => {
+                    let length = self.length_with_group(slot.length, frequency);
+                    return Some((Slot { length, ..slot }, frequency));
                 }
                 Member::Scan => {
                     if let Some(frequency) = self.next_scan_channel() {
@@ -244,8 +246,8 @@ impl Station {
 
     /// How long to be there for a slot so long. A group's own time begins with the beacon and ends when its members stop sending to us; it is
     /// met once from one meeting to the next, not once in a cycle.
-    fn length_with_group(&self, length: Duration, network: &Network) -> Duration {
-        let Some(group) = network.group() else { return length };
+    fn length_with_group(&self, length: Duration, channel: Frequency) -> Duration {
+        let Some(group) = self.groups_on(channel).next() else { return length };
         let cycles = self.between_meetings(group).div_duration_f64(self.slots.cycle());
         EARLY + length.mul_f64(cycles.max(1.0)) + LEAVING_TIME
     }
@@ -282,13 +284,9 @@ impl Station {
         let time = now.since(since);
         let full = busy >= time.mul_f64(FULL_PART);
         self.air_was_full = on_air >= time.mul_f64(FULL_PART);
-        let mut delivered = Vec::new();
-        for network in self.here_mut() {
-            let bytes = std::mem::take(&mut network.slot_bytes);
-            delivered.push((Member::Network(network.id), bytes));
-        }
-        for (member, bytes) in delivered {
-            self.slots.delivered(member, bytes, time, full && bytes > 0);
+        let bytes = self.here_mut().map(|network| std::mem::take(&mut network.slot_bytes)).sum();
+        if let Some(channel) = self.frequency {
+            self.slots.delivered(channel, bytes, time, full && bytes > 0);
         }
     }
 
@@ -310,7 +308,6 @@ impl Station {
 
     /// A visit ends: how long we may stay away, by what came in this one. As much will come again.
     fn learn_absence(&mut self, now: Timestamp, id: NetworkId) {
-        let member = Member::Network(id);
         let gentlest = self.switch_cost * SWITCHES_WORTH;
         let in_a_hurry = self.air_was_full;
         let Some(network) = self.networks.get_mut(&id) else { return };
@@ -331,7 +328,7 @@ impl Station {
         let most = time_of(PLANNED_FRAMES).unwrap_or(LONG_ABSENCE);
         let gentle = time_of(BURST_FRAMES).unwrap_or(LONG_ABSENCE).max(gentlest);
         let gentle = if in_a_hurry { None } else { bound(gentle) };
-        self.slots.set_absences(member, bound(most), gentle);
+        self.slots.set_absences(id, bound(most), gentle);
     }
 
     pub(super) fn drive_turns(&mut self, now: Timestamp) {
@@ -343,9 +340,10 @@ impl Station {
                 let joining = now.since(since) < self.joining_time().max(until.since(since))
                     && self.here().any(|network| network.is_joining());
                 let ends = now >= until && !joining;
-                if let Some((_, id)) = self.next_meeting(now, since).filter(|(at, _)| *at <= now && !joining)
+                if let Some((_, channel)) =
+                    self.next_meeting(now, since).filter(|(at, _)| *at <= now && !joining)
                 {
-                    self.slots.set_next(Member::Network(id));
+                    self.slots.set_next(Member::Channel(channel));
                     return self.advance(now);
                 }
                 if let Some(at) = self.held_for_group_traffic(now, since) {
@@ -388,12 +386,12 @@ impl Station {
         }
         let waits = |network: &Network| network.has_more() && !is_silent(network);
         let idle = now.since(active) >= IDLE && !self.here().any(waits);
-        let elsewhere = || self.networks.values().filter(|network| network.frequency() != self.frequency);
+        let mut elsewhere = self.networks.values().filter(|network| network.frequency() != self.frequency);
         let wants = |network: &Network| {
-            let has_enough = network.is_urgent() || self.slots.is_full(Member::Network(network.id));
+            let has_enough = network.is_urgent() || self.has_full_channel(network);
             has_enough && !is_silent(network)
         };
-        if idle && elsewhere().any(|network| network.is_open() && wants(network)) {
+        if idle && elsewhere.any(|network| network.is_open() && wants(network)) {
             return true;
         }
         let half = now.since(since) >= until.since(since) / 2;
@@ -407,6 +405,15 @@ impl Station {
             .filter(|network| network.is_open() && network.group_expected.is_some_and(|until| now < until));
         let due = waiting.filter_map(|network| Some(network.linked()?.beacons.next_dtim(now) + GROUP_TIME));
         due.min().filter(|at| at.since(since) <= HELD_MOST)
+    }
+
+    /// Whether a network's channel was busy all the time when the radio was last there.
+    fn has_full_channel(&self, network: &Network) -> bool {
+        network.frequency().is_some_and(|channel| self.slots.is_full(channel))
+    }
+
+    fn groups_on(&self, channel: Frequency) -> impl Iterator<Item = &Group> {
+        self.networks.values().filter_map(Network::group).filter(move |group| group.frequency == channel)
     }
 
     /// When the next network in turn, if it is on another channel, sends its group traffic.
@@ -428,7 +435,7 @@ impl Station {
                     .networks
                     .values()
                     .any(|network| {
-                        let wants = network.has_more() || self.slots.is_full(Member::Network(network.id));
+                        let wants = network.has_more() || self.has_full_channel(network);
                         network.frequency() != self.frequency && wants && !is_silent(network)
                     })
                     .then(|| (active + IDLE).max(earliest))
@@ -448,23 +455,26 @@ impl Station {
     /// When to be with the group that is next in turn, if its members are met soon. Those who share their radio too come at the same
     /// times: every so many beacons of the group's clock, a power of two that fits the cycle.
     fn rendezvous_of_next(&self, now: Timestamp) -> Option<Timestamp> {
-        let Member::Network(id) = self.slots.next_member()? else { return None };
-        let meeting = self.meeting(now, self.group(id)?);
+        let Member::Channel(channel) = self.slots.next_member()? else { return None };
+        let meeting = self.groups_on(channel).map(|group| self.meeting(now, group)).min()?;
         let at = Timestamp::from_nanos(meeting.as_nanos().saturating_sub(EARLY.as_nanos() as u64));
         (at.since(now) <= self.slots.cycle() / STRETCH_PART).then_some(at)
     }
 
-    /// When the members of a group elsewhere meet next, of all such groups the first, less what it takes to get there.
-    fn next_meeting(&self, now: Timestamp, since: Timestamp) -> Option<(Timestamp, NetworkId)> {
+    /// When and where the members of a group elsewhere meet next, of all such groups the first, less what it takes to get there.
+    fn next_meeting(&self, now: Timestamp, since: Timestamp) -> Option<(Timestamp, Frequency)> {
         let elsewhere = self.networks.values().filter(|network| network.frequency() != self.frequency);
         // One that is due in a moment counts as due, not the one after it.
         let at = |group: &Group| {
             let meeting = self.meeting(now, group);
             Timestamp::from_nanos(meeting.as_nanos().saturating_sub(EARLY.as_nanos() as u64))
         };
-        let meetings = elsewhere.filter_map(|network| Some((at(network.group()?), network.id)));
+        let groups = elsewhere.filter_map(Network::group);
         let earliest = since + self.settings.slots.least;
-        meetings.min().map(|(at, id)| (at.max(earliest), id))
+        groups
+            .map(|group| (at(group), group.frequency))
+            .min()
+            .map(|(at, channel)| (at.max(earliest), channel))
     }
 
     fn meeting(&self, now: Timestamp, group: &Group) -> Timestamp {
@@ -522,14 +532,14 @@ impl Station {
     /// Whether a slot on another channel will come.
     pub(super) fn will_leave(&self) -> bool {
         let elsewhere = |network: &Network| network.frequency().is_some_and(|at| Some(at) != self.frequency);
-        self.networks.values().any(elsewhere)
-            || self.slots.weights().any(|(member, _)| member == Member::Scan)
+        self.networks.values().any(elsewhere) || self.slots.members().any(|member| member == Member::Scan)
     }
 
     /// Ends the present slot in favour of a network's.
     pub(super) fn go_to(&mut self, now: Timestamp, id: NetworkId) {
-        let elsewhere = self.networks.get(&id).and_then(|network| network.frequency()) != self.frequency;
-        if elsewhere && self.slots.set_next(Member::Network(id)) && self.is_present() {
+        let channel = self.networks.get(&id).and_then(|network| network.frequency());
+        let Some(elsewhere) = channel.filter(|_| channel != self.frequency) else { return };
+        if self.slots.set_next(Member::Channel(elsewhere)) && self.is_present() {
             self.advance(now);
         }
     }

@@ -279,10 +279,9 @@ impl Keeper for RadioLoop {
 
     fn status(&self, now: Timestamp) -> RadioStatus {
         let statuses: Vec<NetworkStatus> = self.station.networks().collect();
-        let cycle: Duration = statuses.iter().filter_map(|status| status.slot).sum();
         let networks = statuses.iter().filter_map(|status| {
             let attached = self.attached.get(&status.network)?;
-            let report = control::network_report(status, &attached.known, attached.tap.name(), cycle);
+            let report = control::network_report(status, &attached.known, attached.tap.name());
             let addresses: Vec<IpAddr> =
                 attached.address.lent().iter().map(|lease| lease.address.address()).collect();
             let known = control::Known {

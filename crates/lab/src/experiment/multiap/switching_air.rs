@@ -6,7 +6,7 @@ use std::time::Duration;
 use radio::slots::{Member, SlotSettings, Slots};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use units::NetworkId;
+use units::{Frequency, NetworkId};
 
 /// What the product's radio takes for a change of channel on a card that itself takes 3 ms: the mean of `cost_3000.total` of
 /// JUGGLER/table1-switch.
@@ -75,10 +75,12 @@ impl SwitchingAir {
         let first = randomness.random_range(0..self.channels.len());
         for channel in 0..self.channels.len() {
             if !self.stays || channel == first {
-                slots.set_weight(member(channel), 1);
+                let network = NetworkId(channel as u32);
+                slots.set_weight(network, 1);
+                slots.set_channel(network, Some(frequency(channel)));
             }
         }
-        slots.set_next(member(first));
+        slots.set_next(Member::Channel(frequency(first)));
         // Nobody begins at the same moment as another.
         let begins = Place::Tuning { channel: first, length: 0 };
         let until = randomness.random_range(0..microseconds(FIRST_START));
@@ -109,12 +111,12 @@ impl SwitchingAir {
             Place::Tuning { .. } => None,
             Place::Present { channel, since } => {
                 let bytes = (std::mem::take(&mut client.slot_bits) / 8.0) as u64;
-                client.slots.delivered(member(channel), bytes, Duration::from_micros(now - since), true);
+                client.slots.delivered(frequency(channel), bytes, Duration::from_micros(now - since), true);
                 Some(channel)
             }
         };
         let Some(slot) = client.slots.advance(&mut client.randomness) else { return };
-        let Member::Network(NetworkId(channel)) = slot.member else { return };
+        let Member::Channel(Frequency(channel)) = slot.member else { return };
         let (channel, length) = (channel as usize, microseconds(slot.length).max(1));
         if here == Some(channel) || self.change.is_zero() {
             client.be_present(now, channel, length);
@@ -139,8 +141,9 @@ impl Client {
     }
 }
 
-fn member(channel: usize) -> Member {
-    Member::Network(NetworkId(channel as u32))
+/// As good as any other name of a channel.
+fn frequency(channel: usize) -> Frequency {
+    Frequency(channel as u32)
 }
 
 fn microseconds(time: Duration) -> u64 {

@@ -16,6 +16,10 @@ const INTERVAL: Duration = Duration::from_millis(100);
 const QUIET: Duration = Duration::from_secs(60);
 /// A radio that is hardly ever on a channel tells nothing of how full it is.
 const LEAST_PRESENCE: f64 = 0.05;
+/// Who is kept ready and brings fewer packets a second, as a sign of life and a trial are, is not used by anybody.
+const IDLE_RATE: f64 = 20.0;
+/// Of what comes in an interval so much counts: over a second.
+const RATE_NEWS: f64 = 0.1;
 
 /// An access point that the radio is at.
 #[derive(Clone, Debug)]
@@ -41,6 +45,8 @@ pub(crate) struct Points {
     steered: Vec<Steered>,
     /// When each was last looked at, and how many packets had come.
     before: BTreeMap<NetworkId, (Timestamp, u64)>,
+    /// What has come by each lately, packets a second.
+    rates: BTreeMap<NetworkId, f64>,
     /// When each doubt was last told of.
     doubted: BTreeMap<(NetworkId, Doubt), Timestamp>,
 }
@@ -74,6 +80,7 @@ impl Points {
                 events.push(EventKind::NetworkChanged, Some(&one.ssid), text);
             }
         }
+        self.rates = joined.iter().map(|one| (one.network, self.rate(now, one))).collect();
         self.before = joined.iter().map(|one| (one.network, (now, one.received))).collect();
         self.steered = steered;
     }
@@ -100,6 +107,20 @@ impl Points {
             others: one.others,
             reaches: true,
         }
+    }
+
+    fn rate(&self, now: Timestamp, one: &Joined) -> f64 {
+        let Some((at, received)) = self.before.get(&one.network) else { return 0.0 };
+        let came = one.received.saturating_sub(*received) as f64;
+        let rate = self.rates.get(&one.network).copied().unwrap_or(0.0);
+        rate + (came / now.since(*at).max(INTERVAL).as_secs_f64() - rate) * RATE_NEWS
+    }
+
+    /// Of each network whether it asks for no time of the radio: it is only kept ready beside others of its channel, and nobody uses it all the
+    /// same, as whoever does without the device may.
+    pub fn standing_by(&self) -> impl Iterator<Item = (NetworkId, bool)> {
+        let is_idle = |network| self.rates.get(&network).is_none_or(|rate| *rate < IDLE_RATE);
+        self.steered.iter().map(move |one| (one.network, !one.used && is_idle(one.network)))
     }
 
     fn tell_of_doubts(&mut self, now: Timestamp, one: &Joined, events: &EventLog) {
@@ -199,7 +220,23 @@ mod tests {
         assert!(!report.used && report.reason.ends_with("no air free"), "{report:?}");
         points.complete(NetworkId(1), &mut report);
         assert!(report.used && report.marks == Fraction(0.0), "{report:?}");
+        assert_eq!(points.standing_by().collect::<Vec<_>>(), [(NetworkId(1), false), (NetworkId(2), true)]);
         let told = events.since(anabranch::control::EventSequence(0));
         assert!(told.iter().any(|event| event.text.contains("kept ready only")), "{told:?}");
+    }
+
+    #[test]
+    fn who_is_used_against_the_advice_keeps_its_time() {
+        let (mut points, events) = (Points::default(), EventLog::default());
+        let at = |step| Timestamp::from_millis(10_000 + step * 100);
+        let decide = |points: &mut Points, step, second| {
+            let all = [joined(1, 54.0, step * 250), joined(2, 2.0, second)];
+            points.decide(at(step), &all, &events);
+        };
+        (0..30).for_each(|step| decide(&mut points, step, step * 10));
+        assert!(!points.of(NetworkId(2)).unwrap().used);
+        assert_eq!(points.standing_by().last(), Some((NetworkId(2), false)));
+        (30..60).for_each(|step| decide(&mut points, step, 300));
+        assert_eq!(points.standing_by().last(), Some((NetworkId(2), true)));
     }
 }

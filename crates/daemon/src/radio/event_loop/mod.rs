@@ -268,6 +268,9 @@ impl Keeper for RadioLoop {
             let ssid = |network| self.attached.get(&network).map(|attached| attached.known.ssid.clone());
             let joined = access_points::joined(now, &self.station, ssid);
             self.points.decide(now, &joined, &self.events);
+            self.points
+                .standing_by()
+                .for_each(|(network, stands_by)| self.station.set_standby(network, stands_by));
         }
         self.tell_names(now);
         self.answer_scans();

@@ -7,7 +7,7 @@ use anabranch::control::{
     AccessPointReport, ClientReport, DownReport, Event, ExplainRequest, Explained, Failure, Flows,
     ForwardReport, ForwardRequest, GatewayClients, HeardNetwork, Hold, InviteRequest, Invited, LimitRequest,
     MachineReport, NeighbourKey, Neighbourhood, NetworkChange, NetworkReport, PinRequest, RadioStatus,
-    ReloadReport, RenewReport, Revoked, RuleReport, Running, Status,
+    ReloadReport, RenewReport, Revoked, RuleReport, Running, Status, Unreached,
 };
 use schemars::generate::{SchemaGenerator, SchemaSettings};
 use serde_json::{Map, Value, json};
@@ -144,6 +144,13 @@ fn calls(all: &mut SchemaGenerator) -> Vec<Call> {
             "/v1/radio/aps",
             "Access points in range of the radio, and what each is worth",
             of!(Vec<AccessPointReport>),
+        ),
+        with(
+            "put",
+            "/v1/radio/unreached",
+            "Tell the radio behind which of its networks nothing answers",
+            Some(of!(Unreached)),
+            of!(Unreached),
         ),
         with(
             "post",

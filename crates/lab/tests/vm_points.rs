@@ -2,6 +2,7 @@
 //! what the air was told to do, and what it makes of it. Skipped with a reason where a part of the bed cannot be had, except in CI.
 
 use lab::medium::Report;
+use lab::vm::measurement::tunnel_commands;
 use lab::vm::scene::near_and_far;
 use lab::vm::topology::SERVER_ADDRESS;
 
@@ -61,5 +62,52 @@ fn what_a_radio_reckons_of_two_access_points_is_so() {
     assert!(counted >= 2.0, "hardly anything was heard");
     // The mean over the windows is nearer than a single one can be.
     assert!((ratio / counted - (1.0 - LOSS)).abs() < 0.15, "{}", ratio / counted);
+    assert!(outcome.output.contains("radio ended with 0"), "{}", outcome.output);
+}
+
+/// The router behind the better access point stops, then goes on; the air is as good as before all the time.
+fn dead_behind() -> String {
+    format!(
+        r#"fail() {{ echo "failed: $1"; cat /results/*.log; exit 1; }}
+radio_up --channels 6; address_on wl-near; address_on wl-far
+{}
+at_home anabranch --state /tmp/device down; mv /tmp/device/* /tmp/state/
+at_home anabranch --state /tmp/state up --foreground >/results/device.log 2>&1 &
+for _ in $(seq 200); do ip -n device link show any0 >/dev/null 2>&1 && break; sleep 0.1; done
+sleep 3
+at_home ping -q -i 0.02 -s 1200 -c 1000 -W 2 {SERVER_ADDRESS} >/results/pings & pinging=$!
+sleep 4; own aps --json >/results/aps-before
+in_namespace near-near sysctl -q -w net.ipv4.ip_forward=0
+sleep 6; own aps --json >/results/aps-dead; own events >/results/told
+in_namespace near-near sysctl -q -w net.ipv4.ip_forward=1
+sleep 8; own aps --json >/results/aps-after; wait $pinging
+at_home anabranch --state /tmp/state down; radio_down; air_down; cat /results/radio.log"#,
+        tunnel_commands()
+    )
+}
+
+#[test]
+fn an_access_point_with_nothing_behind_it_is_left_and_taken_again() {
+    let scene = near_and_far(LOSS, dead_behind());
+    let Some(outcome) = scene.play(env!("CARGO_BIN_EXE_anabranch-lab")).unwrap() else { return };
+    let near = |when: &str| {
+        let points: Vec<serde_json::Value> =
+            serde_json::from_str(&outcome.text(&format!("aps-{when}"))).unwrap();
+        points.into_iter().find(|point| point["interface"] == "wl-near").unwrap()
+    };
+    let nowhere = "heard well, but nothing comes from beyond it";
+    let told = outcome.text("told");
+    println!("{told}");
+    for (when, used) in [("before", true), ("dead", false), ("after", true)] {
+        let near = near(when);
+        println!("{when}: {near}");
+        assert_eq!((&near["used"], near["reason"] == nowhere), (&used.into(), !used), "{when}: {near}");
+    }
+    assert!(told.lines().any(|line| line.contains("near") && line.contains(nowhere)), "{told}");
+    let pings = outcome.text("pings");
+    let received =
+        pings.split_once(" packets transmitted, ").and_then(|(_, rest)| rest.split_once(" received"));
+    let received: u32 = received.unwrap().0.parse().unwrap();
+    assert!(received >= 980, "{pings}");
     assert!(outcome.output.contains("radio ended with 0"), "{}", outcome.output);
 }

@@ -1,5 +1,8 @@
 //! Access points in range, and how much each is worth.
 
+use std::collections::BTreeSet;
+
+use hyper::Method;
 use serde::{Deserialize, Serialize};
 
 use units::BitRate;
@@ -83,7 +86,24 @@ pub struct AccessPointReport {
     pub reason: String,
 }
 
+/// Networks of a radio behind which nothing answers, while something does behind others: what the device says that uses them.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct Unreached {
+    /// Their interfaces. Those that are no network of the radio are passed over.
+    pub interfaces: BTreeSet<String>,
+}
+
 impl Client {
+    /// Tells a radio behind which of its networks nothing answers, in place of what was told before. It forgets it after ten seconds.
+    ///
+    /// # Errors
+    /// Any [`ClientError`]; other daemons answer `WrongRole`.
+    pub async fn tell_unreached(&self, unreached: &Unreached) -> Result<Unreached, ClientError> {
+        self.send(Method::PUT, "/v1/radio/unreached", Some(unreached)).await
+    }
+
     /// Access points in range of a radio.
     ///
     /// # Errors
@@ -94,6 +114,14 @@ impl Client {
 }
 
 impl BlockingClient {
+    /// See [`Client::tell_unreached`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn tell_unreached(&self, unreached: &Unreached) -> Result<Unreached, ClientError> {
+        self.wait(self.client.tell_unreached(unreached))
+    }
+
     /// See [`Client::radio_access_points`].
     ///
     /// # Errors

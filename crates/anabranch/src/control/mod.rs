@@ -18,6 +18,7 @@
 //! | `DELETE /v1/neighbours/NAME` | [`Neighbourhood`] | |
 //! | `GET /v1/radio` | [`RadioStatus`] | |
 //! | `GET /v1/radio/aps` | list of [`AccessPointReport`] | |
+//! | `PUT /v1/radio/unreached` | [`Unreached`] | [`Unreached`] |
 //! | `POST /v1/radio/scan` | list of [`HeardNetwork`] | |
 //! | `POST /v1/down` | [`DownReport`], then the daemon ends | |
 //! | `GET /v1/gateway/clients` | [`GatewayClients`] | |
@@ -51,7 +52,7 @@ mod status;
 #[cfg(test)]
 mod tests;
 
-pub use access_points::{AccessPointReport, QualityReport, QualitySource};
+pub use access_points::{AccessPointReport, QualityReport, QualitySource, Unreached};
 pub use blocking::{BlockingClient, BlockingEvents};
 pub use client::{Client, ClientError, EventStream};
 pub use direct::{

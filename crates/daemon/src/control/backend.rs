@@ -4,7 +4,7 @@ use anabranch::control::{
     AccessPointReport, ClientReport, DownReport, ExplainRequest, Explained, FailureCode, Flows,
     ForwardReport, ForwardRequest, GatewayClients, HeardNetwork, Hold, InviteRequest, Invited, LimitRequest,
     MachineReport, NeighbourKey, Neighbourhood, NetworkChange, NetworkReport, PinRequest, RadioStatus,
-    ReloadReport, RenewReport, Revoked, RuleReport, Running, Status,
+    ReloadReport, RenewReport, Revoked, RuleReport, Running, Status, Unreached,
 };
 use thiserror::Error;
 
@@ -131,6 +131,14 @@ pub trait Backend: Send + Sync + 'static {
     /// # Errors
     /// [`BackendError::Unavailable`] if the loop does not answer.
     fn radio_access_points(&self) -> Result<Vec<AccessPointReport>, BackendError> {
+        Err(BackendError::WrongRole(NOT_A_RADIO))
+    }
+
+    /// Takes note behind which networks of a radio nothing answers.
+    ///
+    /// # Errors
+    /// [`BackendError::Unavailable`] if the loop does not answer.
+    fn radio_unreached(&self, _unreached: Unreached) -> Result<Unreached, BackendError> {
         Err(BackendError::WrongRole(NOT_A_RADIO))
     }
 

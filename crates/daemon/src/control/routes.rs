@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anabranch::control::{
     Event, EventSequence, ExplainRequest, Failure, FailureCode, ForwardRequest, Hold, InviteRequest,
-    LimitRequest, MAX_BODY, NeighbourKey, NetworkChange, PinRequest,
+    LimitRequest, MAX_BODY, NeighbourKey, NetworkChange, PinRequest, Unreached,
 };
 use axum::body::{Body, Bytes};
 use axum::extract::rejection::QueryRejection;
@@ -57,6 +57,7 @@ pub(super) fn api(backend: Arc<dyn Backend>, stopped: watch::Receiver<bool>) -> 
         .route("/v1/neighbours/{name}", put(add_neighbour).delete(forget_neighbour))
         .route("/v1/radio", get(radio))
         .route("/v1/radio/aps", get(radio_access_points))
+        .route("/v1/radio/unreached", put(radio_unreached))
         .route("/v1/radio/scan", post(radio_scan))
         .route("/v1/down", post(down))
         .route("/v1/gateway/clients", get(clients))
@@ -245,6 +246,11 @@ async fn radio(State(shared): State<Shared>) -> impl IntoResponse {
 
 async fn radio_access_points(State(shared): State<Shared>) -> impl IntoResponse {
     ask(shared, |backend| backend.radio_access_points()).await
+}
+
+async fn radio_unreached(State(shared): State<Shared>, body: Bytes) -> Result<Response, Refused> {
+    let unreached: Unreached = read(&body)?;
+    Ok(ask(shared, move |backend| backend.radio_unreached(unreached)).await?.into_response())
 }
 
 async fn radio_scan(State(shared): State<Shared>) -> impl IntoResponse {

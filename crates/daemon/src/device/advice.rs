@@ -3,12 +3,13 @@
 //! The radio is a daemon of its own, which shares the device's state directory but for a directory below it. Where several other cards are at access
 //! points, the kernel's counts are read twice a second and the same rule decides (`radio::Points`).
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use anabranch::control::{AccessPointReport, BlockingClient, Fraction, SOCKET_NAME};
+use anabranch::control::{AccessPointReport, BlockingClient, Fraction, SOCKET_NAME, Unreached};
 use identity::StateDirectory;
 use linux::clock;
 use linux::wireless::{Wireless, WirelessError, WirelessMode};
@@ -55,12 +56,19 @@ pub struct Cards(Arc<Mutex<Known>>);
 struct Known {
     cards: Vec<Card>,
     reports: Vec<AccessPointReport>,
+    /// Interfaces behind which nothing answers while something does behind others.
+    unreached: BTreeSet<String>,
 }
 
 impl Cards {
     /// These are the networks now.
     pub(super) fn tell(&self, cards: Vec<Card>) {
         self.known().cards = cards;
+    }
+
+    /// Nothing answers behind these interfaces, while something does behind others.
+    pub(super) fn tell_unreached(&self, interfaces: BTreeSet<String>) {
+        self.known().unreached = interfaces;
     }
 
     /// Access points of cards that other programs keep; none unless there are several.
@@ -88,9 +96,22 @@ fn ask(socket: &Path, cards: &Cards, events: &EventLog, commands: &Mailbox<Comma
     let mut told = Vec::new();
     let mut client = None;
     let mut others = OtherCards::default();
+    let mut unreached = Unreached::default();
+    let mut repeat = Timestamp::ZERO;
     loop {
         if client.is_none() && socket.exists() {
             client = BlockingClient::new(socket).ok();
+        }
+        let now = clock::now();
+        let known = cards.known().unreached.clone();
+        // Said again and again, since the radio forgets it.
+        let is_news = known != unreached.interfaces || !known.is_empty() && now >= repeat;
+        if let Some(client) = client.as_ref().filter(|_| is_news) {
+            unreached.interfaces = known.clone();
+            repeat = now + SELDOM;
+            if let Err(error) = client.tell_unreached(&unreached) {
+                debug!("the radio was not told behind which networks nothing answers: {error}");
+            }
         }
         let answer = client.as_ref().map(BlockingClient::radio_access_points);
         if !matches!(answer, Some(Ok(_))) {
@@ -99,7 +120,7 @@ fn ask(socket: &Path, cards: &Cards, events: &EventLog, commands: &Mailbox<Comma
         let mut advice = answer.and_then(Result::ok).map(|points| advice(&points)).unwrap_or_default();
         let is_others = |card: &Card| !advice.iter().any(|point| point.interface == card.interface);
         let kept: Vec<Card> = cards.known().cards.iter().filter(|card| is_others(card)).cloned().collect();
-        let reports = others.reports(clock::now(), kept, events);
+        let reports = others.reports(clock::now(), kept, &known, events);
         advice.extend(self::advice(&reports));
         cards.known().reports = reports;
         let several = advice.len() > 1;
@@ -137,7 +158,13 @@ struct OtherCards {
 
 impl OtherCards {
     /// What the kernel's counts say of their access points; nothing with less than two.
-    fn reports(&mut self, now: Timestamp, cards: Vec<Card>, events: &EventLog) -> Vec<AccessPointReport> {
+    fn reports(
+        &mut self,
+        now: Timestamp,
+        cards: Vec<Card>,
+        unreached: &BTreeSet<String>,
+        events: &EventLog,
+    ) -> Vec<AccessPointReport> {
         if cards != self.seen || now >= self.due {
             self.wireless = wireless(&cards);
             self.seen = cards;
@@ -150,7 +177,8 @@ impl OtherCards {
         let up: Vec<Up<'_>> = self.wireless.iter().map(Card::up).collect();
         if self.statistics.is_due(now) {
             self.statistics.read(now, &up);
-            self.points.decide(now, &self.statistics.joined(now, &up, None), events);
+            let reaches = |interface: &str| !unreached.contains(interface);
+            self.points.decide(now, &self.statistics.joined(now, &up, None, reaches), events);
         }
         let mut reports = self.statistics.reports(now, &up, &self.points, None);
         // Each is a radio of its own.

@@ -8,24 +8,26 @@ use units::{Frequency, MacAddress, NetworkId, Timestamp};
 
 use super::points::{Joined, Points, quality, reason_of_stranger};
 
-/// Those by which networks are up. `ssid`: the name of a network.
+/// Those by which networks are up. `known`: the name of a network, and whether it leads anywhere.
 pub(super) fn joined(
     now: Timestamp,
     station: &Station,
-    ssid: impl Fn(NetworkId) -> Option<String>,
+    known: impl Fn(NetworkId) -> Option<(String, bool)>,
 ) -> Vec<Joined> {
     let statuses: Vec<NetworkStatus> = station.networks().collect();
     let up = statuses.iter().filter(|status| status.up);
     up.filter_map(|status| {
         let (bssid, channel) = status.bssid.zip(status.frequency)?;
+        let (ssid, reaches) = known(status.network)?;
         Some(Joined {
             network: status.network,
-            ssid: ssid(status.network)?,
+            ssid,
             channel,
             estimate: station.qualities().estimate(now, channel, bssid),
             received: status.counters.received_packets,
             presence: status.presence,
             others: station.qualities().others(now, channel),
+            reaches,
         })
     })
     .collect()
@@ -60,7 +62,7 @@ pub(super) fn reports(
                 report.interface = interface(status.network);
                 report.share = Fraction(status.presence);
                 report.others = Some(Fraction(station.qualities().others(now, seen.frequency)));
-                points.complete(status.network, &mut report);
+                points.complete(status.network, estimate, &mut report);
             }
             report
         })

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anabranch::control::{
     AccessPointReport, DownReport, EventKind, Fraction, HeardNetwork, KeptFrame, RadioCounters,
-    RadioNetworkReport, RadioNetworkState, RadioStatus, Status,
+    RadioNetworkReport, RadioNetworkState, RadioStatus, Status, Unreached,
 };
 use linux::poll::Waker;
 use radio::NetworkStatus;
@@ -37,6 +37,8 @@ pub(super) enum Command {
     AccessPoints(SyncSender<Vec<AccessPointReport>>),
     /// What is heard on all channels.
     Scan(SyncSender<Vec<HeardNetwork>>),
+    /// Behind which networks nothing answers, as the device has found.
+    Unreached(Unreached, SyncSender<Unreached>),
     /// What lies beyond a network, as was just found out.
     Beyond(NetworkId, Beyond),
     /// To end, once the card is given back.
@@ -99,6 +101,10 @@ impl Backend for RadioBackend {
 
     fn radio_access_points(&self) -> Result<Vec<AccessPointReport>, BackendError> {
         self.commands.ask(PATIENCE, Command::AccessPoints).ok_or_else(busy)
+    }
+
+    fn radio_unreached(&self, unreached: Unreached) -> Result<Unreached, BackendError> {
+        self.commands.ask(PATIENCE, |reply| Command::Unreached(unreached, reply)).ok_or_else(busy)
     }
 
     fn radio_scan(&self) -> Result<Vec<HeardNetwork>, BackendError> {

@@ -9,7 +9,7 @@ use std::io;
 use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
-use anabranch::control::{AccessPointReport, EventKind, HeardNetwork, RadioStatus};
+use anabranch::control::{AccessPointReport, EventKind, HeardNetwork, RadioStatus, Unreached};
 use identity::StateError;
 use linux::clock;
 use linux::netlink::NetlinkError;
@@ -104,6 +104,9 @@ pub(super) trait Keeper {
     /// Access points in range, and how much each is worth.
     fn access_points(&mut self, now: Timestamp) -> Vec<AccessPointReport>;
 
+    /// Takes note behind which networks nothing answers.
+    fn tell_unreached(&mut self, now: Timestamp, unreached: Unreached);
+
     /// Listens on all channels and then gives what was heard.
     fn scan(&mut self, now: Timestamp, reply: SyncSender<Vec<HeardNetwork>>);
 
@@ -163,6 +166,10 @@ fn answer(keeper: &mut dyn Keeper, desk: &mut Desk) -> bool {
             // Who asked may not wait any more.
             Command::Status(reply) => drop(reply.try_send(keeper.status(now))),
             Command::AccessPoints(reply) => drop(reply.try_send(keeper.access_points(now))),
+            Command::Unreached(unreached, reply) => {
+                keeper.tell_unreached(now, unreached.clone());
+                drop(reply.try_send(unreached));
+            }
             Command::Scan(reply) => keeper.scan(now, reply),
             Command::Beyond(network, found) => keeper.found(now, network, found),
             Command::Stop(reply) => {
@@ -243,6 +250,10 @@ mod tests {
 
         fn status(&self, _: Timestamp) -> RadioStatus {
             RadioStatus::default()
+        }
+
+        fn tell_unreached(&mut self, _: Timestamp, unreached: Unreached) {
+            self.asked.push(format!("{unreached:?}"));
         }
 
         fn scan(&mut self, _: Timestamp, _: SyncSender<Vec<HeardNetwork>>) {}

@@ -1,6 +1,6 @@
 //! Which of the access points that the radio is at are worth their air: brings what was measured to the rule, and tells what came of it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use anabranch::control::{AccessPointReport, EventKind, Fraction, QualityReport, QualitySource};
@@ -14,6 +14,8 @@ use crate::control::EventLog;
 const INTERVAL: Duration = Duration::from_millis(100);
 /// One doubt about one access point is not told of again before this is over.
 const QUIET: Duration = Duration::from_secs(60);
+/// What a device said about networks that lead nowhere is believed for so long: it may have ended.
+const UNREACHED_FOR: Duration = Duration::from_secs(10);
 /// A radio that is hardly ever on a channel tells nothing of how full it is.
 const LEAST_PRESENCE: f64 = 0.05;
 /// Who is kept ready and brings fewer packets a second, as a sign of life and a trial are, is not used by anybody.
@@ -35,6 +37,8 @@ pub(crate) struct Joined {
     pub presence: f64,
     /// The part of the channel's air that others took lately, 0 to 1; 0 if nobody knows.
     pub others: f64,
+    /// Whether anything answers behind it, as far as is known.
+    pub reaches: bool,
 }
 
 /// The rule, and what it was last told.
@@ -49,6 +53,8 @@ pub(crate) struct Points {
     rates: BTreeMap<NetworkId, f64>,
     /// When each doubt was last told of.
     doubted: BTreeMap<(NetworkId, Doubt), Timestamp>,
+    /// Interfaces behind which nothing answers, and when the device said so.
+    unreached: (BTreeSet<String>, Timestamp),
 }
 
 impl Points {
@@ -60,6 +66,20 @@ impl Points {
     /// Whether it is time.
     pub fn is_due(&self, now: Timestamp) -> bool {
         now >= self.due
+    }
+
+    /// The device says that nothing answers behind these interfaces, while something does behind others.
+    pub fn tell_unreached(&mut self, now: Timestamp, interfaces: BTreeSet<String>) {
+        if interfaces != self.unreached.0 {
+            self.due = now;
+        }
+        self.unreached = (interfaces, now);
+    }
+
+    /// Whether something answers behind an interface, as far as is known.
+    pub fn reaches(&self, now: Timestamp, interface: &str) -> bool {
+        let (interfaces, told) = &self.unreached;
+        now.since(*told) >= UNREACHED_FOR || !interfaces.contains(interface)
     }
 
     /// Decides anew, and tells of what has changed.
@@ -105,7 +125,7 @@ impl Points {
             other_way: several,
             carried,
             others: one.others,
-            reaches: true,
+            reaches: one.reaches,
         }
     }
 
@@ -141,9 +161,14 @@ impl Points {
         self.steered.iter().find(|steered| steered.network == network)
     }
 
-    /// Adds what was decided to a report.
-    pub fn complete(&self, network: NetworkId, report: &mut AccessPointReport) {
+    /// Adds what is known and what was decided to a report.
+    pub fn complete(&self, network: NetworkId, estimate: Option<Estimate>, report: &mut AccessPointReport) {
         let steered = self.of(network);
+        // Two that do not hear each other break what the estimate supposes: that frames fail each by itself.
+        let disturbs = steered.is_some_and(|steered| steered.reason == SteeringReason::Disturbs);
+        let doubted =
+            |estimate: Estimate| if disturbs { estimate.doubted(Doubt::HiddenSender) } else { estimate };
+        report.quality = estimate.map(doubted).as_ref().map(quality);
         report.used = steered.is_none_or(|steered| steered.used);
         report.limit = steered.and_then(|steered| steered.limit);
         report.marks = Fraction(steered.map_or(0.0, |steered| steered.marks.part()));
@@ -181,6 +206,7 @@ pub(super) fn reason_of_stranger(known: bool, estimate: Option<&Estimate>) -> &'
 
 #[cfg(test)]
 mod tests {
+    use policy::steering::MarkShare;
     use units::BitRate;
 
     use super::*;
@@ -196,6 +222,7 @@ mod tests {
             received,
             presence: 1.0,
             others: 0.0,
+            reaches: true,
         }
     }
 
@@ -216,9 +243,9 @@ mod tests {
         assert_eq!(points.timeout(2), Some(at(3_000)));
         assert_eq!(points.timeout(1), None);
         let mut report = AccessPointReport::default();
-        points.complete(NetworkId(2), &mut report);
+        points.complete(NetworkId(2), joined(2, 2.0, 0).estimate, &mut report);
         assert!(!report.used && report.reason.ends_with("no air free"), "{report:?}");
-        points.complete(NetworkId(1), &mut report);
+        points.complete(NetworkId(1), None, &mut report);
         assert!(report.used && report.marks == Fraction(0.0), "{report:?}");
         assert_eq!(points.standing_by().collect::<Vec<_>>(), [(NetworkId(1), false), (NetworkId(2), true)]);
         let told = events.since(anabranch::control::EventSequence(0));
@@ -238,5 +265,60 @@ mod tests {
         assert_eq!(points.standing_by().last(), Some((NetworkId(2), false)));
         (30..60).for_each(|step| decide(&mut points, step, 300));
         assert_eq!(points.standing_by().last(), Some((NetworkId(2), true)));
+    }
+
+    #[test]
+    fn one_that_disturbs_another_is_told_with_less_confidence() {
+        let told = |reason| {
+            let steered = Steered {
+                network: NetworkId(1),
+                used: false,
+                limit: None,
+                marks: MarkShare::NONE,
+                packet_time: None,
+                reason,
+            };
+            let points = Points { steered: vec![steered], ..Points::default() };
+            let mut report = AccessPointReport::default();
+            points.complete(NetworkId(1), joined(1, 54.0, 0).estimate, &mut report);
+            report.quality.unwrap()
+        };
+        let (alone, disturbing) = (told(SteeringReason::OnlyOne), told(SteeringReason::Disturbs));
+        assert_eq!(disturbing.confidence, Fraction(alone.confidence.0 / 2.0));
+        assert!(disturbing.doubts.iter().any(|doubt| doubt.contains("hidden sender")), "{disturbing:?}");
+        assert_eq!(alone.doubts.len() + 1, disturbing.doubts.len());
+    }
+
+    #[test]
+    fn the_best_on_the_air_is_left_while_nothing_answers_behind_it() {
+        let (mut points, events) = (Points::default(), EventLog::default());
+        let at = |millis| Timestamp::from_millis(10_000 + millis);
+        let mut used: Vec<[bool; 2]> = Vec::new();
+        let mut received = [0, 0];
+        for step in 0..220_u64 {
+            let now = at(step * 100);
+            match used.last() {
+                None | Some([true, true]) => received = received.map(|sum| sum + 15),
+                Some([true, false]) => received[0] += 250,
+                Some(_) => received[1] += 16,
+            }
+            if step == 40 {
+                points.tell_unreached(now, ["wlan1".to_owned()].into());
+                assert!(points.is_due(now));
+            }
+            let one = |number, mbps, received| Joined {
+                reaches: points.reaches(now, &format!("wlan{number}")),
+                ..joined(number, mbps, received)
+            };
+            let all = [one(1, 54.0, received[0]), one(2, 2.0, received[1])];
+            points.decide(now, &all, &events);
+            used.push([1, 2].map(|network| points.of(NetworkId(network)).is_some_and(|one| one.used)));
+        }
+        assert_eq!(used[39], [true, false]);
+        assert_eq!(used[60], [false, true]);
+        let told = events.since(anabranch::control::EventSequence(0));
+        assert!(told.iter().any(|event| event.text.contains("nothing comes from beyond it")), "{told:?}");
+        // The device has ended, so nobody says so any more.
+        assert_eq!(used[219], [true, false]);
     }
 }

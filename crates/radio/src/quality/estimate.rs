@@ -162,6 +162,12 @@ impl Estimate {
         self
     }
 
+    /// The same, with one more doubt.
+    #[must_use]
+    pub fn doubted(self, doubt: Doubt) -> Self {
+        Self { doubts: self.doubts | bit(doubt), ..self }
+    }
+
     /// Why it may be wrong.
     pub fn doubts(&self) -> impl Iterator<Item = Doubt> {
         Doubt::ALL.into_iter().filter(|doubt| self.has(*doubt))

@@ -89,6 +89,8 @@ pub enum Message {
     Forwarding(bool),
     /// What the radio advises about its networks.
     Advice(Vec<PointAdvice>),
+    /// The gateway does not answer over this network any more.
+    Silent(NetworkId),
     /// A name was looked up; answered once the kernel knows.
     Learned(Lesson, SyncSender<()>),
     /// A server or a program was asked about networks.
@@ -325,6 +327,7 @@ impl DirectControl {
             Message::Near(near) => self.near = near,
             Message::Forwarding(forwarding) => self.forwarding = forwarding,
             Message::Advice(advice) => self.advice = advice,
+            Message::Silent(network) => self.observations.doubt(clock::now(), network),
             Message::Learned(lesson, done) => {
                 if self.names.learn(clock::now(), &lesson) {
                     self.judge(clock::now());

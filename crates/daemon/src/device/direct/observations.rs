@@ -298,6 +298,13 @@ impl Observations {
         }
     }
 
+    /// Something else than flows gives reason to ask over a network.
+    pub fn doubt(&mut self, now: Timestamp, network: NetworkId) {
+        if let Some(ahead) = self.horizons.get_mut(&network) {
+            ahead.horizon.doubt(now);
+        }
+    }
+
     /// Whether the network is dead though it is there: it has answered before, does not any more, and another one does.
     pub fn is_dead(&self, network: NetworkId) -> bool {
         let reach = |ahead: &Ahead| ahead.horizon.reach();

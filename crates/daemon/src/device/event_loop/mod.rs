@@ -350,6 +350,7 @@ impl DeviceLoop {
             for (destination, outcome) in self.openings.take(now) {
                 self.direct.post(direct::Message::Opened(destination, outcome));
             }
+            self.tell_unreached();
             if !self.state.advice.is_empty() {
                 self.steer_paths();
             }

@@ -382,10 +382,13 @@ impl DeviceLoop {
                 self.state.hopeless = false;
                 self.note_path(network, true, now);
                 self.report_path(network, EventKind::PathUp, "carries data");
+                self.tell_unreached();
             }
             SessionEvent::PathSilent(network) => {
                 self.note_path(network, false, now);
                 self.report_path(network, EventKind::PathSuspect, "is silent");
+                self.direct.post(direct::Message::Silent(network));
+                self.tell_unreached();
             }
             SessionEvent::PathAbandoned(network) => {
                 self.note_path(network, false, now);

@@ -1,13 +1,19 @@
 //! What the radio advises about its access points, carried out on our own paths: either the gateway is told which only stand by and how much may go over
 //! the others, or packets of those that are worse than another count as marked, for congestion control that heeds it.
 
+use std::collections::BTreeSet;
+use std::sync::PoisonError;
+
+use bond::PathState;
 use policy::PathStatus;
+use policy::network::Reach;
 use policy::steering::MarkShare;
 use units::NetworkId;
 
 use super::{DeviceLoop, direct};
 use crate::config::SteeringChoice;
 use crate::device::messages::PointAdvice;
+use crate::device::networks::Network;
 
 impl DeviceLoop {
     pub(super) fn on_advice(&mut self, advice: Vec<PointAdvice>) {
@@ -43,6 +49,36 @@ impl DeviceLoop {
                 }
             }
         }
+    }
+
+    /// Tells those who judge access points behind which networks nothing answers, while something does behind another: no login, no server that
+    /// is asked, and where nobody asks, no gateway.
+    pub(super) fn tell_unreached(&self) {
+        let paths = self
+            .gateways
+            .session()
+            .map_or_else(Vec::new, |session| self.plane.endpoint.path_reports(session));
+        let reports = self.reports.lock().unwrap_or_else(PoisonError::into_inner);
+        let reaches = |network: &Network| {
+            let asked = reports.get(&network.id).map_or(Reach::Unknown, |report| report.reach);
+            let path = paths.iter().find(|path| path.network == network.id).map(|path| path.state);
+            match (asked, path) {
+                (Reach::Internet, _) | (Reach::Unknown, Some(PathState::Usable)) => Some(true),
+                (Reach::Captive | Reach::Nothing, _) | (Reach::Unknown, Some(PathState::Suspect)) => {
+                    Some(false)
+                }
+                (Reach::Unknown, _) => None,
+            }
+        };
+        let (mut unreached, mut some_reach) = (BTreeSet::new(), false);
+        for network in self.networks.preferred() {
+            match reaches(network) {
+                Some(true) => some_reach = true,
+                Some(false) => drop(unreached.insert(network.interface.name.clone())),
+                None => {}
+            }
+        }
+        self.cards.tell_unreached(if some_reach { unreached } else { BTreeSet::new() });
     }
 
     fn advice_for(&self, network: NetworkId) -> Option<&PointAdvice> {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
-use anabranch::control::{AccessPointReport, EventKind, HeardNetwork, RadioStatus};
+use anabranch::control::{AccessPointReport, EventKind, HeardNetwork, RadioStatus, Unreached};
 use arrayvec::ArrayVec;
 use linux::clock;
 use linux::poll::{Interest, Poller, Token, be_punctual};
@@ -265,8 +265,11 @@ impl Keeper for RadioLoop {
         let now = clock::now();
         self.drive_handoff(now);
         if self.points.is_due(now) {
-            let ssid = |network| self.attached.get(&network).map(|attached| attached.known.ssid.clone());
-            let joined = access_points::joined(now, &self.station, ssid);
+            let known = |network| {
+                let attached = self.attached.get(&network)?;
+                Some((attached.known.ssid.clone(), self.points.reaches(now, attached.tap.name())))
+            };
+            let joined = access_points::joined(now, &self.station, known);
             self.points.decide(now, &joined, &self.events);
             self.points
                 .standing_by()
@@ -309,6 +312,10 @@ impl Keeper for RadioLoop {
         access_points::reports(now, &self.station, &self.points, |network| {
             self.attached.get(&network).map(|attached| attached.tap.name().to_owned())
         })
+    }
+
+    fn tell_unreached(&mut self, now: Timestamp, unreached: Unreached) {
+        self.points.tell_unreached(now, unreached.interfaces);
     }
 
     fn scan(&mut self, now: Timestamp, reply: SyncSender<Vec<HeardNetwork>>) {

@@ -21,7 +21,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 
-use anabranch::control::{AccessPointReport, HeardNetwork, RadioNetworkReport, RadioStatus};
+use anabranch::control::{AccessPointReport, HeardNetwork, RadioNetworkReport, RadioStatus, Unreached};
 use linux::clock;
 use linux::netlink::Netlink;
 use linux::poll::{Poller, Token};
@@ -266,7 +266,9 @@ impl Keeper for KernelKeeper {
         let mut statistics = std::mem::take(&mut self.statistics);
         if statistics.is_due(now) {
             statistics.read(now, &self.up());
-            let joined = statistics.joined(now, &self.up(), Some(&self.listening));
+            let joined = statistics.joined(now, &self.up(), Some(&self.listening), |interface| {
+                self.points.reaches(now, interface)
+            });
             self.points.decide(now, &joined, &self.events);
         }
         self.statistics = statistics;
@@ -330,6 +332,10 @@ impl Keeper for KernelKeeper {
         statistics.read(now, &self.up());
         self.statistics = statistics;
         self.statistics.reports(now, &self.up(), &self.points, Some(&self.listening))
+    }
+
+    fn tell_unreached(&mut self, now: Timestamp, unreached: Unreached) {
+        self.points.tell_unreached(now, unreached.interfaces);
     }
 
     fn end(&mut self) {

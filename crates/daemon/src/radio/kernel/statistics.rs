@@ -12,7 +12,7 @@ use tracing::debug;
 use units::{Frequency, NetworkId, Timestamp};
 
 use super::super::access_points::sort;
-use super::super::points::{Joined, Points, quality};
+use super::super::points::{Joined, Points};
 use super::air::Air;
 use super::listening::Listening;
 
@@ -83,8 +83,14 @@ impl Statistics {
         channels.len() < self.known.len()
     }
 
-    /// For the rule. `listening`: what is heard beside these interfaces.
-    pub fn joined(&self, now: Timestamp, up: &[Up<'_>], listening: Option<&Listening>) -> Vec<Joined> {
+    /// For the rule. `listening`: what is heard beside these interfaces; `reaches`: whether one leads anywhere.
+    pub fn joined(
+        &self,
+        now: Timestamp,
+        up: &[Up<'_>],
+        listening: Option<&Listening>,
+        reaches: impl Fn(&str) -> bool,
+    ) -> Vec<Joined> {
         let known = up.iter().filter_map(|one| Some((one, self.known.get(&one.network)?)));
         known
             .map(|(one, reading)| Joined {
@@ -96,6 +102,7 @@ impl Statistics {
                 presence: 1.0,
                 // What nobody knows is not reckoned with.
                 others: reading.others(now, listening).unwrap_or(0.0),
+                reaches: reaches(one.interface),
             })
             .collect()
     }
@@ -119,12 +126,11 @@ impl Statistics {
                     megahertz: association.frequency.0,
                     signal_dbm: association.signal_dbm.map(|signal| signal as f32),
                     interface: Some(one.interface.to_owned()),
-                    quality: reading.estimate(now, listening).as_ref().map(quality),
                     share: share(up.len()),
                     others: reading.others(now, listening).map(Fraction),
                     ..AccessPointReport::default()
                 };
-                points.complete(one.network, &mut report);
+                points.complete(one.network, reading.estimate(now, listening), &mut report);
                 report
             })
             .collect();

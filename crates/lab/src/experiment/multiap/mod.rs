@@ -5,6 +5,7 @@ mod cross_check;
 mod estimator;
 mod fairness;
 mod hidden;
+mod kernel_mptcp;
 mod many_points;
 mod many_users;
 mod nomadic;
@@ -30,7 +31,9 @@ pub(super) fn experiments() -> Vec<Experiment> {
         steering::experiment(),
         real_points::experiment(),
         cross_check::experiment(),
+        kernel_mptcp::good_and_bad(),
         uplink::experiment(),
+        kernel_mptcp::busy_uplink(),
         many_points::experiment(),
         walk::experiment(),
         varying::experiment(),

@@ -1,0 +1,377 @@
+//! The kernel's MPTCP over two real access points of one channel, plain and steered by our marks, beside what else a device can do there: one access point,
+//! handing over by counts of beacons, and our bond. fig6 and fig6b with the same settings.
+
+use std::collections::BTreeMap;
+
+use anyhow::Context;
+use sim::NetworkSpec;
+
+use super::{id, mean, rounded};
+use crate::experiment::{Axes, BarGroup, Bed, Experiment, Goal, Report};
+use crate::medium::{Config, Quality};
+use crate::traffic;
+use crate::vm::direct::{Answers, OTHERS, others_on};
+use crate::vm::measurement::{Programs, tunnel_commands};
+use crate::vm::scene::near_and_far;
+use crate::vm::topology::SERVER_ADDRESS;
+use crate::vm::{Machine, program};
+
+/// Of each download so many seconds are not counted: estimates and windows settle.
+const SETTLING: u32 = 4;
+const MEASURED: u32 = 6;
+/// A beacon-count hand-over compares so many seconds and leaves for one of which so many more beacons were heard (`[MULTIAP] section 6.3`).
+const BEACON_SECONDS: usize = 2;
+const MORE_BEACONS: f64 = 10.0;
+/// Of the good access point's uplink where others share it, as `[MULTIAP] section 6.2.1`.
+const UPLINK_MBPS: f64 = 25.0;
+/// Flows of others there.
+const OTHERS_FLOWS: [u32; 3] = [1, 4, 16];
+
+/// What is compared, with its name in the plot; all but the hand-over by beacons is a download.
+const WAYS: [(&str, &str); 5] = [
+    ("best", "best alone"),
+    ("beacons", "by beacons"),
+    ("mptcp_plain", "kernel MPTCP"),
+    ("mptcp_marks", "with our marks"),
+    ("ours", "ours"),
+];
+/// What both experiments are judged by, beside the best one alone.
+const JUDGED: [&str; 3] = ["mptcp_plain", "mptcp_marks", "ours"];
+
+/// What the others have beside each way, and in which file the guest says so.
+const OTHERS_FILES: [(&str, &str); 4] = [
+    ("others_beside_near", "others-near"),
+    ("others_beside_mptcp_plain", "others-mptcp_plain"),
+    ("others_beside_mptcp_marks", "others-mptcp_marks"),
+    ("others_beside_ours", "others-ours"),
+];
+
+/// How the far access point reaches the device; the near one's frames all arrive.
+struct Place {
+    name: String,
+    label: String,
+    far: Quality,
+    /// Flows of others over the near one's uplink.
+    others: u32,
+}
+
+pub(super) fn good_and_bad() -> Experiment {
+    let mut spec = spec();
+    spec.insert("equal".into(), "everything of both arrives, at 54 Mbit/s".into());
+    spec.insert("loss_20".into(), "20 % of the far one's attempts are lost at any rate; so 40 and 60".into());
+    spec.insert("slow".into(), "the far one is not understood above 6 Mbit/s".into());
+    let places = air_places();
+    let goals = vec![
+        Goal::at_least("mptcp_marks.over_plain.worst", 0.95),
+        Goal::at_least("slow.mptcp_marks.over_plain", 1.1),
+        Goal::at_least("mptcp_marks.of_best.mean", 0.85),
+        Goal::at_least("mptcp_marks.of_best.worst", 0.65),
+        Goal::at_least("ours.of_best.mean", 0.92),
+        Goal::at_least("ours.of_best.worst", 0.8),
+    ];
+    Experiment {
+        id: id("fig6-mptcp"),
+        title: "two real access points on one channel, the far one worse and worse: the kernel's MPTCP, plain and with our marks".to_owned(),
+        spec,
+        paper: Some(
+            "figure 6a: with marks 85 % of the optimum on average and 65 % at worst; plain MPTCP 34 % on average".to_owned(),
+        ),
+        goals,
+        beds: vec![Bed::Vm],
+        bars: places.iter().map(bars).collect(),
+        unit: "Mbit/s",
+        axes: Axes::default(),
+        runner: Box::new(|_, seed| run(&air_places(), "best", seed)),
+    }
+}
+
+pub(super) fn busy_uplink() -> Experiment {
+    let mut spec = spec();
+    spec.insert("far".into(), "not understood above 6 Mbit/s".into());
+    spec.insert("near_uplink".into(), format!("{UPLINK_MBPS} Mbit/s, shared with others").into());
+    spec.insert(
+        "others".into(),
+        OTHERS_FLOWS.map(|flows| toml::Value::from(i64::from(flows))).to_vec().into(),
+    );
+    spec.insert(
+        "optimum".into(),
+        "the near one alone beside the others, and the far one alone for the time that this leaves free of the near one's whole rate".into(),
+    );
+    let places = uplink_places();
+    let goals = vec![
+        Goal::at_least("mptcp_marks.over_plain.worst", 0.95),
+        Goal::at_least("mptcp_marks.of_optimum.mean", 0.84),
+        Goal::at_least("ours.of_optimum.mean", 0.92),
+    ];
+    Experiment {
+        id: id("fig6b-mptcp"),
+        title: "the good one of two real access points has a busy uplink: the kernel's MPTCP, plain and with our marks".to_owned(),
+        spec,
+        paper: Some("figure 6b and section 6.2.1: 84 % of the optimum on average".to_owned()),
+        goals,
+        beds: vec![Bed::Vm],
+        bars: places.iter().map(bars).collect(),
+        unit: "Mbit/s",
+        axes: Axes::default(),
+        runner: Box::new(|_, seed| run(&uplink_places(), "optimum", seed)),
+    }
+}
+
+fn spec() -> toml::Table {
+    let mut spec = toml::Table::new();
+    let mut put = |key: &str, value: String| spec.insert(key.to_owned(), value.into());
+    put(
+        "access_points",
+        "two, open, 802.11g, on channel 6; the device's are the kernel's own stations on one radio".into(),
+    );
+    put("behind", "50 Mbit/s, round trip 20 ms, each, if nothing else is said".into());
+    put("traffic", format!("one download (CUBIC) of {MEASURED} s, after {SETTLING} s that are not counted"));
+    put(
+        "best",
+        "the better one of both alone, by plain TCP: also what an ideal hand-over has, as nothing moves"
+            .into(),
+    );
+    put("marks_heard", "packets of mptcp_marks of which the server heard that they came marked".into());
+    put(
+        "beacons",
+        format!(
+            "handing over when {MORE_BEACONS} more beacons were heard in {BEACON_SECONDS} s, coming from the far one: which one it would use, alone"
+        ),
+    );
+    put(
+        "mptcp_plain",
+        "kernel MPTCP over both, one endpoint each, by ip mptcp; the server's kernel too".into(),
+    );
+    put(
+        "mptcp_marks",
+        "anabranch run --treat mptcp in direct mode, with the radio's advice: nftables marks and backups"
+            .into(),
+    );
+    put("ours", "through the tunnel over both, with the radio's advice to the gateway".into());
+    spec
+}
+
+fn air_places() -> Vec<Place> {
+    let place = |name: String, label: String, far| Place { name, label, far, others: 0 };
+    let losses = [20_u32, 40, 60].map(|loss| {
+        let far = Quality { loss: f64::from(loss) / 100.0, signal_dbm: -70, ..Quality::default() };
+        place(format!("loss_{loss}"), format!("{loss} % lost"), far)
+    });
+    std::iter::once(place("equal".into(), "both good".into(), Quality::default()))
+        .chain(losses)
+        .chain([place("slow".into(), "far slow".into(), slow())])
+        .collect()
+}
+
+fn uplink_places() -> Vec<Place> {
+    let place = |others| Place {
+        name: format!("others_{others}"),
+        label: format!("{others} others"),
+        far: slow(),
+        others,
+    };
+    OTHERS_FLOWS.map(place).into()
+}
+
+/// Up to 6 Mbit/s everything arrives, above it nothing.
+fn slow() -> Quality {
+    let loss_at = BTreeMap::from([("1".to_owned(), 0.0), ("9".to_owned(), 1.0)]);
+    Quality { loss_at, signal_dbm: -80, ..Quality::default() }
+}
+
+fn bars(place: &Place) -> BarGroup {
+    let bar = |(way, label): (&str, &str)| (label.to_owned(), format!("{}.{way}.mbps", place.name));
+    BarGroup { label: place.label.clone(), bars: WAYS.map(bar).to_vec() }
+}
+
+/// Each of `places` in a boot of its own; parts are of what `whole` names, `best` or `optimum`.
+fn run(places: &[Place], whole: &str, seed: u64) -> anyhow::Result<Report> {
+    let (machine, programs) = (Machine::find()?, Programs::beside_this_one()?);
+    let mut report = Report::default();
+    let mut parts: BTreeMap<String, Vec<f64>> = BTreeMap::new();
+    for place in places {
+        let answers = place.answers(&machine, &programs, seed)?;
+        report.void = report.void.or_else(|| answers.air.as_ref().and_then(|air| air.void.clone()));
+        let figures = place.figures(&answers)?;
+        let mut put = |name: &str, value: f64| {
+            report.metrics.insert(format!("{}.{name}", place.name), rounded(value));
+        };
+        let of = |name: &str| figures.get(name).copied().unwrap_or_default();
+        figures.iter().for_each(|(name, value)| put(&format!("{name}.mbps"), *value));
+        put("processor_idle", answers.processor_idle);
+        let heard = |name: &str| -> anyhow::Result<f64> {
+            answers.text(name)?.trim().parse().with_context(|| format!("reading {name} of the guest"))
+        };
+        put("marks_heard", heard("heard-after")? - heard("heard-before")?);
+        for way in JUDGED {
+            let part = of(way) / of(whole);
+            put(&format!("{way}.of_{whole}"), part);
+            parts.entry(format!("{way}.of_{whole}")).or_default().push(part);
+        }
+        let over_plain = of("mptcp_marks") / of("mptcp_plain");
+        put("mptcp_marks.over_plain", over_plain);
+        parts.entry("mptcp_marks.over_plain".into()).or_default().push(over_plain);
+        tracing::info!("{}: {figures:?}", place.name);
+    }
+    for (name, parts) in parts {
+        report.metrics.insert(format!("{name}.mean"), rounded(mean(&parts)));
+        let worst = parts.iter().copied().fold(f64::INFINITY, f64::min);
+        report.metrics.insert(format!("{name}.worst"), rounded(worst));
+    }
+    Ok(report)
+}
+
+impl Place {
+    fn answers(&self, machine: &Machine, programs: &Programs, seed: u64) -> anyhow::Result<Answers> {
+        let near_uplink = if self.others > 0 { UPLINK_MBPS } else { 50.0 };
+        let near = NetworkSpec::symmetric("near", near_uplink, 20);
+        let mut scene = near_and_far(0.0, self.script(&near));
+        if let Some(network) = scene.wifi.networks.first_mut() {
+            network.link = near;
+        }
+        scene.programs.push(program("wpa_supplicant", "wpasupplicant")?);
+        scene.air = scene.air.map(|mut air| {
+            air.link.iter_mut().for_each(|link| link.quality = self.far.clone());
+            Config { seed, ..air }
+        });
+        Answers::of(scene.run(machine, programs)?).with_context(|| format!("in the place {}", self.name))
+    }
+
+    /// Stations and the server of both protocols are up; then one download after another.
+    fn script(&self, near: &NetworkSpec) -> String {
+        let others = if self.others == 0 {
+            "beside() { \"$@\"; }\n".to_owned()
+        } else {
+            format!(
+                "{}ip -n core route add 10.67.1.0/24 via 10.66.1.1\n\
+                 beside() {{ in_namespace {OTHERS} anabranch-lab traffic fetch {SERVER_ADDRESS}:9000 --flows {} --congestion cubic \
+                 --seconds {} --json /results/others-$2 & sleep 1; \"$@\"; wait $!; sleep 1; }}\n",
+                others_on(near, 1),
+                self.others,
+                SETTLING + MEASURED + 2,
+            )
+        };
+        format!(
+            r#"fail() {{ echo "failed: $1"; cat /results/*.log; exit 1; }}
+{others}{COMMANDS}
+radio_up --kernel --channels 6; address_on wl-near; address_on wl-far
+in_namespace server anabranch-lab traffic serve {SERVER_ADDRESS}:9000 --transport mptcp &
+ip -n server mptcp limits set subflow 8 add_addr_accepted 8
+server={SERVER_ADDRESS}:9000
+sleep 2
+fetch() {{ name=$1; shift; at_home anabranch-lab traffic fetch {SERVER_ADDRESS}:9000 --congestion cubic --json /results/$name "$@" || fail $name; }}
+whole="--seconds {length}"
+fetch warm --bytes 100000 --interface wl-near
+head -1 /proc/stat >/results/before
+{alone}beside fetch near $whole --interface wl-near; sleep 1
+beside fetch far $whole --interface wl-far; sleep 1
+plain_endpoints
+fetch warm --transport mptcp --bytes 100000
+beacons >/results/beacons & counting=$!
+beside fetch mptcp_plain $whole --transport mptcp
+kill $counting
+no_endpoints
+direct_up
+fetch warm --bytes 200000 --interface wl-near; fetch warm --bytes 200000 --interface wl-far
+steered warm --seconds 3; sleep 1
+heard_marks >/results/heard-before
+beside steered mptcp_marks $whole
+heard_marks >/results/heard-after
+direct_down
+{tunnel}
+at_home anabranch --state /tmp/device down; mv /tmp/device/* /tmp/state/
+at_home anabranch --state /tmp/state up --foreground >>/results/ours.log 2>&1 &
+for _ in $(seq 200); do ip -n device link show any0 >/dev/null 2>&1 && break; sleep 0.1; done
+sleep 3; fetch warm --seconds 3; sleep 1
+beside fetch ours $whole
+at_home anabranch --state /tmp/state down; radio_down
+head -1 /proc/stat >/results/after
+air_down"#,
+            length = SETTLING + MEASURED,
+            alone = if self.others > 0 { "fetch alone $whole --interface wl-near; sleep 1\n" } else { "" },
+            tunnel = tunnel_commands(),
+        )
+    }
+
+    /// Mbit/s by name.
+    fn figures(&self, answers: &Answers) -> anyhow::Result<BTreeMap<&'static str, f64>> {
+        let mut figures = BTreeMap::new();
+        for name in ["near", "far", "mptcp_plain", "mptcp_marks", "ours"] {
+            figures.insert(name, settled(&answers.read(name)?, SETTLING).with_context(|| name.to_owned())?);
+        }
+        if self.others > 0 {
+            figures.insert("alone", settled(&answers.read("alone")?, SETTLING)?);
+            for (name, file) in OTHERS_FILES {
+                // They begin a second earlier.
+                figures.insert(name, settled(&answers.read(file)?, SETTLING + 1)?);
+            }
+        }
+        let of = |name: &str| figures.get(name).copied().unwrap_or_default();
+        let (near, far) = (of("near"), of("far"));
+        let alone = figures.get("alone").copied().unwrap_or(near);
+        let free = (1.0 - near / alone).max(0.0);
+        let beacons = if self.leaves_far(answers)? { near } else { far };
+        figures.extend([("best", near.max(far)), ("optimum", near + free * far), ("beacons", beacons)]);
+        Ok(figures)
+    }
+
+    /// Whether one that counts beacons leaves the far access point, by what was heard during a download.
+    fn leaves_far(&self, answers: &Answers) -> anyhow::Result<bool> {
+        let text = answers.text("beacons")?;
+        let line = |line: &str| -> Option<[f64; 3]> {
+            let words: Vec<f64> = line.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+            words.try_into().ok()
+        };
+        let seconds: Vec<[f64; 3]> = text.lines().filter_map(line).collect();
+        anyhow::ensure!(seconds.len() > BEACON_SECONDS, "{}: beacons were not counted: {text}", self.name);
+        let more = |pair: (&[f64; 3], &[f64; 3])| {
+            let ([begin, near_before, far_before], [end, near, far]) = pair;
+            ((near - near_before) - (far - far_before)) / (end - begin) * BEACON_SECONDS as f64
+        };
+        Ok(seconds.iter().zip(&seconds[BEACON_SECONDS..]).map(more).any(|more| more >= MORE_BEACONS))
+    }
+}
+
+/// Mbit/s while it is measured, `settling` seconds after the beginning.
+fn settled(report: &traffic::Report, settling: u32) -> anyhow::Result<f64> {
+    anyhow::ensure!(report.intact, "a wrong byte arrived");
+    let bytes: u64 = report.tenths.iter().skip(10 * settling as usize).take(10 * MEASURED as usize).sum();
+    Ok(bytes as f64 * 8e-6 / f64::from(MEASURED))
+}
+
+/// `plain_endpoints` and `no_endpoints`: MPTCP as a user would set it up. `direct_up`, `steered NAME ARGUMENTS...` (a download whose sockets the product
+/// makes MPTCP ones) and `direct_down`: the product. `heard_marks` prints of how many marked
+/// packets the server has heard, `beacons` each second the time and how many were heard of both access points.
+const COMMANDS: &str = r#"plain_endpoints() {
+    ip -n device mptcp limits set subflow 8 add_addr_accepted 8
+    for name in near far; do
+        address=$(ip -n device -4 -o addr show wl-$name | sed -n 's/.* inet \([0-9.]*\)\/.*/\1/p')
+        [ $name = near ] && table=201 || table=202
+        ip -n device rule add from $address lookup $table
+        ip -n device route add default via ${address%.*}.1 dev wl-$name table $table
+        ip -n device mptcp endpoint add $address dev wl-$name subflow || fail 'an endpoint'
+    done
+}
+no_endpoints() {
+    ip -n device mptcp endpoint flush; ip -n device mptcp limits set subflow 2 add_addr_accepted 0
+    for table in 201 202; do ip -n device rule del lookup $table; ip -n device route flush table $table; done
+}
+grouped() { in_namespace device sh -c 'mount -t cgroup2 cgroup2 /sys/fs/cgroup; exec "$@"' sh "$@"; }
+direct_up() {
+    printf '[device]\ngateway = "none"\nprobe = "off"\n' >/tmp/state/config.toml
+    grouped anabranch --state /tmp/state up --foreground >>/results/direct.log 2>&1 &
+    for _ in $(seq 200); do at_home nft list table inet anabranch_direct_any0 >/dev/null 2>&1 && break; sleep 0.1; done
+    at_home nft list table inet anabranch_direct_any0 >/dev/null || fail 'direct mode'
+    sleep 3
+}
+steered() {
+    name=$1; shift
+    grouped anabranch --state /tmp/state run --treat mptcp -- anabranch-lab traffic fetch $server --congestion cubic --json /results/$name "$@" || fail $name
+}
+direct_down() { at_home anabranch --state /tmp/state down; rm /tmp/state/config.toml; sleep 1; }
+heard_marks() {
+    in_namespace server awk '/^TcpExt:/ { if (!names) { names = split($0, name) } else for (at = 1; at <= names; at++) if (name[at] == "TCPDeliveredCE") print $at }' /proc/net/netstat
+}
+beacons() { while true; do echo $(cut -d' ' -f1 /proc/uptime) $(heard near) $(heard far); sleep 1; done; }
+heard() { at_home iw dev wl-$1 station dump | sed -n 's/.*beacon rx:[[:space:]]*//p'; }
+"#;

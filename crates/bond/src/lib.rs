@@ -25,6 +25,7 @@ pub use endpoint::{
 };
 pub use handshake::MAX_PAYLOAD_LEN;
 pub use keys::{PrivateKey, PublicKey, REKEY_AFTER, REKEY_AFTER_PACKETS};
+pub use path::ecn::EcnTrouble;
 pub use path::mtu::BASE_MTU;
 pub use path::{PathCounters, PathState};
 pub use scheduler::{Choice, Demand, PathView, Scheduler};

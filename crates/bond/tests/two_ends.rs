@@ -4,8 +4,10 @@
 
 mod bench;
 
-use bench::{Bench, LinkSpec};
-use bond::{Algorithm, EndpointEvent, PathState, REKEY_AFTER, Scheduler, SessionConfig, SessionEvent};
+use bench::{Bench, LinkSpec, OnTheWay};
+use bond::{
+    Algorithm, EcnTrouble, EndpointEvent, PathState, REKEY_AFTER, Scheduler, SessionConfig, SessionEvent,
+};
 use policy::steering::MarkShare;
 use policy::{PathStatus, Treatment};
 use std::time::Duration;
@@ -257,12 +259,42 @@ fn packets_that_a_path_cannot_carry_whole_are_split() {
 
 #[test]
 fn marks_are_reported_and_slow_the_path_down() {
-    let mut bench = Bench::new(&[LinkSpec::new(20.0, 10).marks()]);
+    let mut bench = Bench::new(&[LinkSpec::new(20.0, 10).ecn(OnTheWay::SomeMarked)]);
     bench.connect();
     bench.run(Duration::from_millis(300));
     bench.saturate_down(Duration::from_secs(1));
     let report = &bench.gateway.path_reports(bench.gateway_session.unwrap())[0];
     assert!(report.counters.ce_marks > 100, "{}", bench.report());
+}
+
+/// Hardly less gets through than without in the first five seconds, in which it is found out, and who receives is told.
+#[test]
+fn marks_that_are_not_true_do_not_count() {
+    let carried = |ecn: OnTheWay, congestion: Algorithm| {
+        let config = SessionConfig { congestion, ..SessionConfig::default() };
+        let mut bench = Bench::with(&[LinkSpec::new(20.0, 25).ecn(ecn)], config);
+        bench.connect();
+        bench.run(Duration::from_millis(300));
+        bench.saturate_down(Duration::from_secs(5));
+        let told = bench.device_events.iter().filter_map(|event| match event {
+            EndpointEvent::Session { event: SessionEvent::Ecn(_, trouble), .. } => Some(*trouble),
+            _ => None,
+        });
+        (bench.received_down.len() as f64, told.collect::<Vec<EcnTrouble>>())
+    };
+    let all = [Algorithm::Model, Algorithm::Cubic, Algorithm::Lia, Algorithm::Olia, Algorithm::Balia];
+    for congestion in all {
+        let (kept, told) = carried(OnTheWay::Kept, congestion);
+        assert_eq!(told, []);
+        for (ecn, trouble) in
+            [(OnTheWay::AllMarked, EcnTrouble::AlwaysMarked), (OnTheWay::Cleared, EcnTrouble::Cleared)]
+        {
+            let (carried, told) = carried(ecn, congestion);
+            println!("{congestion:?} {ecn:?}: {:.3} of what is carried otherwise", carried / kept);
+            assert_eq!(told, [trouble], "{congestion:?}");
+            assert!(carried > 0.8 * kept, "{congestion:?} {ecn:?}: {carried} of {kept}");
+        }
+    }
 }
 
 /// `[MULTIAP] section 5.2` on our own paths: the receiver's marks move the sender to the other path.

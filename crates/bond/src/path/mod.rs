@@ -8,6 +8,7 @@
 //!                        network_up   +--- Down <------------- network_down --------------------+
 //! ```
 
+pub(crate) mod ecn;
 pub(crate) mod mtu;
 pub(crate) mod pacer;
 pub(crate) mod received;
@@ -16,6 +17,7 @@ pub(crate) mod sent;
 use crate::address::Address;
 use crate::congestion::{AckSample, Algorithm, AnyController, Controller, LossSample, Sibling};
 use crate::unit::Item;
+use ecn::{EcnTrouble, EcnTrust};
 use mtu::MtuSearch;
 use pacer::Pacer;
 use policy::{BaseRtt, PathStatus, RttEstimator};
@@ -84,6 +86,7 @@ pub(crate) struct Progress {
     pub(crate) recovered: bool,
     /// One-way delay of the last packet, microseconds plus the clocks' difference.
     pub(crate) delay_micros: Option<i64>,
+    pub(crate) ecn_trouble: Option<EcnTrouble>,
 }
 
 /// Sums since the path began.
@@ -153,6 +156,7 @@ pub(crate) struct Path {
     probe_at: Option<Timestamp>,
     pub(crate) ping_wanted: bool,
     peer_ce: u64,
+    pub(crate) ecn: EcnTrust,
     acked_since_loss: u64,
     acked_between_losses: u64,
     pub(crate) counters: PathCounters,
@@ -209,6 +213,7 @@ impl Path {
             probe_at: None,
             ping_wanted: false,
             peer_ce: 0,
+            ecn: EcnTrust::default(),
             acked_since_loss: 0,
             acked_between_losses: 0,
             counters: PathCounters::default(),
@@ -280,6 +285,7 @@ impl Path {
         self.pacer = Pacer::default();
         self.timeouts = 0;
         self.probe_at = None;
+        self.ecn.moved();
     }
 
     /// Bytes that the address may still be sent before it is validated.
@@ -373,6 +379,14 @@ impl Path {
         let newly_marked = ack.ce_count.saturating_sub(self.peer_ce).min(outcome.acked_bytes);
         self.peer_ce = self.peer_ce.max(ack.ce_count);
         self.counters.ce_marks += newly_marked;
+        if let Some(largest) = self.sent.largest_acked() {
+            progress.ecn_trouble = self.ecn.on_ack(largest, self.peer_ce);
+        }
+        if progress.ecn_trouble.is_some() {
+            // What was learned of the path rests on what is not true.
+            self.controller = self.controller.renewed(self.algorithm, u64::from(self.mtu.current()), now);
+        }
+        let heeded = if self.ecn.heeds_marks() { newly_marked } else { 0 };
         if let Some(size) = outcome.acked_probe {
             self.mtu.on_probe_acked(size);
         }
@@ -396,7 +410,7 @@ impl Path {
             delivery_rate,
             application_limited,
             round_ended,
-            ce_marks: newly_marked,
+            ce_marks: heeded,
         };
         self.controller.on_ack(&sample, self.id, siblings);
         self.find_losses(now, &mut progress.losses, siblings);

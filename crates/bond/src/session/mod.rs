@@ -23,6 +23,7 @@ use crate::congestion::{Algorithm, BottleneckDetector, Controller, Sibling};
 use crate::flows::{Flows, Queueing};
 use crate::handshake::Handshake;
 use crate::keys::{Cipher, PrivateKey, PublicKey, RawKeys, SessionKeys};
+use crate::path::ecn::EcnTrouble;
 use crate::path::{Path, PathState, Progress};
 use crate::resequencer::{Load, Resequencer, Tally};
 use crate::scheduler::Scheduler;
@@ -100,6 +101,8 @@ pub enum SessionEvent {
     PathMoved(NetworkId),
     /// The peer gave up a path.
     PathAbandoned(NetworkId),
+    /// What ECN says on a path is not true.
+    Ecn(NetworkId, EcnTrouble),
     /// No path works.
     Stalled,
     /// A path works again after [`SessionEvent::Stalled`].
@@ -389,6 +392,9 @@ impl Session {
         }
         self.settle(&progress.arrived);
         self.requeue(now, progress.losses.items, Some(id).filter(|_| state == PathState::Suspect));
+        if let Some(trouble) = progress.ecn_trouble {
+            self.events.push_back(SessionEvent::Ecn(network, trouble));
+        }
         if progress.recovered {
             self.events.push_back(SessionEvent::PathUp(network));
             self.end_stall();

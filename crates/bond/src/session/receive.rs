@@ -108,7 +108,14 @@ impl Session {
             path.on_datagram_received(now, size, credit);
             let delay = path.acknowledgement_delay(now);
             // Before our end acknowledges, so that the peer's congestion control takes it for the path's word.
-            let marked = path.received.marked(ecn);
+            let mut marked = ecn;
+            // Over TCP the field is the kernel's.
+            if !path.address.carrier.properties().congestion_controlled {
+                if let Some(trouble) = path.ecn.on_arrival(ecn) {
+                    self.events.push_back(SessionEvent::Ecn(path.address.network, trouble));
+                }
+                marked = path.received.marked(ecn);
+            }
             path.counters.own_marks += u64::from(marked != ecn);
             path.received.record(now, number, size, marked, elicits, delay);
         }

@@ -461,7 +461,7 @@ pub(super) fn number_len(path: &Path) -> u8 {
 /// Outer ECN codepoint for a path's packets.
 fn ecn_of(path: &Path) -> Ecn {
     let unanswered = path.challenge.is_some_and(|challenge| challenge.tries > CHALLENGES_WITH_ECN);
-    if unanswered || path.address.carrier.properties().congestion_controlled {
+    if unanswered || !path.ecn.is_capable() || path.address.carrier.properties().congestion_controlled {
         Ecn::NotEct
     } else {
         Ecn::Ect0

@@ -13,18 +13,29 @@ use std::time::Duration;
 use units::{NetworkId, Timestamp};
 use wire::inner::Ecn;
 
+/// What becomes of a packet's ECN field.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum OnTheWay {
+    Kept,
+    /// Every tenth packet gets CE.
+    SomeMarked,
+    /// Every packet gets CE, also those that cannot be marked.
+    AllMarked,
+    Cleared,
+}
+
 #[derive(Clone, Copy)]
 pub struct LinkSpec {
     mbps: f64,
     delay: Duration,
     loss: f64,
     mtu: usize,
-    marks: bool,
+    ecn: OnTheWay,
 }
 
 impl LinkSpec {
     pub fn new(mbps: f64, delay_ms: u64) -> Self {
-        Self { mbps, delay: Duration::from_millis(delay_ms), loss: 0.0, mtu: 1_472, marks: false }
+        Self { mbps, delay: Duration::from_millis(delay_ms), loss: 0.0, mtu: 1_472, ecn: OnTheWay::Kept }
     }
 
     /// Largest UDP payload that gets through.
@@ -32,9 +43,8 @@ impl LinkSpec {
         Self { mtu, ..self }
     }
 
-    /// Marks every packet with CE.
-    pub fn marks(self) -> Self {
-        Self { marks: true, ..self }
+    pub fn ecn(self, ecn: OnTheWay) -> Self {
+        Self { ecn, ..self }
     }
 
     pub fn loss(self, loss: f64) -> Self {
@@ -288,7 +298,12 @@ impl Bench {
         for byte in bytes.iter() {
             self.digest = self.digest.wrapping_mul(0x100_0000_01b3) ^ u64::from(*byte);
         }
-        let ecn = if self.links[index].spec.marks { Ecn::Ce } else { Ecn::Ect0 };
+        let ecn = match self.links[index].spec.ecn {
+            OnTheWay::AllMarked => Ecn::Ce,
+            OnTheWay::SomeMarked if self.next.is_multiple_of(10) => Ecn::Ce,
+            OnTheWay::Kept | OnTheWay::SomeMarked => Ecn::Ect0,
+            OnTheWay::Cleared => Ecn::NotEct,
+        };
         if direction == 0 {
             let remote = SocketAddr::from(([198, 51, 100, index as u8], self.links[index].port));
             let from = Address { network: NetworkId(0), carrier: Carrier::Udp, remote };

@@ -252,7 +252,10 @@ impl Core {
             }
             SessionEvent::Message(bytes) => self.on_message(now, id, &bytes),
             SessionEvent::Stream(event) => self.on_stream_event(id, event),
-            SessionEvent::QueueExpired | SessionEvent::Rekeyed | SessionEvent::ClosedByPeer(_) => {}
+            SessionEvent::Ecn(..)
+            | SessionEvent::QueueExpired
+            | SessionEvent::Rekeyed
+            | SessionEvent::ClosedByPeer(_) => {}
         }
     }
 

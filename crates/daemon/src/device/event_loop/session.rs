@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anabranch::control::{EventKind, SessionState, UnixMillis};
-use bond::{EndpointEvent, SessionEvent, SessionId};
+use bond::{EcnTrouble, EndpointEvent, SessionEvent, SessionId};
 use identity::{Peer, PublicKey};
 use linux::clock;
 use tracing::info;
@@ -424,6 +424,17 @@ impl DeviceLoop {
                 );
             }
             SessionEvent::Message(bytes) => self.on_message(now, &bytes),
+            SessionEvent::Ecn(network, trouble) => {
+                let what = match trouble {
+                    EcnTrouble::AlwaysMarked => {
+                        "marks every packet as if there were congestion: its marks are passed over"
+                    }
+                    EcnTrouble::Cleared => {
+                        "lets no marks of congestion through (ECN): it is noticed by lost packets and delay alone"
+                    }
+                };
+                self.report_path(network, EventKind::Warning, what);
+            }
             SessionEvent::PathMoved(_)
             | SessionEvent::Rekeyed
             | SessionEvent::Stream(_)

@@ -124,6 +124,26 @@ pub fn a_closed_firewall_is_told() {
     assert!(text.contains("ip filter FORWARD") && text.contains("iptables -I DOCKER-USER -i any0"), "{text}");
 }
 
+/// One network sets every packet to CE, another clears the field: downloads go on, and both are told with what is lost.
+pub fn networks_that_mangle_ecn_are_told() {
+    let bed = Bed::new(false);
+    let _running = bed.connected();
+    nft(
+        &bed.device,
+        "table ip mangle_ecn { chain c { type filter hook prerouting priority raw; iifname wan0 udp sport > 0 ip ecn set ce; \
+         iifname wan1 udp sport > 0 ip ecn set not-ect; } }",
+    );
+    let told = |name: &str, what: &str| {
+        let events = bed.client("device").events(EventSequence(0)).unwrap();
+        let about = |event: &anabranch::control::Event| event.subject.as_deref() == Some(name);
+        events.iter().any(|event| about(event) && event.text.contains(what))
+    };
+    eventually("both are told", || {
+        bed.download(SERVER_V4, 4_000_000, || {});
+        told("wan0", "marks every packet") && told("wan1", "lets no marks of congestion through")
+    });
+}
+
 /// A second device on one machine has marks, a table and an interface of its own; neither carries the other's bond.
 pub fn two_devices_live_on_one_machine() {
     let bed = Bed::new(false);

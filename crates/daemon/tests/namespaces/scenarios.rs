@@ -93,6 +93,7 @@ pub const ALL: &[Scenario] = &[
     ("a_new_address_loses_nothing", hardship::a_new_address_loses_nothing),
     ("networks_with_the_same_subnet_work", hardship::networks_with_the_same_subnet_work),
     ("a_closed_firewall_is_told", hardship::a_closed_firewall_is_told),
+    ("networks_that_mangle_ecn_are_told", hardship::networks_that_mangle_ecn_are_told),
     ("two_devices_live_on_one_machine", hardship::two_devices_live_on_one_machine),
     (
         "a_second_device_with_the_same_mark_is_refused",

@@ -30,7 +30,7 @@ mod waking;
 pub use air::{Heard, NotARate, Outcome, Rate, Transmission};
 pub use group::GroupSettings;
 pub use joining::Unjoinable;
-pub use network::{Lost, MOST_WAITING, NetworkCounters, NetworkSettings};
+pub use network::{Lost, MOST_WAITING, NetworkCounters, NetworkSettings, Visits};
 pub use overhearing::Overhearing;
 pub use rates::RateChoice;
 pub use station::{Event, Health, NetworkStatus, PermittedChannel, Station, StationSettings, Switch};

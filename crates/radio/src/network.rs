@@ -228,6 +228,16 @@ pub struct NetworkCounters {
     pub missed_dtims: u64,
 }
 
+/// The visits to a network's channel that are over.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct Visits {
+    /// How long they were.
+    pub time: Duration,
+    /// Packets that had come by the network when the last one ended. What came while the radio was away comes at the beginning of a visit, so only whole ones tell
+    /// how much a network brings in how much time.
+    pub received_packets: u64,
+}
+
 /// A network of the radio.
 pub(crate) struct Network {
     pub id: NetworkId,
@@ -240,6 +250,8 @@ pub(crate) struct Network {
     /// Packets for its turn, as Ethernet frames.
     pub waiting: VecDeque<Vec<u8>>,
     pub counters: NetworkCounters,
+    /// The slots that are over.
+    pub visits: Visits,
     /// Bytes in the present slot, both ways.
     pub slot_bytes: u64,
     pub waking: WakingChoice,
@@ -275,6 +287,7 @@ impl Network {
             since: now,
             waiting: VecDeque::new(),
             counters: NetworkCounters::default(),
+            visits: Visits::default(),
             slot_bytes: 0,
             watched: false,
             group_expected: None,

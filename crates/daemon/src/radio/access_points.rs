@@ -24,8 +24,9 @@ pub(super) fn joined(
             ssid,
             channel,
             estimate: station.qualities().estimate(now, channel, bssid),
-            received: status.counters.received_packets,
+            received: status.visits.received_packets,
             presence: status.presence,
+            there: status.visits.time,
             others: station.qualities().others(now, channel),
             reaches,
         })

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anabranch::control::{AccessPointReport, EventKind, Fraction, QualityReport, QualitySource};
 use policy::steering::{PointView, Steered, Steering, SteeringReason};
 use radio::quality::{Doubt, Estimate, Source};
-use units::{Frequency, NetworkId, Timestamp};
+use units::{BitRate, Frequency, NetworkId, Timestamp};
 
 use crate::control::EventLog;
 
@@ -16,11 +16,13 @@ const INTERVAL: Duration = Duration::from_millis(100);
 const QUIET: Duration = Duration::from_secs(60);
 /// What a device said about networks that lead nowhere is believed for so long: it may have ended.
 const UNREACHED_FOR: Duration = Duration::from_secs(10);
-/// A radio that is hardly ever on a channel tells nothing of how full it is.
-const LEAST_PRESENCE: f64 = 0.05;
+/// Less time on a channel than this tells nothing of how full it is.
+const LEAST_TIME: Duration = Duration::from_millis(50);
+/// What is let through to a network that is there seldom all the same: enough to try it.
+const LEAST_LIMIT: BitRate = BitRate(120_000);
 /// Who is kept ready and brings fewer packets a second, as a sign of life and a trial are, is not used by anybody.
 const IDLE_RATE: f64 = 20.0;
-/// Of what comes in an interval so much counts: over a second.
+/// So much counts of each look: over a second.
 const RATE_NEWS: f64 = 0.1;
 
 /// An access point that the radio is at.
@@ -31,10 +33,12 @@ pub(crate) struct Joined {
     pub ssid: String,
     pub channel: Frequency,
     pub estimate: Option<Estimate>,
-    /// Packets that have come by it so far.
+    /// Packets that have come by it in the time that the radio was on its channel.
     pub received: u64,
     /// The part of the time that the radio is on this channel, 0 to 1.
     pub presence: f64,
+    /// How long it has been there in all, in whole visits.
+    pub there: Duration,
     /// The part of the channel's air that others took lately, 0 to 1; 0 if nobody knows.
     pub others: f64,
     /// Whether anything answers behind it, as far as is known.
@@ -47,14 +51,22 @@ pub(crate) struct Points {
     steering: Steering,
     due: Timestamp,
     steered: Vec<Steered>,
-    /// When each was last looked at, and how many packets had come.
-    before: BTreeMap<NetworkId, (Timestamp, u64)>,
-    /// What has come by each lately, packets a second.
-    rates: BTreeMap<NetworkId, f64>,
+    before: BTreeMap<NetworkId, Seen>,
     /// When each doubt was last told of.
     doubted: BTreeMap<(NetworkId, Doubt), Timestamp>,
     /// Interfaces behind which nothing answers, and when the device said so.
     unreached: (BTreeSet<String>, Timestamp),
+}
+
+/// What came by a network, as it was last looked at.
+#[derive(Clone, Copy)]
+struct Seen {
+    /// How long the radio had been there, and how many packets had come.
+    there: Duration,
+    received: u64,
+    /// Packets a second while it is there: at the last look, and lately.
+    carried: f64,
+    smoothed: f64,
 }
 
 impl Points {
@@ -86,8 +98,15 @@ impl Points {
     pub fn decide(&mut self, now: Timestamp, joined: &[Joined], events: &EventLog) {
         self.due = now + INTERVAL;
         let several = joined.len() > 1;
-        let views: Vec<PointView> = joined.iter().map(|one| self.view(now, one, several)).collect();
-        let steered = self.steering.update(now, &views);
+        self.before = joined.iter().map(|one| (one.network, self.look(one))).collect();
+        let views: Vec<PointView> = joined.iter().map(|one| self.view(one, several)).collect();
+        let mut steered = self.steering.update(now, &views);
+        for one in joined {
+            let limit = steered.iter_mut().find(|steered| steered.network == one.network);
+            if let Some(limit) = limit.and_then(|steered| steered.limit.as_mut()) {
+                *limit = while_there(*limit, one.presence);
+            }
+        }
         self.doubted.retain(|(network, _), _| joined.iter().any(|one| one.network == *network));
         for one in joined {
             self.tell_of_doubts(now, one, events);
@@ -100,16 +119,27 @@ impl Points {
                 events.push(EventKind::NetworkChanged, Some(&one.ssid), text);
             }
         }
-        self.rates = joined.iter().map(|one| (one.network, self.rate(now, one))).collect();
-        self.before = joined.iter().map(|one| (one.network, (now, one.received))).collect();
         self.steered = steered;
     }
 
-    fn view(&self, now: Timestamp, one: &Joined, several: bool) -> PointView {
-        let carried = self.before.get(&one.network).map_or(0.0, |(at, received)| {
-            let passed = now.since(*at).max(INTERVAL).as_secs_f64() * one.presence.clamp(LEAST_PRESENCE, 1.0);
-            one.received.saturating_sub(*received) as f64 / passed
-        });
+    /// What has come in the visits since the last look. Slots are longer than the time between looks, and what was kept comes at their beginning:
+    /// over wall-clock time that would be feast and famine.
+    fn look(&self, one: &Joined) -> Seen {
+        let &Joined { there, received, .. } = one;
+        let Some(before) = self.before.get(&one.network).copied() else {
+            return Seen { there, received, carried: 0.0, smoothed: 0.0 };
+        };
+        let passed = there.saturating_sub(before.there);
+        if passed < LEAST_TIME {
+            return before;
+        }
+        let carried = received.saturating_sub(before.received) as f64 / passed.as_secs_f64();
+        let smoothed = before.smoothed + (carried - before.smoothed) * RATE_NEWS;
+        Seen { there, received, carried, smoothed }
+    }
+
+    fn view(&self, one: &Joined, several: bool) -> PointView {
+        let carried = self.before.get(&one.network).map_or(0.0, |seen| seen.carried);
         let estimate = one.estimate.as_ref();
         PointView {
             network: one.network,
@@ -129,17 +159,10 @@ impl Points {
         }
     }
 
-    fn rate(&self, now: Timestamp, one: &Joined) -> f64 {
-        let Some((at, received)) = self.before.get(&one.network) else { return 0.0 };
-        let came = one.received.saturating_sub(*received) as f64;
-        let rate = self.rates.get(&one.network).copied().unwrap_or(0.0);
-        rate + (came / now.since(*at).max(INTERVAL).as_secs_f64() - rate) * RATE_NEWS
-    }
-
     /// Of each network whether it asks for no time of the radio: it is only kept ready beside others of its channel, and nobody uses it all the
     /// same, as whoever does without the device may.
     pub fn standing_by(&self) -> impl Iterator<Item = (NetworkId, bool)> {
-        let is_idle = |network| self.rates.get(&network).is_none_or(|rate| *rate < IDLE_RATE);
+        let is_idle = |network| self.before.get(&network).is_none_or(|seen| seen.smoothed < IDLE_RATE);
         self.steered.iter().map(move |one| (one.network, !one.used && is_idle(one.network)))
     }
 
@@ -178,6 +201,12 @@ impl Points {
     }
 }
 
+/// A limit for the time that the radio is on the channel, as one for all the time: what is sent meanwhile comes in that time too.
+fn while_there(limit: BitRate, presence: f64) -> BitRate {
+    let part = BitRate((limit.0 as f64 * presence.clamp(0.0, 1.0)) as u64);
+    part.max(LEAST_LIMIT.min(limit))
+}
+
 /// An estimate, for the control API.
 pub(super) fn quality(estimate: &Estimate) -> QualityReport {
     QualityReport {
@@ -206,10 +235,8 @@ pub(super) fn reason_of_stranger(known: bool, estimate: Option<&Estimate>) -> &'
 
 #[cfg(test)]
 mod tests {
-    use policy::steering::MarkShare;
-    use units::BitRate;
-
     use super::*;
+    use policy::steering::MarkShare;
     use radio::airtime::Flavour;
 
     fn joined(network: u32, mbps: f64, received: u64) -> Joined {
@@ -221,9 +248,32 @@ mod tests {
             estimate: Estimate::of_counts(Flavour::G, 500, 0, 0, rate),
             received,
             presence: 1.0,
+            there: Duration::ZERO,
             others: 0.0,
             reaches: true,
         }
+    }
+
+    /// The radio has been there all the time, in steps of 100 ms.
+    fn after(step: u64, one: Joined) -> Joined {
+        Joined { there: Duration::from_millis(step * 100), ..one }
+    }
+
+    #[test]
+    fn what_comes_is_counted_over_the_time_on_the_channel_and_limits_hold_for_all_the_time() {
+        let (mut points, events) = (Points::default(), EventLog::default());
+        // Slots of 150 ms in 300: while the radio is there, 1,000 packets a second.
+        for step in 0..40_u64 {
+            let there = step / 3 * 150;
+            let one = Joined { there: Duration::from_millis(there), presence: 0.5, ..joined(1, 54.0, there) };
+            let other = Joined { presence: 0.5, ..joined(2, 24.0, 0) };
+            points.decide(Timestamp::from_millis(10_000 + step * 100), &[one, other], &events);
+            let carried = points.before[&NetworkId(1)].carried;
+            assert!(carried == 0.0 || (carried - 1_000.0).abs() < 1.0, "{carried}");
+        }
+        assert!(points.before[&NetworkId(1)].carried > 0.0);
+        assert_eq!(while_there(BitRate(4_000_000), 0.5), BitRate(2_000_000));
+        assert_eq!(while_there(BitRate(100_000), 0.5), BitRate(100_000));
     }
 
     #[test]
@@ -238,7 +288,7 @@ mod tests {
             let [first, second] = if both { [15, 15] } else { [250, 0] };
             received = [received[0] + first, received[1] + second];
             let all = [joined(1, 54.0, received[0]), joined(2, 2.0, received[1])];
-            points.decide(at(step * 100), &all, &events);
+            points.decide(at(step * 100), &all.map(|one| after(step, one)), &events);
         }
         assert_eq!(points.timeout(2), Some(at(3_000)));
         assert_eq!(points.timeout(1), None);
@@ -258,7 +308,7 @@ mod tests {
         let at = |step| Timestamp::from_millis(10_000 + step * 100);
         let decide = |points: &mut Points, step, second| {
             let all = [joined(1, 54.0, step * 250), joined(2, 2.0, second)];
-            points.decide(at(step), &all, &events);
+            points.decide(at(step), &all.map(|one| after(step, one)), &events);
         };
         (0..30).for_each(|step| decide(&mut points, step, step * 10));
         assert!(!points.of(NetworkId(2)).unwrap().used);
@@ -311,7 +361,7 @@ mod tests {
                 ..joined(number, mbps, received)
             };
             let all = [one(1, 54.0, received[0]), one(2, 2.0, received[1])];
-            points.decide(now, &all, &events);
+            points.decide(now, &all.map(|one| after(step, one)), &events);
             used.push([1, 2].map(|network| points.of(NetworkId(network)).is_some_and(|one| one.used)));
         }
         assert_eq!(used[39], [true, false]);

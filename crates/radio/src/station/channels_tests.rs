@@ -65,6 +65,7 @@ fn sent_and_lost(world: &World) -> Vec<(u32, u32)> {
 fn three_networks_on_two_channels_take_two_turns() {
     let mut world = world(&[CHANNEL_1, CHANNEL_11, CHANNEL_1], even());
     world.points.iter_mut().for_each(|point| point.spacing = Some(Duration::from_millis(40)));
+    let before = [1, 2, 3].map(|id| status(&world, id).visits);
     let (changes, present) = second(&mut world);
     // Two in each cycle of 200 ms, and two thirds of it for the two.
     assert!((9.5..=10.1).contains(&changes), "{changes}");
@@ -73,6 +74,12 @@ fn three_networks_on_two_channels_take_two_turns() {
     world.run(Duration::from_millis(500));
     for (received, (sent, lost)) in world.received.iter().zip(sent_and_lost(&world)) {
         assert!(sent >= 200 && lost == 0 && *received == sent, "{received} of {sent}, {lost} lost");
+    }
+    for (id, channel) in [(1, CHANNEL_1), (2, CHANNEL_11), (3, CHANNEL_1)] {
+        let (visits, before) = (status(&world, id).visits, before[id as usize - 1]);
+        let part = (visits.time - before.time).as_secs_f64() / 8.5;
+        assert!((part - present[&channel]).abs() < 0.03, "{id}: {part} {present:?}");
+        assert_eq!(visits.received_packets, u64::from(world.received[id as usize - 1]));
     }
     for (id, presence, slot) in [(1, 2.0 / 3.0, 133), (2, 1.0 / 3.0, 66), (3, 2.0 / 3.0, 133)] {
         let status = status(&world, id);

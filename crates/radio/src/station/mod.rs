@@ -33,7 +33,7 @@ use std::time::Duration;
 use rand::rngs::StdRng;
 use units::{Frequency, MacAddress, NetworkId, Timestamp};
 
-use crate::network::{Lost, Network, NetworkCounters, NetworkSettings};
+use crate::network::{Lost, Network, NetworkCounters, NetworkSettings, Visits};
 use crate::quality::Qualities;
 use crate::scan::{Seen, SeenNetworks};
 use crate::slots::{Member, SlotSettings, Slots};
@@ -123,6 +123,8 @@ pub struct NetworkStatus {
     pub slot: Option<Duration>,
     /// The part of the radio's time that its channel has, 0 to 1, listening and changes of channel aside.
     pub presence: f64,
+    /// The visits to its channel that are over.
+    pub visits: Visits,
     /// Its weight among the others; those of one channel add up.
     pub weight: u16,
     /// Its channel delivers so little that it is visited seldom.
@@ -483,6 +485,7 @@ impl Station {
                 signal_dbm: network.bssid().and_then(|bssid| self.seen.get(bssid)?.signal_dbm),
                 slot: channel.and_then(|channel| self.slots.length(Member::Channel(channel))),
                 presence: channel.map_or(0.0, |channel| self.slots.presence(channel)),
+                visits: network.visits,
                 weight: network.settings.weight,
                 given_up: channel.is_some_and(|channel| self.slots.is_given_up(channel)),
                 waiting: network.waiting.len(),

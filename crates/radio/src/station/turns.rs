@@ -284,7 +284,12 @@ impl Station {
         let time = now.since(since);
         let full = busy >= time.mul_f64(FULL_PART);
         self.air_was_full = on_air >= time.mul_f64(FULL_PART);
-        let bytes = self.here_mut().map(|network| std::mem::take(&mut network.slot_bytes)).sum();
+        let take = |network: &mut Network| {
+            network.visits.time += time;
+            network.visits.received_packets = network.counters.received_packets;
+            std::mem::take(&mut network.slot_bytes)
+        };
+        let bytes = self.here_mut().map(take).sum();
         if let Some(channel) = self.frequency {
             self.slots.delivered(channel, bytes, time, full && bytes > 0);
         }

@@ -100,6 +100,7 @@ impl Statistics {
                 estimate: reading.estimate(now, listening),
                 received: reading.association.received.unwrap_or_default().into(),
                 presence: 1.0,
+                there: now.since(Timestamp::ZERO),
                 // What nobody knows is not reckoned with.
                 others: reading.others(now, listening).unwrap_or(0.0),
                 reaches: reaches(one.interface),

@@ -13,7 +13,9 @@ mod reaction;
 mod real_points;
 mod shared_air;
 mod steering;
+mod street;
 mod switching_air;
+mod together;
 mod two_channels;
 mod uplink;
 mod varying;
@@ -42,6 +44,7 @@ pub(super) fn experiments() -> Vec<Experiment> {
         fairness::experiment(),
         two_channels::experiment(),
         many_users::experiment(),
+        together::experiment(),
         vehicle::experiment(),
     ]
 }

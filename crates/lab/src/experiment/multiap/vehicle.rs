@@ -6,17 +6,15 @@
 //! after which access point) and uses the address that the network lent then as soon as its router has answered; `channels` and `lease` have one of the two.
 //! `ideal` never has to join.
 
-mod drive;
-mod road;
-
 use std::time::Duration;
 
 use anyhow::Context as _;
 use policy::energy::{Card, Transfer};
 use radio::Succession;
+use radio::slots::SlotSettings;
 use units::{Bytes, Frequency, Timestamp};
 
-use self::drive::{Memory, Pass, Passed, go};
+use super::street::{Memory, PAYLOAD, Pass, Passed, Service, WIRE, go};
 use super::{id, mean, rounded};
 use crate::experiment::{Axes, BarGroup, Bed, Experiment, Goal, Metrics, Report};
 
@@ -82,7 +80,7 @@ pub(super) fn experiment() -> Experiment {
     }
     spec.insert("channels_of_the_card".into(), (CHANNELS.len() as i64).into());
     spec.insert("metres_per_second".into(), SPEEDS.map(toml::Value::from).to_vec().into());
-    spec.insert("wire_ms".into(), (road::WIRE.as_millis() as i64).into());
+    spec.insert("wire_ms".into(), (WIRE.as_millis() as i64).into());
     spec.insert("energy_download_mbps".into(), DOWNLOAD_MBPS.into());
     spec.insert("energy_measured_s".into(), (MEASURED.as_secs() as i64).into());
     spec.insert("energy_cards".into(), vec![toml::Value::from(BY_TIME), toml::Value::from(BY_BITS)].into());
@@ -172,7 +170,10 @@ fn pass((_, walls_db, offer_time): Case, speed: f64, memory: Option<Memory>, see
         walls_db,
         offer_time,
         time: Duration::from_secs_f64(length / speed),
-        spacing: None,
+        spacing: vec![None; ALONG.len()],
+        slots: SlotSettings::default(),
+        carrier_sense: false,
+        steered: false,
         memory,
         counted_from: Timestamp::ZERO,
         seed,
@@ -186,7 +187,7 @@ fn fetched(passed: &Passed) -> f64 {
 
 /// Seconds from in range to the first packet, of each access point that gave any.
 fn delays(passed: &Passed) -> Vec<f64> {
-    let delay = |service: &drive::Service| {
+    let delay = |service: &Service| {
         let ((begun, _), (first, _)) = (service.in_range?, service.packets?);
         Some(first.as_secs_f64() - begun.as_secs_f64())
     };
@@ -224,7 +225,7 @@ fn energy(metrics: &mut Metrics, seed: u64) -> anyhow::Result<()> {
         let mut first = None;
         for count in AT_ONCE {
             let channel = |at: usize| OTHER_CHANNELS[if same { 0 } else { at }];
-            let packet = Duration::from_secs_f64(road::PAYLOAD as f64 * 8.0 / (DOWNLOAD_MBPS * 1e6));
+            let packet = Duration::from_secs_f64(PAYLOAD as f64 * 8.0 / (DOWNLOAD_MBPS * 1e6));
             let passed = go(&Pass {
                 points: (0..count).map(|at| (0.0, NAMES[at].to_vec(), channel(at))).collect(),
                 channels: OTHER_CHANNELS.to_vec(),
@@ -232,7 +233,10 @@ fn energy(metrics: &mut Metrics, seed: u64) -> anyhow::Result<()> {
                 walls_db: 0.0,
                 offer_time: Duration::ZERO,
                 time: SETTLING + MEASURED,
-                spacing: Some(packet * count as u32),
+                spacing: vec![Some(packet * count as u32); count],
+                slots: SlotSettings::default(),
+                carrier_sense: false,
+                steered: false,
                 memory: Some(Memory { succession: Succession::default(), lease: true }),
                 counted_from: Timestamp::ZERO + SETTLING,
                 seed,

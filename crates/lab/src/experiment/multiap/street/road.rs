@@ -1,4 +1,4 @@
-//! A road with access points beside it and a device on it: the radio's own station on the simulated medium.
+//! A road with access points beside it and a device on it, by their signals, and what the access points do.
 //!
 //! Access points are open, answer at once, keep frames for who sleeps, and lend addresses; behind them is a server that has always something to
 //! send to who asked within the last second.
@@ -14,12 +14,12 @@ use sim::medium::{
 };
 use units::{Frequency, MacAddress, Timestamp};
 
-pub(super) const DEVICE: MacAddress = MacAddress([2, 0, 0, 0, 0, 9]);
-pub(super) const INTERVAL: Duration = Duration::from_micros(102_400);
+pub(crate) const DEVICE: MacAddress = MacAddress([2, 0, 0, 0, 0, 9]);
+pub(crate) const INTERVAL: Duration = Duration::from_micros(102_400);
 /// From an access point to what lends addresses and what has the bytes, and back.
-pub(super) const WIRE: Duration = Duration::from_millis(20);
+pub(crate) const WIRE: Duration = Duration::from_millis(20);
 /// Bytes of a packet of the download.
-pub(super) const PAYLOAD: usize = 1_460;
+pub(crate) const PAYLOAD: usize = 1_460;
 /// What an access point sends with, and what is left of it after a metre at 2.4 GHz in the open; then so many times the decades, which is a street
 /// with houses.
 const POWER_DBM: f64 = 20.0;
@@ -29,10 +29,12 @@ const EXPONENT: f64 = 3.5;
 const BESIDE: f64 = 15.0;
 /// Below this nothing is heard, not even at 1 Mbit/s.
 const LEAST_DBM: f64 = -100.0;
+/// Of access points to each other, where they hear each other.
+const SENSED_DBM: f64 = -60.0;
 /// The signal at which 1 Mbit/s just works for common cards, as in [`error_rate`]: within it the device counts as in range.
 const RANGE_DBM: f64 = -94.0;
 /// A packet type for experiments (IEEE Std 802, local experimental Ethertype 1).
-pub(super) const ETHERTYPE: u16 = 0x88b5;
+pub(crate) const ETHERTYPE: u16 = 0x88b5;
 /// Who did not ask for so long gets no more.
 const ASKED_WITHIN: Duration = Duration::from_secs(1);
 /// Frames that wait in an access point's card, and that it keeps for who sleeps.
@@ -41,7 +43,7 @@ const KEPT: usize = 64;
 
 /// What a packet of the model says, in its first byte.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Word {
+pub(crate) enum Word {
     Discover = 1,
     Offer,
     Request,
@@ -55,14 +57,14 @@ pub(super) enum Word {
 }
 
 impl Word {
-    pub(super) fn of(byte: u8) -> Option<Self> {
+    pub(crate) fn of(byte: u8) -> Option<Self> {
         let lending = [Self::Discover, Self::Offer, Self::Request, Self::Lent];
         let others = [Self::Fetch, Self::Data, Self::Ask, Self::There];
         lending.into_iter().chain(others).find(|word| *word as u8 == byte)
     }
 
     /// As the body of an Ethernet frame.
-    pub(super) fn payload(self) -> Vec<u8> {
+    pub(crate) fn payload(self, most: Most) -> Vec<u8> {
         let length = match self {
             Self::Data => PAYLOAD,
             // RFC 826.
@@ -71,32 +73,65 @@ impl Word {
         };
         let mut payload = vec![0; length];
         payload[0] = self as u8;
+        payload[1..5].copy_from_slice(&most.0.to_be_bytes());
         payload
     }
 }
 
+/// Who fetches wishes no more packets a second than these.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Most(pub u32);
+
+impl Most {
+    /// As many as the air and the uplink take.
+    pub(crate) const ALL: Self = Self(u32::MAX);
+    pub(crate) const NOTHING: Self = Self(0);
+
+    fn of(payload: &[u8]) -> Option<Self> {
+        Some(Self(u32::from_be_bytes(payload.get(1..5)?.try_into().ok()?)))
+    }
+
+    /// Time between packets; `None`: none is held back.
+    fn spacing(self) -> Option<Duration> {
+        (self != Self::ALL).then(|| Duration::from_secs(1) / self.0.max(1))
+    }
+}
+
+impl Default for Most {
+    fn default() -> Self {
+        Self::ALL
+    }
+}
+
 /// Signals by where the device is.
-pub(super) struct Road {
+pub(crate) struct Road {
     pub device: StationId,
     /// Where each access point is, in metres along the road.
     pub places: BTreeMap<StationId, f64>,
     pub metres_per_second: f64,
     /// What walls take of each signal.
     pub walls_db: f64,
+    /// Access points hear each other.
+    pub carrier_sense: bool,
 }
 
 impl Road {
     /// Signal of an access point at the device, dBm.
-    pub(super) fn signal_dbm(&self, at: Timestamp, point: StationId) -> f64 {
+    pub(crate) fn signal_dbm(&self, at: Timestamp, point: StationId) -> f64 {
         let place = self.places.get(&point).copied().unwrap_or(f64::INFINITY);
         let along = place - self.metres_per_second * at.as_secs_f64();
         POWER_DBM - FIRST_METRE_DB - self.walls_db - 10.0 * EXPONENT * along.hypot(BESIDE).log10()
     }
 
     fn between(&self, at: Timestamp, from: StationId, to: StationId) -> Option<f64> {
-        let point = if from == self.device { to } else { from };
         let with_device = from == self.device || to == self.device;
-        Some(self.signal_dbm(at, point)).filter(|signal| with_device && *signal > LEAST_DBM)
+        let signal = if with_device {
+            self.signal_dbm(at, if from == self.device { to } else { from })
+        } else {
+            // All are near enough to each other to wait for each other, and nothing is to be read there.
+            SENSED_DBM
+        };
+        Some(signal).filter(|signal| (with_device || self.carrier_sense) && *signal > LEAST_DBM)
     }
 }
 
@@ -116,12 +151,12 @@ impl Propagation for Road {
 }
 
 /// Whether 1 Mbit/s works with this signal.
-pub(super) fn is_in_range(signal_dbm: f64) -> bool {
+pub(crate) fn is_in_range(signal_dbm: f64) -> bool {
     signal_dbm >= RANGE_DBM
 }
 
 /// An access point and what is behind it.
-pub(super) struct AccessPoint {
+pub(crate) struct AccessPoint {
     pub station: StationId,
     pub bssid: MacAddress,
     pub name: Vec<u8>,
@@ -138,12 +173,14 @@ pub(super) struct AccessPoint {
     asleep: bool,
     kept: VecDeque<Word>,
     asked: Option<Timestamp>,
-    /// Answers on their way over the wire.
-    behind: VecDeque<(Timestamp, Word)>,
+    /// How much was asked for.
+    most: Most,
+    /// Answers on their way over the wire, and how much was asked for.
+    behind: VecDeque<(Timestamp, Word, Most)>,
 }
 
 impl AccessPoint {
-    pub(super) fn new(station: StationId, number: u8, name: &[u8], frequency: Frequency) -> Self {
+    pub(crate) fn new(station: StationId, number: u8, name: &[u8], frequency: Frequency) -> Self {
         Self {
             station,
             bssid: MacAddress([2, 0, 0, 0, 1, number]),
@@ -159,43 +196,46 @@ impl AccessPoint {
             asleep: false,
             kept: VecDeque::new(),
             asked: None,
+            most: Most::ALL,
             behind: VecDeque::new(),
         }
     }
 
     /// The device is known to it without a word and always asks, or is not there: what it would get that never had to join.
-    pub(super) fn serve_always(&mut self, here: bool) {
+    pub(crate) fn serve_always(&mut self, here: bool) {
         self.associated = here;
         self.asked = here.then_some(Timestamp::FAR_FUTURE);
     }
 
     /// When something is due that nobody on the air causes.
-    pub(super) fn timeout(&self) -> Timestamp {
-        let wire = self.behind.front().map(|(at, _)| *at);
-        let packet = self.spacing.and(self.asked).map(|_| self.next_packet);
+    pub(crate) fn timeout(&self) -> Timestamp {
+        let wire = self.behind.front().map(|(at, ..)| *at);
+        let packet = self.packet_spacing().and(self.asked).map(|_| self.next_packet);
         [wire, packet].into_iter().flatten().fold(self.next_beacon, Timestamp::min)
     }
 
     /// Sends what is due.
-    pub(super) fn work(&mut self, now: Timestamp, medium: &mut Medium<Road>, ids: &mut u64) {
+    pub(crate) fn work(&mut self, now: Timestamp, medium: &mut Medium<Road>, ids: &mut u64) {
         if now >= self.next_beacon {
             self.next_beacon += INTERVAL;
             let beacon = self.beacon(Kind::Beacon, MacAddress::BROADCAST);
             self.send(now, medium, ids, beacon, false);
         }
-        while let Some((_, word)) = self.behind.front().copied().filter(|(at, _)| *at <= now) {
+        while let Some((_, word, most)) = self.behind.front().copied().filter(|(at, ..)| *at <= now) {
             self.behind.pop_front();
             match word {
-                Word::Fetch => self.asked = Some(now),
+                Word::Fetch => (self.asked, self.most) = (Some(now), most),
                 word => self.pass(now, medium, ids, word),
             }
         }
+        let spacing = self.packet_spacing();
         let wanted = self.associated
+            && self.most != Most::NOTHING
             && self
                 .asked
                 .is_some_and(|asked| asked == Timestamp::FAR_FUTURE || now.since(asked) < ASKED_WITHIN);
-        match self.spacing {
-            _ if !wanted => self.next_packet = now + self.spacing.unwrap_or_default().max(INTERVAL),
+        match spacing {
+            _ if !wanted => self.next_packet = now + spacing.unwrap_or_default().max(INTERVAL),
             Some(spacing) => {
                 while self.next_packet <= now {
                     self.next_packet += spacing;
@@ -210,8 +250,13 @@ impl AccessPoint {
         }
     }
 
+    /// Time between packets by what the uplink gives and what is asked for.
+    fn packet_spacing(&self) -> Option<Duration> {
+        self.spacing.max(self.most.spacing())
+    }
+
     /// Takes a frame that it heard.
-    pub(super) fn hear(&mut self, now: Timestamp, medium: &mut Medium<Road>, ids: &mut u64, frame: &[u8]) {
+    pub(crate) fn hear(&mut self, now: Timestamp, medium: &mut Medium<Road>, ids: &mut u64, frame: &[u8]) {
         let Ok((header, body)) = Header::parse(frame) else { return };
         let mine = header.receiver == self.bssid;
         let mut answer = Vec::new();
@@ -271,8 +316,9 @@ impl AccessPoint {
             _ => return,
         };
         let thinks = if answer == Word::Offer { self.offer_time } else { Duration::ZERO };
-        self.behind.push_back((now + WIRE + thinks, answer));
-        self.behind.make_contiguous().sort_by_key(|(at, _)| *at);
+        let most = Most::of(packet.payload).unwrap_or_default();
+        self.behind.push_back((now + WIRE + thinks, answer, most));
+        self.behind.make_contiguous().sort_by_key(|(at, ..)| *at);
     }
 
     /// A packet for the device: on the air, or kept while it sleeps.
@@ -325,7 +371,7 @@ impl AccessPoint {
         header.sequence.number = self.sequence;
         let mut frame = Vec::new();
         header.write(&mut frame);
-        let payload = word.payload();
+        let payload = word.payload(Most::ALL);
         let packet =
             Packet { destination: DEVICE, source: self.bssid, ethernet_type: ETHERTYPE, payload: &payload };
         packet.write_body(&mut frame);
@@ -334,7 +380,7 @@ impl AccessPoint {
 }
 
 /// What became of a frame of the device, as its card tells it.
-pub(super) fn outcome<'a>(frame: &'a [u8], told: &sim::medium::Outcome) -> Outcome<'a> {
+pub(crate) fn outcome<'a>(frame: &'a [u8], told: &sim::medium::Outcome) -> Outcome<'a> {
     let attempts = told.attempts.iter().map(|(_, count)| *count).sum();
     Outcome { frame, acknowledged: told.acknowledged, attempts: Some(attempts) }
 }

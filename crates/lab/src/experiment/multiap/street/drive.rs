@@ -1,4 +1,4 @@
-//! One pass along the road, and what came of it.
+//! One pass along the street, or some time in it at rest, and what came of it.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
@@ -16,7 +16,8 @@ use rand::rngs::StdRng;
 use sim::medium::{Event, Frame, FrameId, Medium, Rates, Series, StationId, Tuning};
 use units::{Bytes, Frequency, MacAddress, NetworkId, Ssid, Timestamp};
 
-use super::road::{AccessPoint, DEVICE, ETHERTYPE, PAYLOAD, Road, Word, is_in_range, outcome};
+use super::road::{AccessPoint, DEVICE, ETHERTYPE, Most, PAYLOAD, Road, Word, is_in_range, outcome};
+use super::steered::Steered;
 
 /// What our own client waits for an answer of who lends addresses (`daemon/src/radio/lease`).
 const LEASE_AGAIN: Duration = Duration::from_millis(500);
@@ -34,7 +35,7 @@ const STEP: Duration = Duration::from_micros(20);
 
 /// What is remembered of earlier passes.
 #[derive(Clone, Default)]
-pub(super) struct Memory {
+pub(crate) struct Memory {
     /// Which access point came after which.
     pub succession: Succession,
     /// What each network lent is still good, and used as soon as its router has answered.
@@ -42,7 +43,7 @@ pub(super) struct Memory {
 }
 
 /// A pass.
-pub(super) struct Pass {
+pub(crate) struct Pass {
     /// Metres of each access point along the road, its name and its channel.
     pub points: Vec<(f64, Vec<u8>, Frequency)>,
     /// Channels of the card.
@@ -53,8 +54,14 @@ pub(super) struct Pass {
     /// How long who lends addresses thinks before it offers one.
     pub offer_time: Duration,
     pub time: Duration,
-    /// Time between packets of each access point; as many as fit if `None`.
-    pub spacing: Option<Duration>,
+    /// Time between packets of each access point, which is what its uplink gives; `None`: as many as the air takes.
+    pub spacing: Vec<Option<Duration>>,
+    /// How the radio takes turns.
+    pub slots: SlotSettings,
+    /// Access points hear each other, so that they wait for each other.
+    pub carrier_sense: bool,
+    /// Data comes by those access points that are worth their air, as the radio's daemon has it; else by all.
+    pub steered: bool,
     /// `None`: the device never has to join and is on the channel of the nearest access point.
     pub memory: Option<Memory>,
     /// What came before is not counted.
@@ -64,7 +71,7 @@ pub(super) struct Pass {
 
 /// What came of it at one access point.
 #[derive(Clone, Copy, Default, Debug)]
-pub(super) struct Service {
+pub(crate) struct Service {
     /// When it came into range and went out of it.
     pub in_range: Option<(Timestamp, Timestamp)>,
     /// Its first and its last packet.
@@ -74,7 +81,7 @@ pub(super) struct Service {
 
 /// What came of a pass.
 #[derive(Default)]
-pub(super) struct Passed {
+pub(crate) struct Passed {
     pub services: Vec<Service>,
     pub succession: Succession,
     /// Changes of channel and what they took in all, our part and the card's.
@@ -87,7 +94,7 @@ pub(super) struct Passed {
 }
 
 /// Goes along the road.
-pub(super) fn go(pass: &Pass) -> anyhow::Result<Passed> {
+pub(crate) fn go(pass: &Pass) -> anyhow::Result<Passed> {
     Drive::new(pass)?.run()
 }
 
@@ -102,6 +109,7 @@ struct Drive<'a> {
     on_air: HashMap<u64, Vec<u8>>,
     ids: u64,
     clients: BTreeMap<NetworkId, Client>,
+    steered: Option<Steered>,
     next_look: Timestamp,
     /// To whose channel the card went, if it never has to join.
     nearest: Option<StationId>,
@@ -114,9 +122,27 @@ struct Drive<'a> {
 struct Client {
     /// What to say next, and when; `None` while the network is down.
     next: Option<(Timestamp, Word)>,
+    /// No more packets a second than these are wished.
+    most: Most,
+    /// That nothing is wished was said.
+    told_nothing: bool,
 }
 
 impl Client {
+    /// Other access points are to bring more or less of the download than until now.
+    fn wish(&mut self, now: Timestamp, most: Most) {
+        let is_other = (most == Most::NOTHING) != (self.most == Most::NOTHING);
+        self.most = most;
+        if is_other && self.says(Word::Fetch) {
+            self.next = Some((now, Word::Fetch));
+        }
+    }
+
+    /// Once for all that nothing is wished, else again and again what is.
+    fn has_something_to_say(&mut self) -> bool {
+        !std::mem::replace(&mut self.told_nothing, self.most == Most::NOTHING) || self.most != Most::NOTHING
+    }
+
     fn says(&self, word: Word) -> bool {
         self.next.is_some_and(|(_, next)| next == word)
     }
@@ -129,6 +155,7 @@ impl<'a> Drive<'a> {
             places: BTreeMap::new(),
             metres_per_second: pass.metres_per_second,
             walls_db: pass.walls_db,
+            carrier_sense: pass.carrier_sense,
         };
         let mut medium = Medium::new(road, pass.seed);
         let device = medium.add_station(Tuning::Off, AHEAD);
@@ -139,7 +166,7 @@ impl<'a> Drive<'a> {
             let mut point = AccessPoint::new(station, number, name, *frequency);
             medium.add_address(station, point.bssid);
             medium.propagation_mut().places.insert(station, *place);
-            point.spacing = pass.spacing;
+            point.spacing = pass.spacing.get(points.len()).copied().flatten();
             point.offer_time = pass.offer_time;
             points.push(point);
         }
@@ -155,6 +182,7 @@ impl<'a> Drive<'a> {
             on_air: HashMap::new(),
             ids: 0,
             clients: BTreeMap::new(),
+            steered: pass.steered.then(Steered::default),
             next_look: Timestamp::ZERO,
             nearest: None,
             last_numbers: vec![None; pass.points.len()],
@@ -173,7 +201,7 @@ impl<'a> Drive<'a> {
             address: DEVICE,
             further: Vec::new(),
             channels: self.pass.channels.iter().map(permitted).collect(),
-            slots: SlotSettings::default(),
+            slots: self.pass.slots,
             scan_weight: 0,
         };
         let mut station = Station::new(settings, StdRng::seed_from_u64(self.pass.seed));
@@ -227,7 +255,8 @@ impl<'a> Drive<'a> {
         let points = self.points.iter().map(AccessPoint::timeout);
         let station = self.station.as_ref().and_then(|station| station.poll_timeout(self.now));
         let clients = self.clients.values().filter_map(|client| Some(client.next?.0));
-        let others = points.chain(station).chain(clients).chain(self.tuning.map(|(at, _)| at));
+        let steered = self.steered.as_ref().map(Steered::due);
+        let others = points.chain(station).chain(steered).chain(clients).chain(self.tuning.map(|(at, _)| at));
         let least = self.now + STEP;
         let others = others.chain([self.next_look]).map(|at| at.max(least));
         let medium = self.medium.poll_timeout().map(|at| at.max(self.now));
@@ -270,9 +299,20 @@ impl<'a> Drive<'a> {
         if station.poll_timeout(now).is_some_and(|due| due <= now) {
             station.handle_timeout(now);
         }
+        if let Some(steered) = self.steered.as_mut().filter(|steered| steered.due() <= now) {
+            for (id, most) in steered.decide(now, station) {
+                if let Some(client) = self.clients.get_mut(&id) {
+                    client.wish(now, most);
+                }
+            }
+        }
         for (id, client) in &mut self.clients {
             if let Some((at, word)) = client.next.filter(|(at, _)| *at <= now) {
-                let payload = word.payload();
+                if word == Word::Fetch && !client.has_something_to_say() {
+                    client.next = Some((at + fetch_again, word));
+                    continue;
+                }
+                let payload = word.payload(client.most);
                 // It goes to whatever lends addresses and has the bytes, past the access point.
                 let to = MacAddress([2, 0, 0, 0, 3, 1]);
                 let packet =

@@ -166,7 +166,7 @@ fn air_places() -> Vec<Place> {
 fn uplink_places() -> Vec<Place> {
     let place = |others| Place {
         name: format!("others_{others}"),
-        label: format!("{others} others"),
+        label: format!("others: {others}"),
         far: slow(),
         others,
     };

@@ -645,13 +645,17 @@ var RadioView = class {
     this.table.show(radio.networks);
     const where = radio.channel === void 0 ? "between channels" : `on channel ${radio.channel} now`;
     setText(this.summary, radio.trouble ?? `The card is ${where}.`);
-    const slots = radio.networks.filter((network) => network.slot_us >= LEAST_SLOT_US);
-    const cycle = slots.reduce((sum, network) => sum + network.slot_us, 0);
+    const slots = radio.networks.filter((network) => network.slot_us >= LEAST_SLOT_US).sort((one, other) => (one.channel ?? 0) - (other.channel ?? 0));
+    const part = (network) => {
+      const together = slots.filter((other) => other === network || (other.channel ?? -1) === network.channel);
+      return network.slot_us / together.length;
+    };
+    const cycle = slots.reduce((sum, network) => sum + part(network), 0);
     const parts = [];
     for (let at = 0; at < SECOND_US && cycle > 0; at += cycle) {
       slots.forEach((network) => {
         const index = radio.networks.indexOf(network);
-        parts.push({ network, width: network.slot_us, index });
+        parts.push({ network, width: part(network), index });
       });
     }
     while (this.line.childElementCount > parts.length) this.line.lastElementChild?.remove();

@@ -69,7 +69,7 @@ pub struct AccessPointReport {
     /// The packet time that decisions rest on, which may be some seconds old.
     #[serde(rename = "held_packet_time_us", skip_serializing_if = "Option::is_none")]
     pub held_packet_time: Option<Micros>,
-    /// Its part of the radio's time; 0 without an association.
+    /// Its channel's part of the radio's time; 0 without an association.
     pub share: Fraction,
     /// The part of its channel's air that others took lately, as far as is known: they may have taken more. `None` if nobody knows: without an
     /// association, or if of a card that the kernel keeps neither the driver tells nor frames are heard.

@@ -58,13 +58,13 @@ pub struct RadioUp {
     /// Instead, stay in each network its weight times so many milliseconds
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u32).range(10..=1_000))]
     pub slot: Option<u32>,
-    /// How much more time goes to networks that deliver more; 0: weights alone decide
+    /// How much more time goes to channels whose networks deliver more; 0: weights alone decide
     #[arg(long, value_name = "NUMBER", default_value_t = 2.0, value_parser = alpha)]
     pub alpha: f64,
     /// Make slots up to so many milliseconds longer by chance, so that several such radios do not march in step
     #[arg(long, value_name = "MS", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=100))]
     pub spread: u32,
-    /// Stay with one network while it alone delivers as much as turns would, and visit the others seldom, where many share their channels
+    /// Stay on one channel while it alone delivers as much as turns would, and visit the others seldom, where many share their channels
     #[arg(long, conflicts_with = "soft_handoff")]
     pub settle: bool,
     /// Weight of listening for further networks; 0: only while one is missing

@@ -106,8 +106,10 @@ const CLIENT_RECEIVED: Metric =
     counter("anabranch_client_received_bytes_total", "Bytes received from the device in this session.");
 const RADIO_UP: Metric =
     gauge("anabranch_radio_network_up", "1 if packets pass between the radio and the network.");
-const RADIO_SHARE: Metric =
-    gauge("anabranch_radio_network_time_ratio", "The network's part of the radio's time.");
+const RADIO_SHARE: Metric = gauge(
+    "anabranch_radio_network_time_ratio",
+    "The part of the radio's time that the network's channel has.",
+);
 const RADIO_QUEUE: Metric =
     gauge("anabranch_radio_network_queue_packets", "Packets that wait for the network's turn.");
 const RADIO_SENT: Metric =

@@ -57,7 +57,7 @@ pub fn draw(canvas: &mut Canvas<'_>, view: &View) {
     }
 }
 
-/// The slots of the next second, each network by its letter, and whose letters they are.
+/// The slots of the next second, each channel by the letters of its networks in turn, and whose letters they are.
 pub fn time_line(canvas: &mut Canvas<'_>, radio: &RadioStatus) {
     let label = "RADIO, 1 s ";
     let from = u16::try_from(label.len()).unwrap_or(0);
@@ -75,23 +75,36 @@ pub fn time_line(canvas: &mut Canvas<'_>, radio: &RadioStatus) {
     }
 }
 
-/// Which network each of `columns` columns of a second belongs to: the one whose slot its middle lies in.
+/// Which network each of `columns` columns of a second belongs to: one of the channel whose slot its middle lies in, each in turn.
 pub fn slots(networks: &[RadioNetworkReport], columns: u16) -> Vec<Option<usize>> {
-    let drawn = || networks.iter().enumerate().filter(|(_, network)| network.slot.0 >= LEAST_SLOT_US);
-    let cycle: u64 = drawn().map(|(_, network)| network.slot.0.min(SECOND_US)).sum();
+    let channels = channels(networks);
+    let cycle: u64 = channels.iter().map(|(slot, _)| slot).sum();
     let owner = |column: u16| {
         let middle = (u64::from(column) * 2 + 1) * SECOND_US / (u64::from(columns) * 2);
         let mut left = middle.checked_rem(cycle)?;
-        drawn().find_map(|(index, network)| {
-            let slot = network.slot.0.min(SECOND_US);
-            if left < slot {
-                return Some(index);
+        channels.iter().find_map(|(slot, members)| {
+            if left < *slot {
+                return members.get(usize::from(column) % members.len()).copied();
             }
             left -= slot;
             None
         })
     };
     (0..columns).map(owner).collect()
+}
+
+/// The slot of each channel in microseconds, and which networks are there, all of them at once.
+fn channels(networks: &[RadioNetworkReport]) -> Vec<(u64, Vec<usize>)> {
+    let mut channels: Vec<(Option<u16>, u64, Vec<usize>)> = Vec::new();
+    let drawn = networks.iter().enumerate().filter(|(_, network)| network.slot.0 >= LEAST_SLOT_US);
+    for (index, network) in drawn {
+        let same = channels.iter_mut().find(|(channel, ..)| channel.is_some() && *channel == network.channel);
+        match same {
+            Some((.., members)) => members.push(index),
+            None => channels.push((network.channel, network.slot.0.min(SECOND_US), vec![index])),
+        }
+    }
+    channels.into_iter().map(|(_, slot, members)| (slot, members)).collect()
 }
 
 /// The sign of a network in the time-line; a radio has at most eight.
@@ -109,6 +122,18 @@ mod tests {
         let network = |slot: &u64| RadioNetworkReport { slot: Micros(slot * 1_000), ..Default::default() };
         let networks: Vec<RadioNetworkReport> = slots_ms.iter().map(network).collect();
         slots(&networks, columns).iter().map(|slot| slot.map_or('.', letter)).collect()
+    }
+
+    #[test]
+    fn networks_of_one_channel_share_its_slot() {
+        let network = |channel, slot: u64| RadioNetworkReport {
+            channel: Some(channel),
+            slot: Micros(slot * 1_000),
+            ..Default::default()
+        };
+        let networks = [network(1, 300), network(11, 200), network(1, 300)];
+        let line: String = slots(&networks, 20).iter().map(|slot| slot.map_or('.', letter)).collect();
+        assert_eq!(line, "ACACACBBBBACACACBBBB");
     }
 
     #[test]

@@ -235,7 +235,8 @@ impl AccessPoint {
                 .asked
                 .is_some_and(|asked| asked == Timestamp::FAR_FUTURE || now.since(asked) < ASKED_WITHIN);
         match spacing {
-            _ if !wanted => self.next_packet = now + spacing.unwrap_or_default().max(INTERVAL),
+            // By the uplink, not by what was asked for until now: that was nothing.
+            _ if !wanted => self.next_packet = now + self.spacing.unwrap_or_default().max(INTERVAL),
             Some(spacing) => {
                 while self.next_packet <= now {
                     self.next_packet += spacing;

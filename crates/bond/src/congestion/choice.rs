@@ -148,6 +148,10 @@ impl Controller for AnyController {
         each!(self, controller => controller.guaranteed_window())
     }
 
+    fn freed(&mut self) {
+        each!(self, controller => controller.freed());
+    }
+
     fn has_room(&self) -> bool {
         each!(self, controller => controller.has_room())
     }

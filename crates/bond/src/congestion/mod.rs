@@ -104,6 +104,8 @@ pub trait Controller {
     fn guaranteed_window(&self) -> u64 {
         GUARANTEED_WINDOW
     }
+    /// What held the path back for a while, by the wish of either end, is gone: what is known of its rate is a lower bound.
+    fn freed(&mut self) {}
     /// Nothing shows that the path is full: it may carry more than the estimate.
     fn has_room(&self) -> bool {
         false

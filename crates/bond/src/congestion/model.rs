@@ -51,6 +51,10 @@ pub struct ModelController {
     /// Rounds for which little is kept in flight, after heavy loss.
     cautious_rounds: u8,
     was_settled: bool,
+    /// New start-ups that are due since it was freed: what is still under way on another path may have the air meanwhile.
+    start_ups_due: u8,
+    /// What was known of its rate then.
+    rate_when_freed: BitRate,
 }
 
 /// Where the controller is in its cycle.
@@ -114,6 +118,8 @@ impl ModelController {
             heavy_rounds: 0,
             cautious_rounds: 0,
             was_settled: false,
+            start_ups_due: 0,
+            rate_when_freed: BitRate(0),
         }
     }
 
@@ -220,10 +226,7 @@ impl ModelController {
                     sample.smoothed_rtt <= rtt_before * 11 / 10 + STANDING_MARGIN && round.ce_marks == 0;
                 match (steady && rate >= scale(before, 1.0 + PROBE_SUCCESS * (gain - 1.0)), level) {
                     (true, 0) => self.probe(SECOND_PROBE_GAIN, 1, sample),
-                    (true, _) => {
-                        self.start_up_window = self.steady_window();
-                        Phase::StartUp { best: rate, flat_rounds: 0 }
-                    }
+                    (true, _) => self.start_up_again(),
                     // Over a path that fades the window is small enough already.
                     (false, _) if self.fades.are_usual() => Phase::Cruise { rounds: 0 },
                     (false, _) => Phase::drain(round),
@@ -257,7 +260,19 @@ impl ModelController {
         }
     }
 
+    fn start_up_again(&mut self) -> Phase {
+        self.start_up_window = self.steady_window();
+        Phase::StartUp { best: self.rates.maximum(), flat_rounds: 0 }
+    }
+
     fn next_in_cruise(&mut self, round: &Round, rounds: u8, sample: &AckSample) -> Phase {
+        if self.rates.maximum() >= scale(self.rate_when_freed, MUCH_MORE) {
+            self.start_ups_due = 0;
+        }
+        if self.start_ups_due > 0 && self.queue == Queue::Empty && round.full_samples > 0 {
+            self.start_ups_due -= 1;
+            return self.start_up_again();
+        }
         let queue_is_old = self.queue_since.is_some_and(|since| sample.now.since(since) > LONGEST_QUEUE);
         if queue_is_old || self.queue == Queue::Swamped && !self.fades.one_passes(sample.now) {
             self.queue_since = None;
@@ -427,6 +442,14 @@ impl Controller for ModelController {
         self.was_settled
     }
 
+    fn freed(&mut self) {
+        self.start_ups_due = START_UPS_WHEN_FREED;
+        self.rate_when_freed = self.rates.maximum();
+        if !matches!(self.phase, Phase::StartUp { .. }) {
+            self.phase = self.start_up_again();
+        }
+    }
+
     fn has_room(&self) -> bool {
         let steady = matches!(self.phase, Phase::Cruise { .. } | Phase::Probe { .. });
         steady && self.queue == Queue::Empty && self.round.ce_marks == 0 && self.cautious_rounds == 0
@@ -484,6 +507,9 @@ const START_UP_GROWTH: f64 = 1.25;
 const START_UP_FLAT_ROUNDS: u8 = 3;
 /// In flight while draining, in bandwidth-delay products.
 const DRAINED: f64 = 1.0;
+/// How often a path that was freed looks for its rate anew, until it finds so many times more.
+const MUCH_MORE: f64 = 2.0;
+const START_UPS_WHEN_FREED: u8 = 2;
 /// Rounds with heavy loss that start-up survives: the first come from before it was paced.
 const OVERRUN_ROUNDS: u8 = 3;
 /// Draining longer would not help.

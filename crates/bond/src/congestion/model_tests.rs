@@ -235,3 +235,22 @@ fn acknowledge(controller: &mut ModelController, now: Timestamp, mbps: f64) {
 fn lose(controller: &mut ModelController, now: Timestamp, lost_bytes: u64, persistent: bool) {
     controller.on_loss(&LossSample { now, lost_bytes, latest_sent: now, persistent }, PathId(0), &[]);
 }
+
+#[test]
+fn a_path_that_was_held_back_is_filled_soon_once_it_is_freed() {
+    let delivered = |is_told: bool| {
+        let mut world = world(Link::new(2.0, 50), 1);
+        world.run(seconds(5));
+        world.link.rate = BitRate::from_mbps(20.0);
+        world.offered = Some(BitRate::from_mbps(0.5));
+        world.run(seconds(20));
+        world.offered = None;
+        if is_told {
+            world.controller.freed();
+        }
+        world.run(millis(50) * 8)
+    };
+    let (untold, told) = (delivered(false), delivered(true));
+    at_least(told, 0.5, 20.0);
+    assert!(told.as_mbps() > 1.5 * untold.as_mbps(), "{told} and {untold}");
+}

@@ -49,6 +49,8 @@ const DELAY_MEMORY: f64 = 2.0;
 /// A round-trip time that is older than this many of itself is forgotten when a new sample comes.
 const STALE_RTTS: u32 = 6;
 
+/// Held back for so long, a path's estimate has little left of what it could carry.
+const LONG_HELD: Duration = Duration::from_secs(1);
 /// Pace over the estimate of a path that is hastened: what an inner BBR tries.
 const HASTE: f64 = 1.25;
 
@@ -136,6 +138,8 @@ pub(crate) struct Path {
     pacer: Pacer,
     /// A burst of a sender that has little to send is passed on faster than the estimate.
     hastened: bool,
+    /// Since when it has been seen to stand by or to have a limit.
+    held_since: Option<Timestamp>,
     pub(crate) mtu: MtuSearch,
     size_doubted_at: Timestamp,
     pub(crate) challenge: Option<Challenge>,
@@ -194,6 +198,7 @@ impl Path {
             controller: AnyController::new(algorithm, u64::from(mtu.current()), now),
             pacer: Pacer::default(),
             hastened: false,
+            held_since: None,
             mtu,
             size_doubted_at: now,
             challenge: None,
@@ -327,6 +332,7 @@ impl Path {
             return;
         }
         self.last_sent_at = now;
+        self.look_whether_held(now);
         if self.sent.in_flight() <= size as u64 {
             self.eliciting_since = now;
         }
@@ -334,6 +340,15 @@ impl Path {
             self.pacer.on_sent(now, self.pace(), size as u64);
         }
         self.controller.on_sent(now, size as u64, self.sent.in_flight());
+    }
+
+    /// Whoever wished that a path carries little knows no more of what it could carry than this end, and no longer wishes it.
+    fn look_whether_held(&mut self, now: Timestamp) {
+        if self.status() != PathStatus::Active || self.limit().is_some() {
+            self.held_since.get_or_insert(now);
+        } else if self.held_since.take().is_some_and(|since| now.since(since) >= LONG_HELD) {
+            self.controller.freed();
+        }
     }
 
     /// There was room but nothing to send: until what is in flight now is acknowledged, rate samples are lower bounds.

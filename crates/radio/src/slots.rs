@@ -1,7 +1,7 @@
 //! Which channel's turn it is on the radio, and for how long (`[JUGGLER] sections 3.3 and 3.4`, `[MULTIAP] section 7`).
 //!
 //! Round robin. A cycle visits each channel once, however many networks are on it, and a channel that was given up once in a few cycles only. The
-//! radio is in all networks of a channel at once, so they ask for its turn together ([`Wish`](networks::Wish)) and are judged by what they deliver together:
+//! radio is in all networks of a channel at once, so they ask for its turn together (`Wish`) and are judged by what they deliver together:
 //!
 //! ```text
 //! network 1, weight 1 --+-- channel 1: weight 2, what both deliver --+

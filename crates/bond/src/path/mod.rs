@@ -342,9 +342,14 @@ impl Path {
         self.controller.on_sent(now, size as u64, self.sent.in_flight());
     }
 
-    /// Whoever wished that a path carries little knows no more of what it could carry than this end, and no longer wishes it.
+    /// Whoever wished that a path carries little knows no more of what it could carry than this end, and no longer wishes it. One that stands by and
+    /// is full all the same, since no other is left, is not held back.
     fn look_whether_held(&mut self, now: Timestamp) {
-        if self.status() != PathStatus::Active || self.limit().is_some() {
+        let stands_by = self.status() != PathStatus::Active;
+        let is_full = self.limit().is_none() && self.sent.in_flight() * 2 > self.controller.window();
+        if stands_by && is_full {
+            self.held_since = None;
+        } else if stands_by || self.limit().is_some() {
             self.held_since.get_or_insert(now);
         } else if self.held_since.take().is_some_and(|since| now.since(since) >= LONG_HELD) {
             self.controller.freed();
@@ -394,10 +399,11 @@ impl Path {
         let newly_marked = ack.ce_count.saturating_sub(self.peer_ce).min(outcome.acked_bytes);
         self.peer_ce = self.peer_ce.max(ack.ce_count);
         self.counters.ce_marks += newly_marked;
+        let was_heeded = self.ecn.heeds_marks();
         if let Some(largest) = self.sent.largest_acked() {
-            progress.ecn_trouble = self.ecn.on_ack(largest, self.peer_ce);
+            progress.ecn_trouble = self.ecn.on_ack(largest, self.peer_ce, self.counters.lost_packets);
         }
-        if progress.ecn_trouble.is_some() {
+        if was_heeded && !self.ecn.heeds_marks() {
             // What was learned of the path rests on what is not true.
             self.controller = self.controller.renewed(self.algorithm, u64::from(self.mtu.current()), now);
         }

@@ -52,10 +52,10 @@ pub struct RadioUp {
     /// Let the kernel keep the networks where this program would, too: all of the card's rates, WPA3 and logins, on as many channels as the card can
     #[arg(long, conflicts_with_all = ["cycle", "slot", "alpha", "spread", "settle", "scan_weight", "soft_handoff", "pcap", "trace"])]
     pub kernel: bool,
-    /// Visit every network once in so many milliseconds, shared by weight
+    /// Visit every channel once in so many milliseconds, shared by weight
     #[arg(long, value_name = "MS", default_value_t = 200, value_parser = clap::value_parser!(u32).range(20..=2_000), conflicts_with = "slot")]
     pub cycle: u32,
-    /// Instead, stay in each network its weight times so many milliseconds
+    /// Instead, stay on each channel the weights of its networks together times so many milliseconds
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u32).range(10..=1_000))]
     pub slot: Option<u32>,
     /// How much more time goes to channels whose networks deliver more; 0: weights alone decide

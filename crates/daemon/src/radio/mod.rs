@@ -327,7 +327,9 @@ fn work(root: Root, options: &RadioOptions, prepared: Prepared) -> Result<(), Bo
     let (backend, mut desk) = Desk::new(root)?;
     let replies = backend.commands.clone();
     let doors = Doors { open, ..Doors::default() };
-    let callers = Callers::of_state(&state, None)?;
+    // The device, which may have a user of its own, keeps its state in the directory above.
+    let device = rustix::fs::statat(&directory, "..", rustix::fs::AtFlags::empty())?.st_uid;
+    let callers = Callers::of_state(&state, Some(device))?;
     let _server = ControlServer::start_with(doors, &state, callers, Arc::new(backend))?;
     let mut keeper: Box<dyn Keeper> = match keeping {
         Keeping::Kernel { networks, frequencies } => {

@@ -201,7 +201,8 @@ impl Steering {
         let mut first = beginning(spare, &in_use).filter(|_| in_use.len() < places);
         let mut used = in_use.len();
         let mut trying = here.iter().any(|point| point.stage == Stage::Trying);
-        let some_used = here.iter().any(|point| point.stage == Stage::Used);
+        let some_used = here.iter().any(|point| point.stage == Stage::Used && point.view.reaches);
+        let some_reach = here.iter().any(|point| point.view.reaches);
         for (at, point) in here.iter_mut().enumerate() {
             point.kept_apart = apart && best.is_some() && rank(at) != Some(Rank::Best);
             let next = match (point.stage, rank(at)) {
@@ -209,7 +210,8 @@ impl Steering {
                 _ if point.kept_apart => Stage::Ready,
                 (stage, Some(rank)) => point.ranked(now, stage, rank, used <= places, &mut first),
                 (stage, None) if best.is_some() => point.unknown(now, stage, &mut trying),
-                // Nothing is known of any: those that were used go on, or else all are.
+                // Nothing is known of any: those that were used go on, or else all are; but none that leads nowhere, unless all do.
+                (_, None) if some_reach && !point.view.reaches => Stage::Ready,
                 (stage, None) if some_used => stage,
                 (_, None) => Stage::Used,
             };

@@ -246,6 +246,22 @@ fn one_behind_which_nothing_answers_is_not_used_unless_all_are() {
 }
 
 #[test]
+fn one_that_was_idle_takes_over_when_nothing_answers_behind_the_used_one() {
+    let mut steering = Steering::new(SteeringSettings::default());
+    let at = |seconds: u64| Timestamp::from_millis(seconds * 1_000);
+    let idle = PointView { packet_time: None, ..view(1, 0) };
+    for second in 0..60 {
+        steering.update(at(second), &[view(0, 400), idle]);
+    }
+    // It carries nothing any more, so nothing is known of either.
+    let dead = PointView { reaches: false, packet_time: None, ..view(0, 0) };
+    for second in 60..75 {
+        let steered = steering.update(at(second), &[dead, idle]);
+        assert_eq!([steered[0].used, steered[1].used], [false, true], "after {second} s");
+    }
+}
+
+#[test]
 fn what_is_doubtful_is_not_acted_upon_but_remembered_for_a_while() {
     let mut steering = Steering::new(SteeringSettings::default());
     let at = |seconds: u64| Timestamp::from_millis(seconds * 1_000);

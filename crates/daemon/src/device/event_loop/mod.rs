@@ -9,7 +9,7 @@ mod state_report;
 mod steering;
 mod treatments;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -126,6 +126,8 @@ struct State {
     worth: Worth,
     /// What the radio says of its access points.
     advice: Vec<PointAdvice>,
+    /// Interfaces behind which nothing answered when it was last looked.
+    unreached: BTreeSet<String>,
     /// What gateways have named and was not handed on yet.
     named: BTreeMap<PublicKey, Vec<Sibling>>,
     next_learn: Timestamp,
@@ -220,6 +222,7 @@ impl DeviceLoop {
             meters: BTreeMap::new(),
             worth: Worth::default(),
             advice: Vec::new(),
+            unreached: BTreeSet::new(),
             named: BTreeMap::new(),
             next_learn: Timestamp::ZERO,
             next_sample: Timestamp::ZERO,

@@ -382,13 +382,11 @@ impl DeviceLoop {
                 self.state.hopeless = false;
                 self.note_path(network, true, now);
                 self.report_path(network, EventKind::PathUp, "carries data");
-                self.tell_unreached();
             }
             SessionEvent::PathSilent(network) => {
                 self.note_path(network, false, now);
                 self.report_path(network, EventKind::PathSuspect, "is silent");
                 self.direct.post(direct::Message::Silent(network));
-                self.tell_unreached();
             }
             SessionEvent::PathAbandoned(network) => {
                 self.note_path(network, false, now);
@@ -430,7 +428,7 @@ impl DeviceLoop {
                         "marks every packet as if there were congestion: its marks are passed over"
                     }
                     EcnTrouble::Cleared => {
-                        "lets no marks of congestion through (ECN): it is noticed by lost packets and delay alone"
+                        "lets no marks of congestion through (ECN): congestion is noticed by lost packets and delay alone"
                     }
                 };
                 self.report_path(network, EventKind::Warning, what);

@@ -51,9 +51,10 @@ impl DeviceLoop {
         }
     }
 
-    /// Tells those who judge access points behind which networks nothing answers, while something does behind another: no login, no server that
-    /// is asked, and where nobody asks, no gateway.
-    pub(super) fn tell_unreached(&self) {
+    /// Tells those who judge access points behind which networks nothing answers, while something does behind another: neither the gateway nor a
+    /// server that is asked. Where nobody asks, a gateway that is silent is enough. Only what was so at the last call too is told: a network may
+    /// fall silent for a moment.
+    pub(super) fn tell_unreached(&mut self) {
         let paths = self
             .gateways
             .session()
@@ -63,7 +64,7 @@ impl DeviceLoop {
             let asked = reports.get(&network.id).map_or(Reach::Unknown, |report| report.reach);
             let path = paths.iter().find(|path| path.network == network.id).map(|path| path.state);
             match (asked, path) {
-                (Reach::Internet, _) | (Reach::Unknown, Some(PathState::Usable)) => Some(true),
+                (Reach::Internet, _) | (_, Some(PathState::Usable)) => Some(true),
                 (Reach::Captive | Reach::Nothing, _) | (Reach::Unknown, Some(PathState::Suspect)) => {
                     Some(false)
                 }
@@ -78,7 +79,13 @@ impl DeviceLoop {
                 None => {}
             }
         }
-        self.cards.tell_unreached(if some_reach { unreached } else { BTreeSet::new() });
+        drop(reports);
+        if !some_reach {
+            unreached.clear();
+        }
+        let lasting = unreached.intersection(&self.state.unreached).cloned().collect();
+        self.state.unreached = unreached;
+        self.cards.tell_unreached(lasting);
     }
 
     fn advice_for(&self, network: NetworkId) -> Option<&PointAdvice> {

@@ -271,9 +271,11 @@ impl Keeper for RadioLoop {
             };
             let joined = access_points::joined(now, &self.station, known);
             self.points.decide(now, &joined, &self.events);
-            self.points
-                .standing_by()
-                .for_each(|(network, stands_by)| self.station.set_standby(network, stands_by));
+            // The primary has its part of the radio however little it carries.
+            let primary = self.handoff.as_ref().and_then(SoftHandoff::primary);
+            self.points.standing_by().for_each(|(network, stands_by)| {
+                self.station.set_standby(network, stands_by && Some(network) != primary);
+            });
         }
         self.tell_names(now);
         self.answer_scans();

@@ -1,35 +1,59 @@
-//! Sending whole IPv6 packets that this program has made, as if they were the machine's own.
+//! Sending whole IP packets that this program has made, as if they were the machine's own.
 
 use std::io;
-use std::net::{Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use socket2::{Domain, Protocol, Socket, Type};
 
-/// A socket that takes IPv6 packets with their headers. They are routed by its mark, and the firewall sees them.
+/// A socket that takes packets of one family with their headers. They are routed by its mark, and the firewall sees them.
+///
+/// Of IPv4 headers the kernel itself writes the checksum, and an identification where that is 0 (`raw(7)`).
 #[derive(Debug)]
-pub struct PacketSender(Socket);
+pub struct PacketSender {
+    socket: Socket,
+    ipv6: bool,
+}
 
 impl PacketSender {
-    /// Opens it. Needs CAP_NET_RAW and CAP_NET_ADMIN.
+    /// Opens one for IPv4. Needs CAP_NET_RAW and CAP_NET_ADMIN.
     ///
     /// # Errors
     /// The kernel's.
-    pub fn open(mark: u32) -> io::Result<Self> {
-        let socket =
-            Socket::new(Domain::IPV6, Type::RAW.nonblocking(), Some(Protocol::from(libc::IPPROTO_RAW)))?;
-        socket.set_mark(mark)?;
-        Ok(Self(socket))
+    pub fn v4(mark: u32) -> io::Result<Self> {
+        Self::open(Domain::IPV4, mark)
     }
 
-    /// Sends a packet; never blocks. `packet` must begin with an IPv6 header.
+    /// Opens one for IPv6. Needs CAP_NET_RAW and CAP_NET_ADMIN.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn v6(mark: u32) -> io::Result<Self> {
+        Self::open(Domain::IPV6, mark)
+    }
+
+    fn open(domain: Domain, mark: u32) -> io::Result<Self> {
+        let protocol = Some(Protocol::from(libc::IPPROTO_RAW));
+        let socket = Socket::new(domain, Type::RAW.nonblocking(), protocol)?;
+        socket.set_mark(mark)?;
+        Ok(Self { socket, ipv6: domain == Domain::IPV6 })
+    }
+
+    /// Sends a packet; never blocks. `packet` must begin with a header of this socket's family.
     ///
     /// # Errors
     /// [`io::ErrorKind::InvalidInput`] if it does not; else the kernel's, such as `EMSGSIZE` if it is longer than the way out
     /// carries.
     pub fn send(&self, packet: &[u8]) -> io::Result<()> {
-        let destination = packet.get(24..40).and_then(|octets| octets.first_chunk::<16>());
+        let destination: Option<IpAddr> = if self.ipv6 {
+            octets(packet, 24).map(|octets| Ipv6Addr::from(octets).into())
+        } else {
+            octets(packet, 16).map(|octets| Ipv4Addr::from(octets).into())
+        };
         let destination = destination.ok_or(io::ErrorKind::InvalidInput)?;
-        let to = SocketAddr::new(Ipv6Addr::from(*destination).into(), 0);
-        self.0.send_to(packet, &to.into()).map(drop)
+        self.socket.send_to(packet, &SocketAddr::new(destination, 0).into()).map(drop)
     }
+}
+
+fn octets<const N: usize>(packet: &[u8], at: usize) -> Option<[u8; N]> {
+    packet.get(at..)?.first_chunk().copied()
 }

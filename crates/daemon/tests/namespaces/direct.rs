@@ -3,12 +3,18 @@
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
-use std::time::Duration;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use anabranch::control::EventSequence;
+use linux::direct::{NETWORK_MASK, TREATMENT_MASK};
+use linux::netlink::conntrack::Conntrack;
 use linux::netns::Namespace;
 
-use crate::bed::{Bed, Daemon, SERVER_V4, eventually};
+use crate::bed::{Bed, Daemon, SERVER_V4, SERVER_V6, eventually};
+
+/// The addresses of any0.
+const ANY0: [&str; 2] = ["10.255.86.1", "fdab:51ab:51ab::1"];
 
 /// A device without a gateway; what is the gateway elsewhere only routes here.
 pub fn bed() -> Bed {
@@ -39,7 +45,19 @@ pub fn listing(space: &Namespace) -> String {
         + &list(&["ip", "route", "show", "table", "all"]);
     // The kernel adds link-local routes once it has checked its addresses, at a time of its own.
     let lasting = all.lines().filter(|line| !line.contains("fe80:") && !line.contains("ff00::/8"));
-    lasting.collect::<Vec<_>>().join("\n")
+    lasting.collect::<Vec<_>>().join("\n") + if has_marked_flows(space) { "\nmarked flows" } else { "" }
+}
+
+fn has_marked_flows(space: &Namespace) -> bool {
+    let look = || {
+        let mut marked = false;
+        let mut conntrack = Conntrack::open().unwrap();
+        let bits = NETWORK_MASK | TREATMENT_MASK;
+        // Where nothing is tracked, nothing has a mark.
+        drop(conntrack.for_each(None, |entry| marked |= entry.mark & bits != 0));
+        marked
+    };
+    space.run(look).unwrap()
 }
 
 /// A host on a LAN of the device, which does not forward its packets yet.
@@ -49,6 +67,9 @@ fn lan(bed: &Bed) -> Namespace {
     bed.device.add_address("inner", "10.20.0.1/24".parse().unwrap()).unwrap();
     inside.add_address("up", "10.20.0.7/24".parse().unwrap()).unwrap();
     inside.add_route("up", "0.0.0.0/0".parse().unwrap(), "10.20.0.1".parse().ok(), None).unwrap();
+    bed.device.add_address("inner", "fd20::1/64".parse().unwrap()).unwrap();
+    inside.add_address("up", "fd20::7/64".parse().unwrap()).unwrap();
+    inside.add_route("up", "::/0".parse().unwrap(), "fd20::1".parse().ok(), None).unwrap();
     inside
 }
 
@@ -56,13 +77,32 @@ fn lan(bed: &Bed) -> Namespace {
 pub fn behind(bed: &Bed) -> Namespace {
     let inside = lan(bed);
     bed.device.set_sysctl("net.ipv4.ip_forward", "1").unwrap();
+    bed.device.set_sysctl("net.ipv6.conf.all.forwarding", "1").unwrap();
     inside
 }
 
-/// The network by which a caller came, by its address.
-pub fn third_octet(peer: SocketAddr) -> u8 {
-    let IpAddr::V4(peer) = peer.ip() else { panic!("{peer}") };
-    peer.octets()[2]
+/// A bed whose networks have IPv6 too.
+pub fn dual() -> Bed {
+    let bed = bed();
+    bed.gateway.set_sysctl("net.ipv6.conf.all.forwarding", "1").unwrap();
+    for number in 0..2 {
+        let (near, far) = (format!("wan{number}"), format!("lan{number}"));
+        bed.device.add_address(&near, format!("2001:db8:{number}::2/64").parse().unwrap()).unwrap();
+        bed.gateway.add_address(&far, format!("2001:db8:{number}::1/64").parse().unwrap()).unwrap();
+        let via = format!("2001:db8:{number}::1").parse().ok();
+        bed.device.add_route(&near, "::/0".parse().unwrap(), via, Some(100 + number)).unwrap();
+        let (back, via) = (format!("2001:db8:{number}::/64"), "2001:db8:9::1".parse().ok());
+        bed.server.add_route("lan", back.parse().unwrap(), via, None).unwrap();
+    }
+    bed
+}
+
+/// The network by which a caller came, by its address: 10.1.NUMBER.2 or 2001:db8:NUMBER::2.
+pub fn network_of(peer: SocketAddr) -> u8 {
+    match peer.ip() {
+        IpAddr::V4(peer) => peer.octets()[2],
+        IpAddr::V6(peer) => peer.segments()[2] as u8,
+    }
 }
 
 /// How many of `count` connections reached the server by each network, by the network's number.
@@ -77,54 +117,79 @@ fn calls_to(bed: &Bed, port: u16, count: usize) -> BTreeMap<u8, usize> {
 
 /// The same for connections from another host.
 fn calls_from(bed: &Bed, host: &Namespace, port: u16, count: usize) -> BTreeMap<u8, usize> {
-    let address = SocketAddr::new(SERVER_V4.parse().unwrap(), port);
+    calls_by(bed, host, SERVER_V4, port, count)
+}
+
+/// The same to one of the server's addresses. Programs of the device have the interface's address.
+fn calls_by(bed: &Bed, host: &Namespace, server: &str, port: u16, count: usize) -> BTreeMap<u8, usize> {
+    let address = SocketAddr::new(server.parse().unwrap(), port);
     let listener = bed.server.run(|| TcpListener::bind(address)).unwrap().unwrap();
     let mut seen = BTreeMap::new();
     for _ in 0..count {
         let call = host.run(|| TcpStream::connect_timeout(&address, Duration::from_secs(2))).unwrap();
         let mut call = call.expect("the server is not reached");
+        if std::ptr::eq(host, &raw const bed.device) {
+            assert!(ANY0.contains(&call.local_addr().unwrap().ip().to_string().as_str()), "{call:?}");
+        }
         let (mut answer, peer) = listener.accept().unwrap();
         call.write_all(b"ping").unwrap();
         answer.read_exact(&mut [0; 4]).unwrap();
-        let IpAddr::V4(peer) = peer.ip() else { panic!("{peer}") };
-        *seen.entry(peer.octets()[2]).or_default() += 1;
+        *seen.entry(network_of(peer)).or_default() += 1;
     }
     seen
 }
 
-/// Two connections, one over each network, and what the server has of them.
-struct LivingFlows {
-    over: BTreeMap<u8, (TcpStream, TcpStream)>,
+/// Two connections of a host, one over each network, and what the server has of them.
+pub struct LivingFlows {
+    pub over: [(TcpStream, TcpStream); 2],
 }
 
 impl LivingFlows {
-    fn open(bed: &Bed) -> Self {
-        let address = SocketAddr::new(SERVER_V4.parse().unwrap(), 8_081);
+    pub fn open(bed: &Bed, host: &Namespace, server: &str, port: u16) -> Self {
+        let address = SocketAddr::new(server.parse().unwrap(), port);
         let listener = bed.server.run(|| TcpListener::bind(address)).unwrap().unwrap();
-        let mut over = BTreeMap::new();
+        let mut over = [None, None];
         // Shares follow what probes show, so one network may get several in a row.
         for _ in 0..64 {
-            if over.len() == 2 {
+            if over.iter().all(Option::is_some) {
                 break;
             }
-            let call = bed.device.run(|| TcpStream::connect(address)).unwrap().unwrap();
+            let call = host.run(|| TcpStream::connect_timeout(&address, Duration::from_secs(10))).unwrap();
             let (answer, peer) = listener.accept().unwrap();
-            let IpAddr::V4(peer) = peer.ip() else { panic!("{peer}") };
-            over.insert(peer.octets()[2], (call, answer));
+            over[usize::from(network_of(peer))] = Some((call.unwrap(), answer));
         }
-        assert_eq!(over.len(), 2);
-        Self { over }
+        let all =
+            over.map(|both| both.unwrap_or_else(|| panic!("{address} is called over one network only")));
+        Self { over: all }
     }
 
-    fn only_those_of_the_dead_network_fail(mut self) {
-        let (dead, _) = self.over.get_mut(&0).unwrap();
-        dead.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
-        let error = dead.read(&mut [0; 1]).unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::ConnectionAborted, "{error}");
-        let (call, answer) = self.over.get_mut(&1).unwrap();
+    /// Each end gets what the other one says.
+    pub fn talk(flow: &mut (TcpStream, TcpStream)) {
+        let (call, answer) = flow;
+        for stream in [&*call, &*answer] {
+            stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        }
         call.write_all(b"still here").unwrap();
-        answer.read_exact(&mut [0; 10]).unwrap();
+        let name = format!("{:?} to {:?}", answer.peer_addr(), call.peer_addr());
+        answer.read_exact(&mut [0; 10]).unwrap_or_else(|error| panic!("from {name}: {error}"));
+        answer.write_all(b"me too").unwrap();
+        call.read_exact(&mut [0; 6]).unwrap_or_else(|error| panic!("back from {name}: {error}"));
     }
+}
+
+/// Reads until it fails, in a thread; gives the error and when it came.
+pub fn read_on(mut stream: TcpStream) -> JoinHandle<(std::io::Error, Instant)> {
+    stream.set_read_timeout(Some(Duration::from_secs(90))).unwrap();
+    std::thread::spawn(move || {
+        let mut buffer = [0; 65_536];
+        loop {
+            match stream.read(&mut buffer) {
+                Ok(0) => return (ErrorKind::UnexpectedEof.into(), Instant::now()),
+                Ok(_) => {}
+                Err(error) => return (error, Instant::now()),
+            }
+        }
+    })
 }
 
 pub fn new_flows_are_dealt_out() {
@@ -132,23 +197,48 @@ pub fn new_flows_are_dealt_out() {
     let before = listing(&bed.device);
     let daemon = started(&bed);
     assert_eq!(calls(&bed, 24).len(), 2);
+    assert!(has_marked_flows(&bed.device));
     let status = bed.status();
     assert_eq!(status.far_end, None);
-    assert_eq!(
-        status.addresses,
-        ["10.255.86.1".parse::<IpAddr>().unwrap(), "fdab:51ab:51ab::1".parse().unwrap()]
-    );
+    assert_eq!(status.addresses, ANY0.map(|address| address.parse::<IpAddr>().unwrap()));
     bed.client("device").down().unwrap();
     assert!(daemon.wait());
     assert!(listing(&bed.device) == before, "{}", listing(&bed.device));
 
     // The next start takes back what a kill has left.
-    started(&bed).kill();
+    let daemon = started(&bed);
+    assert_eq!(calls(&bed, 24).len(), 2);
+    daemon.kill();
     assert_ne!(listing(&bed.device), before);
     let daemon = started(&bed);
     bed.client("device").down().unwrap();
     assert!(daemon.wait());
     assert!(listing(&bed.device) == before, "{}", listing(&bed.device));
+}
+
+/// Networks get their numbers anew at each start; connections must not follow a number to another network.
+pub fn connections_outlive_a_kill_and_take_their_own_networks() {
+    let bed = dual();
+    let inside = behind(&bed);
+    bed.write_config("device", "[device]\ndns = \"off\"\nprobe = \"off\"\n");
+    // The second network comes first.
+    bed.device.set_up("wan0", false).unwrap();
+    let daemon = bed.start("device");
+    bed.wait_until_up();
+    eventually("flows are led out", || listing(&bed.device).contains("table inet anabranch_direct"));
+    assert_eq!(calls(&bed, 2), [(1, 2)].into());
+    bed.device.set_up("wan0", true).unwrap();
+    revive_first(&bed);
+    eventually("the first network does too", || calls(&bed, 4).contains_key(&0));
+    let mut open = Vec::new();
+    for server in [SERVER_V4, SERVER_V6] {
+        for host in [&bed.device, &inside] {
+            open.extend(LivingFlows::open(&bed, host, server, 8_088).over);
+        }
+    }
+    daemon.kill();
+    let _daemon = started(&bed);
+    open.iter_mut().for_each(LivingFlows::talk);
 }
 
 pub fn flows_of_a_lan_are_led_out_once_they_are_forwarded() {
@@ -167,22 +257,63 @@ pub fn flows_of_a_lan_are_led_out_once_they_are_forwarded() {
 }
 
 pub fn a_dead_network_gets_no_new_flow() {
-    let bed = bed();
+    const AT_ONCE: Duration = Duration::from_secs(1);
+    let bed = dual();
+    // Flows of the rule are dealt out by nftables, the others by BPF, where the kernel has it.
+    let rule = "[[rule]]\nport = \"8301-8320\"\nnetworks = [\"wan0\", \"wan1\"]\n";
+    bed.write_config("device", &format!("[device]\ndns = \"off\"\nprobe = \"off\"\n{rule}"));
     let _daemon = started(&bed);
-    let living = LivingFlows::open(&bed);
+    let (mut readers, mut living) = (Vec::new(), Vec::new());
+    for (server, port) in [(SERVER_V4, 8_081), (SERVER_V6, 8_081), (SERVER_V4, 8_301), (SERVER_V6, 8_301)] {
+        let [(dead, end), other] = LivingFlows::open(&bed, &bed.device, server, port).over;
+        readers.push((read_on(dead), end));
+        living.push(other);
+    }
     bed.gateway.set_up("lan0", false).unwrap();
-    eventually("wan0 is gone", || !bed.status().networks[0].connected);
-    // The kernel learns of it a moment after the report.
-    std::thread::sleep(Duration::from_millis(300));
+    let died = Instant::now();
+    // From the first moment on, calls come about over the other network or fail at once.
+    let mut made = 0;
+    for port in [8_082, 8_302] {
+        for server in [SERVER_V4, SERVER_V6] {
+            let address = SocketAddr::new(server.parse().unwrap(), port);
+            let _ears = bed.server.run(|| TcpListener::bind(address)).unwrap().unwrap();
+            for _ in 0..4 {
+                let began = Instant::now();
+                let call = bed.device.run(|| TcpStream::connect_timeout(&address, Duration::from_secs(10)));
+                let kind = call.unwrap().err().map(|error| error.kind());
+                made += usize::from(kind.is_none());
+                assert!(matches!(kind, None | Some(ErrorKind::ConnectionAborted)), "{address}: {kind:?}");
+                // One whose first packet was lost is repeated by the kernel after a second.
+                assert!(began.elapsed() < AT_ONCE * 2, "{address}: {:?}", began.elapsed());
+            }
+        }
+    }
+    assert!(made >= 12, "{made} of 16");
+    for (reader, _end) in readers {
+        let (error, at) = reader.join().unwrap();
+        assert_eq!(error.kind(), ErrorKind::ConnectionAborted, "{error}");
+        assert!(at - died < AT_ONCE, "{:?}", at - died);
+    }
+    living.iter_mut().for_each(LivingFlows::talk);
     assert_eq!(calls(&bed, 4), [(1, 4)].into());
-    living.only_those_of_the_dead_network_fail();
 
     bed.gateway.set_up("lan0", true).unwrap();
-    bed.gateway.add_address("lan0", "10.1.0.1/24".parse().unwrap()).ok();
-    bed.device
-        .add_route("wan0", "0.0.0.0/0".parse().unwrap(), Some("10.1.0.1".parse().unwrap()), Some(100))
-        .ok();
+    revive_first(&bed);
     eventually("it is used again", || calls(&bed, 4).contains_key(&0));
+    let v6 = |port| calls_by(&bed, &bed.device, SERVER_V6, port, 4);
+    eventually("for IPv6 too", || v6(8_083).contains_key(&0) && v6(8_303).contains_key(&0));
+}
+
+/// What the first network loses when one of its ends is switched off.
+fn revive_first(bed: &Bed) {
+    for (space, interface, address) in
+        [(&bed.gateway, "lan0", "2001:db8::1/64"), (&bed.device, "wan0", "2001:db8::2/64")]
+    {
+        space.add_address(interface, address.parse().unwrap()).ok();
+    }
+    for (any, via) in [("0.0.0.0/0", "10.1.0.1"), ("::/0", "2001:db8::1")] {
+        bed.device.add_route("wan0", any.parse().unwrap(), via.parse().ok(), Some(100)).ok();
+    }
 }
 
 /// Calls that nobody has answered yet when their network dies: they fail at once or come about over the other one, whether
@@ -211,8 +342,7 @@ pub fn a_call_that_is_being_made_does_not_hang_on_a_dead_network() {
     assert!(made >= 4, "those of the other network, at least: {outcomes:?}");
     for _ in 0..made {
         let (_, peer) = listener.accept().unwrap();
-        let IpAddr::V4(peer) = peer.ip() else { panic!("{peer}") };
-        assert_eq!(peer.octets()[2], 1, "over the other network");
+        assert_eq!(network_of(peer), 1, "over the other network");
     }
     for outcome in &outcomes {
         let kind = outcome.as_ref().err().map(std::io::Error::kind);

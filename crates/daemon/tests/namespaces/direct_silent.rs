@@ -1,15 +1,17 @@
 //! Networks that die without a sign: the cable stays in, and nothing beyond the first hop answers any more.
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use linux::netns::Namespace;
 use policy::network::Reach;
 
-use crate::bed::{Bed, Daemon, SERVER_V4, within};
-use crate::direct::{bed, calls, started, third_octet};
+use crate::bed::{Bed, Daemon, SERVER_V4, SERVER_V6, eventually, within};
+use crate::direct::{LivingFlows, bed, behind, calls, dual, listing, network_of, read_on, started};
 use crate::direct_metrics::{report, web};
 use crate::scenarios::nft;
 
@@ -20,7 +22,10 @@ const BACK: Duration = Duration::from_secs(90);
 
 /// Direct mode with a server that answers its probes.
 fn probed() -> (Bed, Daemon) {
-    let bed = bed();
+    probed_on(bed())
+}
+
+fn probed_on(bed: Bed) -> (Bed, Daemon) {
     web(&bed, &Arc::new(AtomicBool::new(true)));
     let probe = format!("http://{SERVER_V4}:8100/");
     bed.write_config("device", &format!("[device]\ndns = \"off\"\nprobe = \"{probe}\"\n"));
@@ -45,7 +50,7 @@ fn over(bed: &Bed, network: u8, port: u16) -> (TcpStream, TcpStream) {
     for _ in 0..64 {
         let call = bed.device.run(|| TcpStream::connect(address)).unwrap().unwrap();
         let (answer, peer) = listener.accept().unwrap();
-        if third_octet(peer) == network {
+        if network_of(peer) == network {
             return (call, answer);
         }
     }
@@ -68,7 +73,7 @@ impl Echo {
         std::thread::spawn(move || {
             let mut buffer = [0; 512];
             while let Ok((length, peer)) = server.recv_from(&mut buffer) {
-                by.store(third_octet(peer), Ordering::Relaxed);
+                by.store(network_of(peer), Ordering::Relaxed);
                 drop(server.send_to(&buffer[..length], peer));
             }
         });
@@ -105,7 +110,7 @@ impl Echo {
 
 pub fn a_network_that_dies_silently_in_use_is_left_within_seconds() {
     let (bed, _daemon) = probed();
-    let (mut download, mut source) = over(&bed, 0, 8_201);
+    let (download, mut source) = over(&bed, 0, 8_201);
     let (mut other, mut other_end) = over(&bed, 1, 8_202);
     let echo = Echo::start(&bed, 0, 8_203);
     std::thread::spawn(move || {
@@ -113,24 +118,15 @@ pub fn a_network_that_dies_silently_in_use_is_left_within_seconds() {
             std::thread::sleep(Duration::from_millis(20));
         }
     });
-    download.set_read_timeout(Some(BACK)).unwrap();
-    let reader = std::thread::spawn(move || {
-        let mut buffer = [0; 65_536];
-        loop {
-            match download.read(&mut buffer) {
-                Ok(count) if count > 0 => {}
-                outcome => return (outcome, Instant::now()),
-            }
-        }
-    });
+    let reader = read_on(download);
     std::thread::sleep(Duration::from_secs(4));
     let died = Instant::now();
     swallow(&bed);
     within(FOUND, "the network is found dead", || report(&bed, 0).reach == Reach::Nothing);
     println!("found dead after {:?}", died.elapsed());
-    let (outcome, at) = reader.join().unwrap();
-    println!("the download failed after {:?}: {outcome:?}", at - died);
-    assert_eq!(outcome.unwrap_err().kind(), ErrorKind::ConnectionAborted);
+    let (error, at) = reader.join().unwrap();
+    println!("the download failed after {:?}: {error}", at - died);
+    assert_eq!(error.kind(), ErrorKind::ConnectionAborted);
     assert!(at - died < FOUND, "{:?}", at - died);
     echo.moves_to(1);
     println!("the UDP flow moved after {:?}", died.elapsed());
@@ -188,32 +184,71 @@ pub fn udp_moves_when_a_network_goes() {
     echo.moves_to(1);
 }
 
-pub fn forwarded_flows_of_a_network_that_goes_get_a_reset() {
-    let bed = bed();
-    let inside = crate::direct::behind(&bed);
+/// What a host of a LAN does that only receives: it sends nothing that a reset could be the answer to.
+struct Downloads {
+    dying: Vec<JoinHandle<(std::io::Error, Instant)>>,
+    living: Vec<(TcpStream, TcpStream)>,
+    /// Held open.
+    _idle_ends: Vec<TcpStream>,
+}
+
+impl Downloads {
+    fn begin(bed: &Bed) -> (Namespace, Self) {
+        let inside = behind(bed);
+        eventually("flows of the LAN are looked for", || {
+            listing(&bed.device).contains("filter hook prerouting")
+        });
+        let (mut dying, mut living, mut idle_ends) = (Vec::new(), Vec::new(), Vec::new());
+        for server in [SERVER_V4, SERVER_V6] {
+            // One that data comes in on, and one that rests.
+            let [(reader, mut source), other] = LivingFlows::open(bed, &inside, server, 8_207).over;
+            std::thread::spawn(move || {
+                while source.write_all(&[7; 20_000]).is_ok() {
+                    std::thread::sleep(Duration::from_millis(20));
+                }
+            });
+            let [(resting, end), _] = LivingFlows::open(bed, &inside, server, 8_208).over;
+            idle_ends.push(end);
+            living.push(other);
+            dying.extend([read_on(reader), read_on(resting)]);
+        }
+        (inside, Self { dying, living, _idle_ends: idle_ends })
+    }
+
+    fn end_with_their_network(mut self, gone: Instant) {
+        for reader in self.dying {
+            let (error, at) = reader.join().unwrap();
+            println!("{error} after {:?}", at - gone);
+            assert_eq!(error.kind(), ErrorKind::ConnectionReset, "{error}");
+            assert!(at - gone < Duration::from_secs(3), "{:?}", at - gone);
+        }
+        self.living.iter_mut().for_each(LivingFlows::talk);
+    }
+}
+
+pub fn downloads_of_a_lan_end_with_their_network() {
+    let bed = dual();
     bed.write_config("device", "[device]\ndns = \"off\"\nprobe = \"off\"\n");
     let _daemon = started(&bed);
-    let address = SocketAddr::new(SERVER_V4.parse().unwrap(), 8_207);
-    let listener = bed.server.run(|| TcpListener::bind(address)).unwrap().unwrap();
-    let mut open = [None, None];
-    for _ in 0..64 {
-        if open.iter().all(Option::is_some) {
-            break;
-        }
-        let call = inside.run(|| TcpStream::connect_timeout(&address, BACK)).unwrap().unwrap();
-        let (answer, peer) = listener.accept().unwrap();
-        open[usize::from(third_octet(peer))] = Some((call, answer));
-    }
-    let [Some((dying, _end)), Some((mut living, mut living_end))] = open else { panic!("{open:?}") };
+    let (inside, downloads) = Downloads::begin(&bed);
     bed.gateway.set_up("lan0", false).unwrap();
-    within(FOUND, "the flow of the LAN is reset", || {
-        // Each try is a packet, to which the reset is the answer.
-        let outcome = (&dying).write(b"hello");
-        outcome.is_err_and(|error| matches!(error.kind(), ErrorKind::ConnectionReset | ErrorKind::BrokenPipe))
-    });
-    living.write_all(b"still here").unwrap();
-    living_end.read_exact(&mut [0; 10]).unwrap();
-    let again = inside.run(|| TcpStream::connect_timeout(&address, BACK)).unwrap();
-    again.unwrap();
-    assert_eq!(listener.accept().unwrap().1.ip(), "10.1.1.2".parse::<IpAddr>().unwrap());
+    downloads.end_with_their_network(Instant::now());
+    for server in [SERVER_V4, SERVER_V6] {
+        let address = SocketAddr::new(server.parse().unwrap(), 8_209);
+        let listener = bed.server.run(|| TcpListener::bind(address)).unwrap().unwrap();
+        for _ in 0..4 {
+            let again = inside.run(|| TcpStream::connect_timeout(&address, BACK)).unwrap();
+            again.unwrap();
+            assert_eq!(network_of(listener.accept().unwrap().1), 1);
+        }
+    }
+}
+
+pub fn downloads_of_a_lan_end_when_their_network_falls_silent() {
+    let (bed, _daemon) = probed_on(dual());
+    let (_inside, downloads) = Downloads::begin(&bed);
+    std::thread::sleep(Duration::from_secs(4));
+    swallow(&bed);
+    within(FOUND, "the network is found dead", || report(&bed, 0).reach == Reach::Nothing);
+    downloads.end_with_their_network(Instant::now());
 }

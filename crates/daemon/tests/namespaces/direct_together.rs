@@ -9,7 +9,7 @@ use policy::Treatment;
 use socket2::SockRef;
 
 use crate::bed::{Bed, Daemon, SERVER_V4, eventually};
-use crate::direct::{bed, listing, started, third_octet};
+use crate::direct::{bed, listing, network_of, started};
 use crate::holding::Caller;
 use crate::scenarios::working_paths;
 
@@ -122,7 +122,7 @@ pub fn a_rule_by_code_point_acts_on_marked_packets() {
             socket.connect_timeout(&address.into(), Duration::from_secs(10)).unwrap();
             socket
         });
-        let octet = third_octet(listener.accept().unwrap().1);
+        let octet = network_of(listener.accept().unwrap().1);
         drop(call);
         octet
     };
@@ -130,7 +130,7 @@ pub fn a_rule_by_code_point_acts_on_marked_packets() {
         let socket = bed.device.run(|| UdpSocket::bind("0.0.0.0:0")).unwrap().unwrap();
         SockRef::from(&socket).set_tos_v4(tos).unwrap();
         socket.send_to(b"hello", address).unwrap();
-        third_octet(ears.recv_from(&mut [0; 8]).unwrap().1)
+        network_of(ears.recv_from(&mut [0; 8]).unwrap().1)
     };
     let both = |way: &dyn Fn(u32) -> u8, tos: u32| -> std::collections::BTreeSet<u8> {
         (0..6).map(|_| way(tos)).collect()

@@ -19,7 +19,7 @@ use policy::Treatment;
 use socket2::{Domain, Socket, Type};
 
 use crate::bed::{Bed, SERVER_V4, eventually};
-use crate::direct::{bed, calls, listing, started, third_octet};
+use crate::direct::{bed, calls, listing, network_of, started};
 use crate::lacking::lacking;
 
 /// This program as another user's: `CALLER run NETWORK ADDRESS` is held to the network, calls and waits; `CALLER treat TREATMENT
@@ -116,7 +116,7 @@ pub fn a_program_is_held_to_a_network() {
     let call = |network| {
         let mut caller = Caller::start(&bed, ["run", network, &server(8_090).to_string()]);
         let (stream, peer) = listener.accept().unwrap();
-        (caller.line(), caller, stream, third_octet(peer))
+        (caller.line(), caller, stream, network_of(peer))
     };
     let (group, first, stream, octet) = call("wan1");
     assert_eq!(octet, 1);
@@ -190,7 +190,7 @@ fn connect(bed: &Bed, port: u16) -> (TcpStream, TcpStream, u8) {
     let listener = bed.server.run(|| TcpListener::bind(server(port))).unwrap().unwrap();
     let call = bed.device.run(|| TcpStream::connect(server(port))).unwrap().unwrap();
     let (answer, peer) = listener.accept().unwrap();
-    (call, answer, third_octet(peer))
+    (call, answer, network_of(peer))
 }
 
 /// A program that does what `nft` does, and once direct mode's table is there goes on only when it may.
@@ -369,7 +369,7 @@ pub fn a_socket_is_tied_to_a_network() {
             socket
         });
         let (_answer, peer) = listener.accept().unwrap();
-        assert_eq!(third_octet(peer), octet, "{network}");
+        assert_eq!(network_of(peer), octet, "{network}");
         drop(call);
     }
     // Bound past any0, as any user may do: listed all the same.

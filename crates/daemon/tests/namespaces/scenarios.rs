@@ -288,11 +288,29 @@ pub const ALL: &[Scenario] = &[
     ),
     ("direct_udp_moves_when_a_network_goes", crate::direct_silent::udp_moves_when_a_network_goes),
     (
-        "direct_forwarded_flows_of_a_network_that_goes_get_a_reset",
-        crate::direct_silent::forwarded_flows_of_a_network_that_goes_get_a_reset,
+        "direct_connections_outlive_a_kill_and_take_their_own_networks",
+        direct::connections_outlive_a_kill_and_take_their_own_networks,
+    ),
+    (
+        "direct_downloads_of_a_lan_end_with_their_network",
+        crate::direct_silent::downloads_of_a_lan_end_with_their_network,
+    ),
+    (
+        "direct_downloads_of_a_lan_end_when_their_network_falls_silent",
+        crate::direct_silent::downloads_of_a_lan_end_when_their_network_falls_silent,
     ),
     ("direct_a_closed_port_is_told", crate::direct_errors::a_closed_port_is_told),
+    ("direct_a_closed_port_is_told_to_a_lan", crate::direct_errors::a_closed_port_is_told_to_a_lan),
     ("direct_a_link_that_carries_less_is_found", crate::direct_errors::a_link_that_carries_less_is_found),
+    (
+        "direct_a_link_that_carries_less_is_found_by_a_lan",
+        crate::direct_errors::a_link_that_carries_less_is_found_by_a_lan,
+    ),
+    (
+        "direct_connections_of_a_lan_are_told_what_their_network_carries",
+        crate::direct_errors::connections_of_a_lan_are_told_what_their_network_carries,
+    ),
+    ("direct_echoes_are_answered", crate::direct_errors::echoes_are_answered),
     ("direct_four_treatments_at_once", crate::direct_together::four_treatments_at_once),
     (
         "direct_anybody_may_have_a_program_duplicated",

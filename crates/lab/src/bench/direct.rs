@@ -199,7 +199,7 @@ fn table(networks: u8, slots: u16, round: u32) -> anyhow::Result<Direct> {
             serde_json::json!({
                 "number": number, "interface": format!("net{number}"), "index": null,
                 "subnets": [format!("10.40.{number}.2/24")],
-                "v4": {"gateway": format!("10.40.{number}.1")}, "v6": null,
+                "v4": {"gateway": format!("10.40.{number}.1")}, "v6": null, "mtu": 1500,
             })
         })
         .collect();

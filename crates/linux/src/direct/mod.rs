@@ -123,6 +123,8 @@ pub struct Exit {
     pub v4: Option<NextHop>,
     /// The way on for IPv6, if there is one.
     pub v6: Option<NextHop>,
+    /// Bytes of the longest packet that its link carries.
+    pub mtu: u32,
     /// What makes IPv6 packets of its IPv4 flows, where it has no IPv4 but a NAT64.
     pub translation: Option<Translation>,
 }
@@ -326,6 +328,7 @@ impl Direct {
                 .iter()
                 .any(|other| other.number == exit.number || other.interface == exit.interface);
             ensure(!again, "one network twice")?;
+            ensure(exit.mtu >= LEAST_MTU, "a link of packets that are too short")?;
             if let Some(translation) = &exit.translation {
                 ensure(interface(&translation.interface), "a name that no interface can have")?;
                 let prefix = translation.own;
@@ -371,7 +374,7 @@ impl Direct {
     /// [`DirectError::Invalid`].
     pub fn plan(&self) -> Result<Vec<Change>, DirectError> {
         self.check()?;
-        let mut changes = Vec::new();
+        let mut changes = vec![Change::FlowMarks { bits: NETWORK_MASK | TREATMENT_MASK }];
         for exit in &self.exits {
             let table = self.table_of(exit);
             changes.push(Change::RoutingTable { number: table, interface: exit.interface.clone() });

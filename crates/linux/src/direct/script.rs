@@ -54,8 +54,7 @@ impl Direct {
         let (spared_out, spared_in) = self.spared();
         let networks = self.map_names(|name, _| format!("\"{name}\""));
         let held = self.held(&via);
-        let forwarded =
-            if self.forwarding { self.forwarded(&via, &spared_in, &networks) } else { String::new() };
+        let forwarded = if self.forwarding { self.forwarded(&via, &spared_in) } else { String::new() };
         text += &format!(
             r#"  chain output {{
     type route hook output priority mangle; policy accept;
@@ -129,8 +128,9 @@ impl Direct {
     }
 
     /// For packets of others, which this machine forwards.
-    fn forwarded(&self, via: &str, spared: &str, networks: &str) -> String {
+    fn forwarded(&self, via: &str, spared: &str) -> String {
         let (any0, known) = (&self.interface, self.interfaces_without_choice());
+        let widths = self.widths();
         format!(
             r#"  chain prerouting {{
     type filter hook prerouting priority mangle; policy accept;
@@ -145,11 +145,26 @@ impl Direct {
   chain forward {{
     type filter hook forward priority mangle; policy accept;
     tcp flags & syn == 0 accept
-    meta mark & {NETWORK_MASK:#x} != 0 tcp flags syn tcp option maxseg size set rt mtu
-    iifname {{ {networks} }} ct mark & {NETWORK_MASK:#x} != 0 tcp flags syn tcp option maxseg size set rt mtu
-  }}
+{widths}  }}
 "#
         )
+    }
+
+    /// Both ends of a connection are told what the network carries, whose LAN may carry more. `set` makes the option less, never
+    /// more.
+    fn widths(&self) -> String {
+        let mut text = String::new();
+        for exit in &self.exits {
+            let (mark, network) = (mark_of(exit.number), &exit.interface);
+            for family in [Family::V4, Family::V6] {
+                let most = exit.mtu.saturating_sub(family.headers()).min(u16::MAX.into());
+                let set = format!("meta nfproto {} tcp option maxseg size set {most}", family.name());
+                text += &format!("    meta mark & {NETWORK_MASK:#x} == {mark:#x} {set}\n");
+                text +=
+                    &format!("    iifname \"{network}\" ct mark & {NETWORK_MASK:#x} == {mark:#x} {set}\n");
+            }
+        }
+        text
     }
 
     /// Interfaces whose packets are led nowhere: their flows began elsewhere, or are ours.
@@ -317,6 +332,14 @@ impl Family {
         match self {
             Self::V4 => "ipv4",
             Self::V6 => "ipv6",
+        }
+    }
+
+    /// Bytes of an IP and a TCP header without options.
+    const fn headers(self) -> u32 {
+        match self {
+            Self::V4 => 40,
+            Self::V6 => 60,
         }
     }
 

@@ -97,6 +97,7 @@ fn direct(bed: &Bed) -> Direct {
         subnets: vec!["192.168.1.50/24".parse().unwrap(), "fd01::50/64".parse().unwrap()],
         v4: Some(NextHop { gateway: Some("192.168.1.1".parse().unwrap()) }),
         v6: Some(NextHop { gateway: Some("fd01::1".parse().unwrap()) }),
+        mtu: 1_500,
         translation: None,
     };
     Direct {
@@ -467,6 +468,7 @@ fn hostile_values_are_refused() {
             subnets: Vec::new(),
             v4: None,
             v6: None,
+            mtu: 1_500,
             translation: None,
         }],
         real_time: RealTime::default(),

@@ -37,6 +37,11 @@ pub enum Change {
         /// The network's interface, for people.
         interface: String,
     },
+    /// Marks of tracked connections, which a table of nftables is about to set.
+    FlowMarks {
+        /// Their bits.
+        bits: u32,
+    },
     /// MPTCP over networks: the limit of subflows, and whatever [`crate::mptcp::Paths`] sets as networks come and go.
     Mptcp {
         /// Before the first table of a network.
@@ -165,6 +170,7 @@ impl Change {
                 Undo::Route { route: route.clone(), interface: interface.clone() }
             }
             Self::RoutingTable { number, .. } => Undo::RoutingTable { number: *number },
+            Self::FlowMarks { bits } => Undo::FlowMarks { bits: *bits },
             Self::Mptcp { table } => {
                 let before = paths::widen()?.map(|limits| limits.subflows);
                 Undo::Mptcp { table: *table, subflows: before }
@@ -218,8 +224,8 @@ impl Change {
                 _ => Ok(()),
             },
             Self::Route { route, .. } => Ok(super::open_netlink()?.add_route(route)?),
-            // Its routes are set as the network comes and goes; undoing is prepared before the first.
-            Self::RoutingTable { .. } => Ok(()),
+            // Routes are set as the network comes and goes, marks as flows do; undoing is prepared before the first.
+            Self::RoutingTable { .. } | Self::FlowMarks { .. } => Ok(()),
             Self::Mptcp { .. } => {
                 if paths::widen()?.is_some() {
                     paths::set_limits(None)?;
@@ -268,6 +274,7 @@ impl fmt::Display for Change {
             Self::RoutingTable { number, interface } => {
                 write!(formatter, "routing table {number} for {interface}")
             }
+            Self::FlowMarks { bits } => write!(formatter, "marks {bits:#x} of tracked connections"),
             Self::Mptcp { .. } => formatter.write_str("MPTCP endpoints of the networks and their rules"),
             Self::Setting { path, value } => write!(formatter, "file {} = {value}", path.display()),
             Self::NftTable { name, .. } => write!(formatter, "nftables table inet {name}"),

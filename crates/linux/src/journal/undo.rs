@@ -12,7 +12,8 @@ use crate::cgroup::{CgroupPath, Hierarchy};
 use crate::desktop;
 use crate::dns::{self, Original};
 use crate::mptcp::paths;
-use crate::netlink::{Route, Rule, unless_missing};
+use crate::netlink::conntrack::Conntrack;
+use crate::netlink::{NetlinkError, Route, Rule, unless_missing};
 use crate::nft;
 use crate::radio::Radios;
 use crate::wireless::{Wireless, WirelessError, WirelessMode};
@@ -34,6 +35,11 @@ pub enum Undo {
     RoutingTable {
         /// Its number.
         number: u32,
+    },
+    /// Clear marks of tracked connections, once nothing sets them any more.
+    FlowMarks {
+        /// Their bits.
+        bits: u32,
     },
     /// Remove our MPTCP endpoints and their rules, and set the old limit.
     Mptcp {
@@ -105,6 +111,7 @@ impl Undo {
             Self::Rule(rule) => Ok(unless_missing(super::open_netlink()?.delete_rule(rule))?),
             Self::Route { route, .. } => Ok(unless_missing(super::open_netlink()?.delete_route(route))?),
             Self::RoutingTable { number } => empty_table(*number),
+            Self::FlowMarks { bits } => clear_marks(*bits),
             Self::Mptcp { table, subflows } => Ok(paths::end(*table, *subflows)?),
             Self::Setting { path, before, ours } => match fs::read_to_string(path) {
                 // The setting went with its interface.
@@ -138,6 +145,16 @@ fn empty_table(number: u32) -> Result<(), ChangeError> {
         .try_for_each(|route| Ok(unless_missing(netlink.delete_route(route))?))
 }
 
+/// Flows that live on would else be led to whichever network has their number at the next start.
+fn clear_marks(bits: u32) -> Result<(), ChangeError> {
+    let mut conntrack = Conntrack::open().map_err(NetlinkError::from)?;
+    // Its modules may have been unloaded.
+    if conntrack.is_available() {
+        conntrack.clear_marks(bits)?;
+    }
+    Ok(())
+}
+
 /// Removes a wireless interface if it is there and is used so.
 fn remove_wireless(interface: &str, mode: WirelessMode) -> Result<(), ChangeError> {
     let known = match Wireless::open() {
@@ -158,6 +175,7 @@ impl fmt::Display for Undo {
                 write!(formatter, "remove route {route} dev {interface}")
             }
             Self::RoutingTable { number } => write!(formatter, "empty routing table {number}"),
+            Self::FlowMarks { bits } => write!(formatter, "clear marks {bits:#x} of tracked connections"),
             Self::Mptcp { .. } => {
                 formatter.write_str("remove MPTCP endpoints of the networks and their rules")
             }

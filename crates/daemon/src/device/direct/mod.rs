@@ -4,7 +4,9 @@
 //! again when something happens and, while there is a choice, every 250 ms, and asks root for a new table only if something in it is
 //! different. Packets never wait for it.
 
+mod adopting;
 mod caps;
+mod challenge;
 mod closing;
 mod explain;
 mod flows;
@@ -39,7 +41,7 @@ use std::time::Duration;
 use anabranch::control::EventKind;
 use linux::cgroup::Hierarchy;
 use linux::clock;
-use linux::direct::{Direct, FlowRule, Outcome, Stay};
+use linux::direct::{Direct, Exit, FlowRule, Outcome, Stay};
 use linux::mptcp::Paths;
 use linux::netlink::conntrack::Tuple;
 use linux::poll::Waker;
@@ -310,7 +312,7 @@ impl DirectControl {
     fn observe(&mut self, now: Timestamp) -> bool {
         let is_due = !self.addresses.is_empty() && now >= self.observations.due();
         if is_due {
-            self.observations.advance(now, &self.networks, &self.numbers);
+            self.observations.advance(now, &self.networks, &self.numbers, self.forwarding);
         }
         is_due
     }
@@ -481,6 +483,7 @@ impl DirectControl {
 
     fn apply(&mut self, now: Timestamp, wanted: Direct) {
         self.retry_at = None;
+        self.adopt(&wanted);
         match self.root.ask_for(&Request::Direct(Box::new(wanted.clone()))) {
             Ok(answer) => {
                 self.failing = None;
@@ -502,6 +505,19 @@ impl DirectControl {
                 }
                 self.retry_at = Some(now + RETRY_PAUSE);
             }
+        }
+    }
+
+    /// Flows of networks that come go on by them.
+    fn adopt(&self, wanted: &Direct) {
+        let has = |exit: &&Exit| {
+            let mut before = self.applied.iter().flat_map(|applied| &applied.exits);
+            before.any(|known| known.number == exit.number && known.subnets == exit.subnets)
+        };
+        match adopting::adopt_flows(wanted.exits.iter().filter(|exit| !has(exit))) {
+            Ok(0) => {}
+            Ok(count) => info!("{count} flows of earlier go on by their networks"),
+            Err(error) => debug!("flows of earlier are left to the routes: {error}"),
         }
     }
 
@@ -547,17 +563,15 @@ impl DirectControl {
     fn close_dead(&mut self) {
         self.ended.retain(|id| self.observations.is_dead(*id));
         // New flows must have another network first.
-        if self.retry_at.is_some() || self.applied.is_none() {
-            return;
-        }
+        let Some(applied) = self.applied.as_ref().filter(|_| self.retry_at.is_none()) else { return };
         for network in self.networks.iter().filter(|network| network.connected) {
             let Some(number) = self.numbers.of(network.id) else { continue };
             if !self.observations.is_dead(network.id) || !self.ended.insert(network.id) {
                 continue;
             }
             let name = &network.interface.name;
-            match closing::close_flows(number) {
-                Ok(ended) => info!("nothing answers beyond {name}: {ended} connections over it were ended"),
+            match closing::close_flows(number, applied.own_mark) {
+                Ok(closed) => info!("nothing answers beyond {name}: {closed}"),
                 Err(error) => warn!("connections over {name} wait for their time-outs: {error}"),
             }
         }
@@ -570,8 +584,8 @@ impl DirectControl {
             if now.exits.iter().any(|exit| exit.number == lost.number && exit.index == lost.index) {
                 continue;
             }
-            match closing::close_flows(lost.number) {
-                Ok(ended) => info!("{} is gone: {ended} connections over it were ended", lost.interface),
+            match closing::close_flows(lost.number, before.own_mark) {
+                Ok(closed) => info!("{} is gone: {closed}", lost.interface),
                 Err(error) => warn!("connections over {} wait for their time-outs: {error}", lost.interface),
             }
         }

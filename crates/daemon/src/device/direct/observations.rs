@@ -130,8 +130,8 @@ impl Observations {
     }
 
     /// Does what is due.
-    pub fn advance(&mut self, now: Timestamp, networks: &[Network], numbers: &Numbers) {
-        let scene = Scene { networks, numbers, own_mark: self.own_mark };
+    pub fn advance(&mut self, now: Timestamp, networks: &[Network], numbers: &Numbers, forwarding: bool) {
+        let scene = Scene { networks, numbers, own_mark: self.own_mark, forwarding };
         match self.sampler.sample(now, &scene) {
             Err(error) if !self.complained => {
                 self.complained = true;

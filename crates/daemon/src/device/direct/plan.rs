@@ -18,6 +18,9 @@ use crate::device::networks::{Network, reaches};
 
 /// The numbers that networks have in marks. A network keeps its number while the daemon lives, so that living flows keep
 /// their network; if there are more networks than numbers, one that is gone makes room.
+///
+/// The number follows from the interface's, so it is the same after another start: sockets that outlive the daemon go on to have the mark.
+/// Only where two interfaces are as far apart as there are numbers, one has to take the next free one.
 #[derive(Clone, Debug, Default)]
 pub struct Numbers(BTreeMap<NetworkId, u8>);
 
@@ -27,8 +30,11 @@ impl Numbers {
         self.0.retain(|id, _| networks.iter().any(|network| network.id == *id));
         for network in networks {
             let taken: Vec<u8> = self.0.values().copied().collect();
+            let own = network.interface.index.saturating_sub(1);
+            let mut numbers = (0..u32::from(MAXIMUM_EXITS))
+                .map(|further| ((own + further) % u32::from(MAXIMUM_EXITS)) as u8 + 1);
             if !self.0.contains_key(&network.id)
-                && let Some(free) = (1..=MAXIMUM_EXITS).find(|number| !taken.contains(number))
+                && let Some(free) = numbers.find(|number| !taken.contains(number))
             {
                 self.0.insert(network.id, free);
             }
@@ -104,6 +110,7 @@ fn exit(network: &Network, number: u8, translation: Option<Translation>) -> Opti
         subnets: interface.addresses.clone(),
         v4: hop(interface.default_route_v4, false),
         v6: hop(interface.default_route_v6, true),
+        mtu: interface.mtu,
         translation,
     })
 }
@@ -170,3 +177,60 @@ pub fn plan(config: &DeviceConfig) -> Vec<String> {
 
 /// Shares are met to the 64th.
 const SLOTS: u16 = 64;
+
+#[cfg(test)]
+pub(super) mod tests {
+    use linux::monitor::Interface;
+    use policy::NetworkPreference;
+
+    use super::*;
+    use crate::config::CarrierChoice;
+
+    /// A network with IPv4, whose interface has this number and name.
+    pub fn network(id: u32, index: u32, name: &str) -> Network {
+        let interface = Interface {
+            index,
+            name: name.to_owned(),
+            up: true,
+            carrier: true,
+            loopback: false,
+            enslaved: false,
+            mtu: 1_500,
+            kind: None,
+            alias: None,
+            addresses: vec!["192.0.2.5/24".parse().unwrap()],
+            default_route_v4: Some(DefaultRoute { gateway: "192.0.2.1".parse().ok(), metric: 0 }),
+            default_route_v6: None,
+        };
+        Network {
+            id: NetworkId(id),
+            interface,
+            present: true,
+            connected: true,
+            preference: NetworkPreference::default(),
+            carrier: CarrierChoice::Auto,
+        }
+    }
+
+    #[test]
+    fn numbers_follow_from_interfaces_and_are_never_shared() {
+        let network = |id, index| network(id, index, &format!("net{id}"));
+        let (cable, phone, tunnel) = (network(0, 3), network(1, 67), network(2, 4));
+        let numbered = |networks: &[Network]| {
+            let mut numbers = Numbers::default();
+            numbers.assign(networks);
+            networks.iter().map(|network| numbers.of(network.id)).collect::<Vec<_>>()
+        };
+        assert_eq!(numbered(&[cable.clone(), tunnel.clone()]), [Some(3), Some(4)]);
+        assert_eq!(
+            numbered(&[tunnel.clone(), cable.clone()]),
+            [Some(4), Some(3)],
+            "in whatever order they come"
+        );
+        assert_eq!(numbered(&[cable, phone, tunnel]), [Some(3), Some(4), Some(5)], "64 apart");
+        let many: Vec<Network> = (0..70).map(|at| network(at, 1 + at)).collect();
+        let all = numbered(&many);
+        assert_eq!(all.iter().flatten().count(), 64);
+        assert_eq!(numbered(&[network(9, 0)]), [Some(1)]);
+    }
+}

@@ -215,43 +215,20 @@ fn with(base: &FlowMatch, matcher: &Matcher) -> FlowMatch {
 
 #[cfg(test)]
 mod tests {
-    use linux::monitor::{DefaultRoute, Interface};
+    use linux::monitor::DefaultRoute;
     use policy::network::{NetworkInput, Reach};
     use policy::rules::NetworkChoice;
-    use policy::{ChoiceSettings, NetworkPolicy, NetworkPreference};
+    use policy::{ChoiceSettings, NetworkPolicy};
     use units::Timestamp;
 
     use super::*;
-    use crate::config::CarrierChoice;
 
     /// `v4-only` and `dual`, which have what their names say.
     fn networks() -> Vec<Network> {
-        let interface = |index: u32, name: &str| Interface {
-            index,
-            name: name.to_owned(),
-            up: true,
-            carrier: true,
-            loopback: false,
-            enslaved: false,
-            mtu: 1_500,
-            kind: None,
-            alias: None,
-            addresses: vec!["192.0.2.5/24".parse().unwrap()],
-            default_route_v4: Some(DefaultRoute { gateway: "192.0.2.1".parse().ok(), metric: 0 }),
-            default_route_v6: None,
-        };
-        let (v4_only, mut dual) = (interface(3, "v4-only"), interface(4, "dual"));
-        dual.addresses.push("2001:db8::5/64".parse().unwrap());
-        dual.default_route_v6 = Some(DefaultRoute { gateway: "fe80::1".parse().ok(), metric: 0 });
-        let network = |(id, interface)| Network {
-            id: NetworkId(id),
-            interface,
-            present: true,
-            connected: true,
-            preference: NetworkPreference::default(),
-            carrier: CarrierChoice::Auto,
-        };
-        [(0, v4_only), (1, dual)].map(network).into()
+        let (v4_only, mut dual) = (plan::tests::network(0, 3, "v4-only"), plan::tests::network(1, 4, "dual"));
+        dual.interface.addresses.push("2001:db8::5/64".parse().unwrap());
+        dual.interface.default_route_v6 = Some(DefaultRoute { gateway: "fe80::1".parse().ok(), metric: 0 });
+        vec![v4_only, dual]
     }
 
     /// What becomes of flows of a rule for `name`: for IPv4, for IPv6, and whether a family without slots is refused.
@@ -303,9 +280,9 @@ mod tests {
     #[test]
     fn a_family_that_the_networks_lack_is_refused_or_goes_as_others_do() {
         for has_gateway in [false, true] {
-            assert_eq!(outcome_of("v4-only", Strictness::Only, has_gateway), (vec![1], vec![], true));
-            assert_eq!(outcome_of("v4-only", Strictness::Prefer, has_gateway), (vec![1], vec![2], false));
-            assert_eq!(outcome_of("dual", Strictness::Only, has_gateway), (vec![2], vec![2], true));
+            assert_eq!(outcome_of("v4-only", Strictness::Only, has_gateway), (vec![3], vec![], true));
+            assert_eq!(outcome_of("v4-only", Strictness::Prefer, has_gateway), (vec![3], vec![4], false));
+            assert_eq!(outcome_of("dual", Strictness::Only, has_gateway), (vec![4], vec![4], true));
         }
     }
 
@@ -313,8 +290,8 @@ mod tests {
     fn what_prefers_a_network_that_leads_nowhere_takes_another() {
         for reach in [Reach::Nothing, Reach::Captive] {
             let outcome = |strictness| outcome_where("v4-only", strictness, false, reach);
-            assert_eq!(outcome(Strictness::Only), (vec![1], vec![], true));
-            assert_eq!(outcome(Strictness::Prefer), (vec![2], vec![2], false));
+            assert_eq!(outcome(Strictness::Only), (vec![3], vec![], true));
+            assert_eq!(outcome(Strictness::Prefer), (vec![4], vec![4], false));
         }
     }
 }

@@ -40,6 +40,8 @@ pub struct Scene<'a> {
     pub numbers: &'a Numbers,
     /// Mark of the daemon's own packets, which are no flows.
     pub own_mark: u32,
+    /// Whether hosts behind this machine have flows, whose sockets are not here.
+    pub forwarding: bool,
 }
 
 /// Asks the kernel, once a second at most.
@@ -50,6 +52,8 @@ pub struct PassiveSampler {
     counters: BTreeMap<u32, Counted>,
     meters: BTreeMap<NetworkId, NetworkMeter>,
     alive: BTreeMap<NetworkId, Timestamp>,
+    /// When much came in last, by the links' counters.
+    busy: BTreeMap<NetworkId, Timestamp>,
     silences: Silences,
     moves: bool,
     counted_at: Option<Timestamp>,
@@ -115,6 +119,7 @@ impl PassiveSampler {
     /// The network has answered.
     pub fn on_answer(&mut self, network: NetworkId) {
         self.silences.end(network);
+        self.busy.remove(&network);
     }
 
     /// Forgets a network that is another one now.
@@ -122,6 +127,7 @@ impl PassiveSampler {
         self.silences.end(network);
         self.meters.remove(&network);
         self.alive.remove(&network);
+        self.busy.remove(&network);
     }
 
     /// Takes a sample if one is due.
@@ -148,6 +154,7 @@ impl PassiveSampler {
     fn take(&mut self, now: Timestamp, scene: &Scene<'_>) -> Result<bool, SampleError> {
         self.meters.retain(|id, _| scene.networks.iter().any(|network| network.id == *id));
         self.alive.retain(|id, _| scene.networks.iter().any(|network| network.id == *id));
+        self.busy.retain(|_, at| now.since(*at) < WATCHED);
         self.silences.keep(now, |id| scene.networks.iter().any(|network| network.id == id));
         let lists = match &mut self.lists {
             Some(lists) => lists,
@@ -169,21 +176,26 @@ impl PassiveSampler {
             let (Some(was), Some(is)) = (before.get(&index), self.counters.get(&index)) else { continue };
             let sent = Bytes(is.sent.saturating_sub(was.sent));
             let received = Bytes(is.received.saturating_sub(was.received));
-            carried.push((network.id, sent, received));
+            let mut heard = Heard::counted(time, sent, received);
+            if heard.much {
+                self.busy.insert(network.id, now);
+            }
+            heard.stopped = scene.forwarding && heard.little && self.busy.contains_key(&network.id);
+            carried.push((network.id, sent, received, heard));
         }
-        let is_quiet = carried.iter().all(|(_, sent, received)| sent.0 + received.0 < QUIET);
+        let is_quiet = carried.iter().all(|(_, sent, received, _)| sent.0 + received.0 < QUIET);
         self.moves = !is_quiet;
         // Where something flowed a moment ago, that it does not any more may have to do with the network.
         let is_watched = !self.silences.is_empty() || self.alive.values().any(|at| now.since(*at) < WATCHED);
         if time.is_zero() || is_quiet && !is_watched {
-            for (network, sent, received) in carried {
-                self.silences.hear(now, network, Heard::counted(time, sent, received));
+            for (network, _, _, heard) in carried {
+                self.silences.hear(now, network, heard);
             }
             self.meters.values_mut().for_each(|meter| meter.on_silence(now));
             return Ok(false);
         }
         let progress = if now >= self.look_due { self.look(now, scene)? } else { BTreeMap::new() };
-        for (network, sent, received) in carried {
+        for (network, sent, received, counted) in carried {
             let flows = progress.get(&network).map_or(&[][..], Vec::as_slice);
             if flows.iter().any(Progress::is_alive) {
                 self.alive.insert(network, now);
@@ -191,8 +203,9 @@ impl PassiveSampler {
             let heard = Heard {
                 open: !flows.is_empty(),
                 alive: flows.iter().any(Progress::is_alive),
-                stopped: flows.iter().any(|flow| flow.waits || flow.was_bulk && !flow.is_alive()),
-                ..Heard::counted(time, sent, received)
+                stopped: counted.stopped
+                    || flows.iter().any(|flow| flow.waits || flow.was_bulk && !flow.is_alive()),
+                ..counted
             };
             self.silences.hear(now, network, heard);
             self.meters.entry(network).or_default().on_sample(now, time, flows, sent, received);

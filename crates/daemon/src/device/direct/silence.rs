@@ -18,6 +18,10 @@ pub struct Heard {
     pub stopped: bool,
     /// Whether packets left by it and none came.
     pub one_way: bool,
+    /// Whether much came by it, as in a download.
+    pub much: bool,
+    /// Whether no more came by it than neighbours and routers say.
+    pub little: bool,
 }
 
 impl Heard {
@@ -25,8 +29,9 @@ impl Heard {
     pub fn counted(time: Duration, sent: Bytes, received: Bytes) -> Self {
         let seconds = time.as_secs_f64();
         let per_second = |bytes: Bytes| bytes.0 as f64 / seconds;
-        let one_way = seconds > 0.0 && per_second(sent) >= TALK && per_second(received) < NOISE;
-        Self { one_way, ..Self::default() }
+        let little = seconds > 0.0 && per_second(received) < NOISE;
+        let much = seconds > 0.0 && per_second(received) >= MUCH;
+        Self { one_way: little && per_second(sent) >= TALK, much, little, ..Self::default() }
     }
 }
 
@@ -74,6 +79,8 @@ const LONGEST: Duration = Duration::from_secs(30);
 const TALK: f64 = 150.0;
 /// Bytes a second that come on a link from neighbours and routers though nothing is beyond them.
 const NOISE: f64 = 300.0;
+/// Bytes a second that a person would miss.
+const MUCH: f64 = 20_000.0;
 
 #[cfg(test)]
 mod tests {
@@ -120,7 +127,8 @@ mod tests {
         assert!(silences.is_silent(LAN, at(2)));
         silences.hear(at(3), LAN, counted(500, 400));
         assert!(silences.is_empty());
-        assert_eq!(counted(60, 0), Heard::default(), "a question for an address is none");
+        assert!(!counted(60, 0).one_way, "a question for an address is none");
+        assert!(counted(0, 50_000).much && !counted(0, 50_000).little && !counted(0, 5_000).much);
         assert_eq!(Heard::counted(Duration::ZERO, Bytes(9), Bytes(0)), Heard::default());
     }
 }

@@ -162,7 +162,7 @@ impl Translations {
             Translation { interface: tun.name().to_owned(), index: tun.index(), own: all_own, mtu: LARGEST };
         let work = Work {
             tun,
-            sender: PacketSender::open(mark_of(number))?,
+            sender: PacketSender::v6(mark_of(number))?,
             shared: shared.clone(),
             waker: waker.clone(),
             back: Vec::new(),

@@ -16,7 +16,7 @@ use super::message::{self, Message, Request};
 use super::socket::NetlinkSocket;
 use super::{ACK, DUMP, NetlinkError};
 
-/// Selects entries by connection mark: those with `entry.mark & mask == mark & mask`.
+/// Bits of connection marks. Selects entries: those with `entry.mark & mask == mark & mask`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MarkFilter {
     /// The wanted value.
@@ -125,6 +125,38 @@ impl Conntrack {
             &format!("forget tracked connections marked {:#x}/{:#x}", filter.mark, filter.mask),
             request,
         )
+    }
+
+    /// Changes the bits `to.mask` of the flow's mark to those of `to.mark`; false if it has ended meanwhile.
+    ///
+    /// Kernels before 3.19 clear the other bits.
+    pub fn set_mark(&mut self, entry: &Entry, to: MarkFilter) -> Result<bool, NetlinkError> {
+        let mut request = Request::new(kind(NEW), ACK, &body(entry.family.number()));
+        entry.original.add_to(&mut request);
+        if entry.zone != 0 {
+            request.attribute(ZONE, &entry.zone.to_be_bytes());
+        }
+        add_filter(&mut request, Some(to));
+        match self.socket.request("mark a tracked connection", request) {
+            Err(error) if error.is_missing() => Ok(false),
+            Err(error) => Err(error),
+            Ok(()) => Ok(true),
+        }
+    }
+
+    /// Clears these bits of the marks of all flows; other bits, and the flows themselves, stay. Returns how many had some of them.
+    pub fn clear_marks(&mut self, bits: u32) -> Result<usize, NetlinkError> {
+        let mut marked = Vec::new();
+        self.for_each(None, |entry| {
+            if entry.mark & bits != 0 {
+                marked.push(*entry);
+            }
+        })?;
+        let mut cleared = 0;
+        for entry in &marked {
+            cleared += usize::from(self.set_mark(entry, MarkFilter { mark: 0, mask: bits })?);
+        }
+        Ok(cleared)
     }
 }
 

@@ -120,6 +120,31 @@ fn entries_of_one_mark_are_forgotten_at_once_and_no_others() {
 }
 
 #[test]
+fn bits_of_marks_are_cleared_and_no_others() {
+    if !may_track() {
+        return;
+    }
+    in_namespace(|| {
+        let mut conntrack = Conntrack::open().unwrap();
+        conntrack.insert(&udp("10.0.0.1:1", "10.0.0.2:53"), 0x1003, 0);
+        conntrack.insert(&udp("10.0.0.1:1", "10.0.0.2:53"), 0x7002, 9);
+        conntrack.insert(&udp("[fd00::1]:1", "[fd00::2]:53"), 0x5001, 0);
+        conntrack.insert(&udp("10.0.0.1:2", "10.0.0.2:53"), 0x4000, 0);
+        assert_eq!(conntrack.clear_marks(0x0fff).unwrap(), 3);
+        let mut left: Vec<u32> = conntrack.all(None).iter().map(|entry| entry.mark).collect();
+        left.sort_unstable();
+        assert_eq!(left, [0x1000, 0x4000, 0x5000, 0x7000]);
+        assert_eq!(conntrack.clear_marks(0x0fff).unwrap(), 0);
+
+        let entry = conntrack.all(Some(MarkFilter { mark: 0x5000, mask: u32::MAX }))[0];
+        assert!(conntrack.set_mark(&entry, MarkFilter { mark: 0x30, mask: 0x7f0 }).unwrap());
+        assert_eq!(conntrack.find(&entry.original).unwrap().unwrap().mark, 0x5030);
+        assert!(conntrack.delete(&entry).unwrap());
+        assert!(!conntrack.set_mark(&entry, MarkFilter { mark: 0x40, mask: 0x7f0 }).unwrap());
+    });
+}
+
+#[test]
 fn deleting_takes_the_very_entry_of_zone_and_id() {
     if !may_track() {
         return;

@@ -121,7 +121,7 @@ fn calls_from(bed: &Bed, host: &Namespace, port: u16, count: usize) -> BTreeMap<
 }
 
 /// The same to one of the server's addresses. Programs of the device have the interface's address.
-fn calls_by(bed: &Bed, host: &Namespace, server: &str, port: u16, count: usize) -> BTreeMap<u8, usize> {
+pub fn calls_by(bed: &Bed, host: &Namespace, server: &str, port: u16, count: usize) -> BTreeMap<u8, usize> {
     let address = SocketAddr::new(server.parse().unwrap(), port);
     let listener = bed.server.run(|| TcpListener::bind(address)).unwrap().unwrap();
     let mut seen = BTreeMap::new();
@@ -374,18 +374,28 @@ pub fn rules_choose_networks() {
 }
 
 pub fn a_rule_by_domain_holds_for_the_first_connection() {
-    let bed = bed();
+    const A: u8 = 1;
+    const AAAA: u8 = 28;
+    let bed = dual();
     bed.write_config("device", "[device]\n[[rule]]\ndomain = \"*.example.org\"\nnetworks = \"wan1\"\n");
-    // Answers every question for IPv4 addresses with the server's own.
+    // Answers every question for addresses with the server's own.
     let names = bed.server.run(|| UdpSocket::bind((SERVER_V4, 53))).unwrap().unwrap();
+    let octets = |server: &str| match server.parse().unwrap() {
+        IpAddr::V4(server) => server.octets().to_vec(),
+        IpAddr::V6(server) => server.octets().to_vec(),
+    };
+    let records = [(A, octets(SERVER_V4)), (AAAA, octets(SERVER_V6))];
+    let known = records.clone();
     std::thread::spawn(move || {
         let mut buffer = [0; 512];
         while let Ok((length, client)) = names.recv_from(&mut buffer) {
             let mut answer = buffer[..length].to_vec();
             answer[2..4].copy_from_slice(&[0x81, 0x80]);
-            if answer[length - 3] == 1 {
+            let kind = answer[length - 3];
+            if let Some((_, address)) = known.iter().find(|(known, _)| *known == kind) {
                 answer[7] = 1;
-                answer.extend([0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 60, 0, 4, 198, 51, 100, 9]);
+                answer.extend([0xc0, 12, 0, kind, 0, 1, 0, 0, 0, 60, 0, address.len() as u8]);
+                answer.extend(address);
             }
             names.send_to(&answer, client).unwrap();
         }
@@ -393,8 +403,9 @@ pub fn a_rule_by_domain_holds_for_the_first_connection() {
     let _daemon = bed.start_with_names("device", &format!("nameserver {SERVER_V4}\n"));
     bed.wait_until_up();
     eventually("new flows are led out", || listing(&bed.device).contains("numgen inc"));
-    assert!(!listing(&bed.device).contains("198.51.100.9"), "nothing is known of the name yet");
-    let ask = |name: &str| {
+    let is_known = |server: &str| listing(&bed.device).contains(server);
+    assert!(!is_known(SERVER_V4) && !is_known(SERVER_V6), "nothing is known of the name yet");
+    let ask = |name: &str, kind: u8| {
         let socket = bed.device.run(|| UdpSocket::bind("127.0.0.1:0")).unwrap().unwrap();
         socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
         let mut question = vec![7, 7, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0];
@@ -402,25 +413,42 @@ pub fn a_rule_by_domain_holds_for_the_first_connection() {
             question.push(label.len() as u8);
             question.extend(label.bytes());
         }
-        question.extend([0, 0, 1, 0, 1]);
+        question.extend([0, 0, kind, 0, 1]);
         socket.send_to(&question, "127.0.86.53:53").unwrap();
         let mut answer = [0; 512];
         let length = socket.recv(&mut answer).expect("an answer");
-        assert!(answer[..length].ends_with(&[198, 51, 100, 9]));
+        let (_, address) = records.iter().find(|(known, _)| *known == kind).unwrap();
+        assert!(answer[..length].ends_with(address));
     };
-    ask("other.example.net");
-    assert!(!listing(&bed.device).contains("198.51.100.9"), "a name of no rule");
-    ask("www.example.org");
-    assert_eq!(calls(&bed, 8), [(1, 8)].into());
+    let told = bed.client("device").rules().unwrap().remove(0).remark;
+    assert!(told.as_ref().is_some_and(|remark| remark.contains("encrypted DNS")), "{told:?}");
+    for (server, kind) in [(SERVER_V4, A), (SERVER_V6, AAAA)] {
+        let networks = |port| calls_by(&bed, &bed.device, server, port, 8);
+        ask("other.example.net", kind);
+        assert!(!is_known(server), "a name of no rule");
+        assert_eq!(networks(8_086).len(), 2);
+        ask("www.example.org", kind);
+        assert_eq!(networks(8_087), [(1, 8)].into());
+    }
 }
 
 pub fn a_site_that_refuses_the_gateway_is_reached_directly() {
+    a_site_that_does_not_want_the_gateway("reject with tcp reset");
+}
+
+pub fn a_site_that_ignores_the_gateway_is_reached_directly() {
+    a_site_that_does_not_want_the_gateway("drop");
+}
+
+fn a_site_that_does_not_want_the_gateway(verdict: &str) {
     let bed = bed();
     bed.write_config("device", "[device]\ndns = \"off\"\nauto_direct = true\n");
     bed.server.add_address("lan", "198.51.100.10/24".parse().unwrap()).unwrap();
     let mut nft = bed.server.command("nft").unwrap();
-    let rule = "table ip site { chain input { type filter hook input priority 0; \
-                ip saddr 198.51.100.1 ip daddr 198.51.100.10 meta l4proto tcp reject with tcp reset; }; }";
+    let rule = format!(
+        "table ip site {{ chain input {{ type filter hook input priority 0; \
+         ip saddr 198.51.100.1 ip daddr 198.51.100.10 meta l4proto tcp {verdict}; }}; }}"
+    );
     assert!(nft.arg(rule).status().unwrap().success());
     let site = SocketAddr::new("198.51.100.10".parse().unwrap(), 8_090);
     let listener = bed.server.run(|| TcpListener::bind(site)).unwrap().unwrap();
@@ -433,7 +461,7 @@ pub fn a_site_that_refuses_the_gateway_is_reached_directly() {
     assert_eq!(peer.ip().to_string(), "198.51.100.1", "through the gateway");
     let reach = || bed.device.run(|| TcpStream::connect_timeout(&site, Duration::from_secs(2))).unwrap();
     assert!(reach().is_err(), "the site refuses the gateway");
-    crate::bed::within(Duration::from_secs(20), "the site is reached directly", || {
+    crate::bed::within(Duration::from_secs(60), "the site is reached directly", || {
         std::thread::sleep(Duration::from_millis(1_100));
         drop(bed.device.run(|| TcpStream::connect(other)).unwrap().unwrap());
         reach().is_ok()

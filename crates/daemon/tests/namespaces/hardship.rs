@@ -80,34 +80,55 @@ pub fn networks_with_the_same_subnet_work() {
     eventually("both paths work", || working_paths(&bed) == 2);
     bed.download(SERVER_V4, 8_000_000, || {});
     for network in bed.status().networks {
-        assert_eq!(network.addresses, ["192.168.1.2".parse::<std::net::IpAddr>().unwrap()]);
+        let twins = ["192.168.1.2", "fd01::2"].map(|address| address.parse::<std::net::IpAddr>().unwrap());
+        assert_eq!(network.addresses, twins);
         assert!(network.paths[0].traffic.received.0 > 100_000, "{network:#?}");
     }
     drop((device, routers));
 }
 
-/// Puts a router that translates addresses where the cable of a network was.
-fn behind_a_router(bed: &Bed, number: u8) -> Namespace {
+/// Puts a router that translates addresses where the cable of a network was. All of them are alike on the device's side, down to the
+/// hardware address.
+pub fn behind_a_router(bed: &Bed, number: u8) -> Namespace {
     let router = Namespace::anonymous().unwrap();
-    let wan = format!("wan{number}");
+    let (wan, far) = (format!("wan{number}"), format!("lan{number}"));
     bed.device.delete_link(&wan).unwrap();
     bed.device.join(&router, &wan, "lan").unwrap();
-    bed.device.add_address(&wan, "192.168.1.2/24".parse().unwrap()).unwrap();
-    router.add_address("lan", "192.168.1.1/24".parse().unwrap()).unwrap();
-    let via = "192.168.1.1".parse().ok();
-    bed.device.add_route(&wan, "0.0.0.0/0".parse().unwrap(), via, Some(100 + u32::from(number))).unwrap();
-    let far = format!("lan{number}");
     router.join(&bed.gateway, "up", &far).unwrap();
-    router.add_address("up", format!("10.1.{number}.2/24").parse().unwrap()).unwrap();
-    bed.gateway.add_address(&far, format!("10.1.{number}.1/24").parse().unwrap()).unwrap();
-    let via = format!("10.1.{number}.1").parse().ok();
-    router.add_route("up", "0.0.0.0/0".parse().unwrap(), via, None).unwrap();
+    let mut ip = router.command("ip").unwrap();
+    ip.args(["link", "set", "lan", "address", "02:00:5e:00:53:01"]);
+    assert!(ip.status().unwrap().success());
+    for (space, interface, address) in [
+        (&bed.device, wan.as_str(), "192.168.1.2/24".to_owned()),
+        (&bed.device, &wan, "fd01::2/64".to_owned()),
+        (&router, "lan", "192.168.1.1/24".to_owned()),
+        (&router, "lan", "fd01::1/64".to_owned()),
+        (&router, "up", format!("10.1.{number}.2/24")),
+        (&router, "up", format!("2001:db8:{number}::2/64")),
+        (&bed.gateway, &far, format!("10.1.{number}.1/24")),
+        (&bed.gateway, &far, format!("2001:db8:{number}::1/64")),
+    ] {
+        space.add_address(interface, address.parse().unwrap()).unwrap();
+    }
+    restore_routes(bed, number);
+    for (any, via) in [("0.0.0.0/0", format!("10.1.{number}.1")), ("::/0", format!("2001:db8:{number}::1"))] {
+        router.add_route("up", any.parse().unwrap(), via.parse().ok(), None).unwrap();
+    }
     router.set_sysctl("net.ipv4.ip_forward", "1").unwrap();
+    router.set_sysctl("net.ipv6.conf.all.forwarding", "1").unwrap();
     nft(
         &router,
         "table inet translate { chain c { type nat hook postrouting priority srcnat; oifname \"up\" masquerade; } }",
     );
     router
+}
+
+/// The device's default routes by such a router, of which a link that goes may take some with it.
+pub fn restore_routes(bed: &Bed, number: u8) {
+    for (any, via) in [("0.0.0.0/0", "192.168.1.1"), ("::/0", "fd01::1")] {
+        let metric = Some(100 + u32::from(number));
+        bed.device.add_route(&format!("wan{number}"), any.parse().unwrap(), via.parse().ok(), metric).ok();
+    }
 }
 
 /// ufw and Docker close the forward chain; nothing that we may do opens it.

@@ -203,7 +203,10 @@ pub const ALL: &[Scenario] = &[
         crate::neighbours::a_neighbour_is_told_of_a_cable_that_was_pulled_out,
     ),
     ("neighbours_a_silent_lan_is_left_after_maxdiff", crate::neighbours::a_silent_lan_is_left_after_maxdiff),
-    ("neighbours_a_broadcast_arrives_once", crate::neighbours::a_broadcast_arrives_once),
+    (
+        "neighbours_a_broadcast_goes_out_on_every_network_and_arrives_once",
+        crate::neighbours::a_broadcast_goes_out_on_every_network_and_arrives_once,
+    ),
     (
         "neighbours_a_stranger_takes_nothing_over_and_learns_nothing",
         crate::neighbours::a_stranger_takes_nothing_over_and_learns_nothing,
@@ -292,6 +295,24 @@ pub const ALL: &[Scenario] = &[
         direct::connections_outlive_a_kill_and_take_their_own_networks,
     ),
     (
+        "direct_twins_work_side_by_side_and_one_may_go",
+        crate::direct_twins::twins_work_side_by_side_and_one_may_go,
+    ),
+    ("direct_rules_by_user_hold_for_that_user", crate::direct_rules::rules_by_user_hold_for_that_user),
+    ("direct_pins_of_a_user_hold_for_that_user", crate::direct_rules::pins_of_a_user_hold_for_that_user),
+    (
+        "direct_rules_by_control_group_hold_for_its_programs",
+        crate::direct_rules::rules_by_control_group_hold_for_its_programs,
+    ),
+    (
+        "direct_rules_by_class_hold_for_what_was_interactive",
+        crate::direct_rules::rules_by_class_hold_for_what_was_interactive,
+    ),
+    (
+        "direct_a_site_that_ignores_the_gateway_is_reached_directly",
+        direct::a_site_that_ignores_the_gateway_is_reached_directly,
+    ),
+    (
         "direct_downloads_of_a_lan_end_with_their_network",
         crate::direct_silent::downloads_of_a_lan_end_with_their_network,
     ),
@@ -349,6 +370,9 @@ pub const NEED_ROOT: &[&str] = &[
     "direct_flows_are_listed_with_their_reasons",
     "direct_bonded_flows_are_listed_too",
     "direct_pins_hold_and_are_explained",
+    "direct_rules_by_user_hold_for_that_user",
+    "direct_pins_of_a_user_hold_for_that_user",
+    "direct_rules_by_control_group_hold_for_its_programs",
     "direct_a_socket_is_tied_to_a_network",
     "direct_a_program_reaches_what_lies_on_its_network_itself",
     "direct_a_flow_is_taken_for_what_earlier_ones_were",

@@ -66,6 +66,14 @@ pub fn unkernelled(rule: &Rule) -> Option<String> {
     })
 }
 
+/// What somebody who looks at a rule should know of it.
+pub fn remark(rule: &Rule) -> Option<String> {
+    let is_domain = |matcher: &Matcher| matches!(matcher, Matcher::Domain(_));
+    let unseen = "what a program looks up by encrypted DNS of its own (a browser's \"secure DNS\") is not seen, and so not covered";
+    let by_domain = rule.matchers().iter().any(is_domain).then(|| unseen.to_owned());
+    unkernelled(rule).or(by_domain)
+}
+
 fn outcome(rule: &Rule, scene: &Scene<'_>, choices: &mut Vec<Choice>) -> Outcome {
     let treatment = rule.treatment().unwrap_or(match rule.networks() {
         Some(_) => Treatment::Direct,

@@ -269,7 +269,7 @@ impl RunTime {
             };
             let mut report = report(&made.rule, origin);
             report.user = Some(made.user);
-            report.remark = report.remark.or(remark);
+            report.remark = remark.or(report.remark);
             report
         })
     }
@@ -284,7 +284,7 @@ fn report(rule: &Rule, origin: RuleOrigin) -> RuleReport {
         matches: if matchers.is_empty() { "every flow".to_owned() } else { matchers.join(", ") },
         decides: rule.to_string(),
         user: None,
-        remark: rules::unkernelled(rule),
+        remark: rules::remark(rule),
     }
 }
 

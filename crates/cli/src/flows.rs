@@ -63,6 +63,8 @@ pub fn cells(flow: &FlowReport) -> Vec<String> {
     let program = match (&flow.program, flow.process) {
         (Some(name), Some(process)) => format!("{name} ({process})"),
         (Some(name), None) => name.clone(),
+        // Programs of other hosts are not known here.
+        _ if flow.user.is_none() => format!("from {}", flow.source.ip()),
         _ => dash(),
     };
     let carried = flow

@@ -85,7 +85,7 @@ impl Device {
     /// The cables by which calls came that a program made which was started so.
     fn cables(&self, start: impl Fn() -> Command) -> BTreeSet<String> {
         let call = format!("exec 3<>/dev/tcp/{SERVER}/{PORT}; cat <&3");
-        (0..8).map(|_| text(&start().args(["bash", "-c", &call]).output().unwrap())).collect()
+        (0..12).map(|_| text(&start().args(["bash", "-c", &call]).output().unwrap())).collect()
     }
 
     /// Of a program that nobody holds.

@@ -50,6 +50,8 @@ pub fn changes(routing: &Routing, servers: &[IpAddr]) -> Vec<Change> {
 pub struct DeviceMachine {
     journal: Journal,
     routing: Routing,
+    /// How many tables direct mode has had.
+    tables: usize,
     fast_path: Option<FastPath>,
     /// The kernel has refused it: not asked again.
     without_fast_path: bool,
@@ -68,6 +70,7 @@ impl DeviceMachine {
         Self {
             journal,
             routing,
+            tables: 0,
             fast_path: None,
             without_fast_path: false,
             over_mptcp: false,
@@ -88,7 +91,8 @@ impl DeviceMachine {
 impl DeviceMachine {
     /// Routes first, so that no flow is given a network that has none yet.
     fn direct(&mut self, direct: &Direct) -> Answer {
-        let prepared = match direct.plan() {
+        self.tables = self.tables.wrapping_add(1);
+        let prepared = match direct.plan(self.tables) {
             Ok(changes) => changes,
             Err(error) => return Answer::Failed { reason: error.to_string() },
         };

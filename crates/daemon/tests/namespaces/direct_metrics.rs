@@ -11,11 +11,12 @@ use std::time::{Duration, Instant};
 use anabranch::control::{CellularReport, DirectReport, EventSequence, NetworkChange};
 use anabranch::{AdapterState, Endpoint, EndpointOptions};
 use identity::KeyPair;
+use linux::netns::Namespace;
 use policy::PathStatus;
 use policy::network::{CapEffect, NetworkKind, Reach};
 
 use crate::bed::{Bed, Daemon, SERVER_V4, eventually, within};
-use crate::direct::{bed, calls, listing, started};
+use crate::direct::{bed, behind, calls, listing, started};
 
 const LONG: Duration = Duration::from_secs(30);
 
@@ -52,10 +53,10 @@ fn pour(bed: &Bed, port: u16) {
     });
 }
 
-/// Reads from `port` of the server, with a word to it now and then, until told to stop. The word is what times the way.
-fn drink(bed: &Bed, port: u16, stop: &Arc<AtomicBool>) -> std::thread::JoinHandle<()> {
+/// Reads from `port` of the server on `host`, with a word to it now and then, until told to stop. The word is what times the way.
+fn drink(host: &Namespace, port: u16, stop: &Arc<AtomicBool>) -> std::thread::JoinHandle<()> {
     let address = SocketAddr::new(SERVER_V4.parse().unwrap(), port);
-    let mut stream = bed.device.run(|| TcpStream::connect(address)).unwrap().unwrap();
+    let mut stream = host.run(|| TcpStream::connect(address)).unwrap().unwrap();
     let stop = stop.clone();
     std::thread::spawn(move || {
         let mut buffer = [0; 65_536];
@@ -84,7 +85,7 @@ pub fn shares_follow_what_flows_show() {
     let mut readers = Vec::new();
     while !(is_measured(0) && is_measured(1)) {
         assert!(readers.len() < 12, "not measured: {:?} {:?}", report(&bed, 0), report(&bed, 1));
-        readers.push(drink(&bed, 8_090, &stop));
+        readers.push(drink(&bed.device, 8_090, &stop));
         std::thread::sleep(Duration::from_millis(2_500));
     }
     let [near, far] = [0, 1].map(|network| report(&bed, network));
@@ -103,6 +104,32 @@ pub fn shares_follow_what_flows_show() {
     readers.into_iter().for_each(|reader| reader.join().unwrap());
     within(LONG, "nothing flows any more", || report(&bed, 0).load.0 == 0);
     assert!(report(&bed, 0).delivered.is_some(), "what it could do is not forgotten");
+}
+
+/// A router has no connections of its own: those of its hosts show what its networks carry.
+pub fn shares_of_a_router_follow_what_its_hosts_get() {
+    let bed = bed();
+    let inside = behind(&bed);
+    traffic_control(&bed, "qdisc add dev lan0 root tbf rate 8mbit burst 16k latency 50ms");
+    traffic_control(&bed, "qdisc add dev lan1 root tbf rate 40mbit burst 16k latency 50ms");
+    bed.write_config("device", "[device]\ndns = \"off\"\nprobe = \"off\"\n");
+    let _daemon = started(&bed);
+    pour(&bed, 8_091);
+    let stop = Arc::new(AtomicBool::new(false));
+    let readers: Vec<_> = (0..6).map(|_| drink(&inside, 8_091, &stop)).collect();
+    within(LONG, "the downloads of its hosts are seen", || {
+        (0..2).all(|network| {
+            let report = report(&bed, network);
+            report.delivered.is_some() && report.bulk_flows > 0
+        })
+    });
+    within(LONG, "shares follow", || report(&bed, 1).share.0 > 0.65);
+    for (network, most) in [(0, 10.0), (1, 48.0)] {
+        let mbps = report(&bed, network).delivered.unwrap().as_mbps();
+        assert!((1.0..most).contains(&mbps), "{mbps} of at most {most} Mbit/s");
+    }
+    stop.store(true, Ordering::Relaxed);
+    readers.into_iter().for_each(|reader| reader.join().unwrap());
 }
 
 /// A web server: the first network gets 204, the second is sent to a login page until all is `open`.

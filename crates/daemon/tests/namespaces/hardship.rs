@@ -288,7 +288,8 @@ pub fn what_down_undoes_was_told_before() {
     assert!(device.wait() && report.failed.is_empty(), "{report:?}");
     for undone in &report.undone {
         // Networks are found while it runs, so what each gets is told once, by its kind.
-        let of_networks = ["rule IPv4 32490", "rule IPv6 32490", "routing table 438", "rp_filter"];
+        let of_networks =
+            ["rule IPv4 32490", "rule IPv6 32490", "routing table 438", "rp_filter", "tracked connections"];
         let told = match of_networks.iter().find(|kind| undone.contains(*kind)) {
             Some(kind) => kind.rsplit(' ').next().unwrap_or(kind),
             None => undone.split(' ').skip(1).find(|word| word.contains(['/', '_', ':'])).unwrap_or(undone),

@@ -170,6 +170,10 @@ pub const ALL: &[Scenario] = &[
     ("direct_a_socket_is_tied_to_a_network", crate::holding::a_socket_is_tied_to_a_network),
     ("direct_shares_follow_what_flows_show", direct_metrics::shares_follow_what_flows_show),
     (
+        "direct_shares_of_a_router_follow_what_its_hosts_get",
+        direct_metrics::shares_of_a_router_follow_what_its_hosts_get,
+    ),
+    (
         "direct_programs_with_virtual_sockets_judge_networks_as_the_daemon_does",
         direct_metrics::programs_with_virtual_sockets_judge_networks_as_the_daemon_does,
     ),

@@ -186,7 +186,7 @@ fn reweighting_times(bed: &NetBed, networks: u8, slots: u16, repeats: u32) -> an
     let time = |round: u32| -> anyhow::Result<f64> {
         let direct = table(networks, slots, round)?;
         let began = Instant::now();
-        direct.reload().context("replace the table")?;
+        direct.reload(0).context("replace the table")?;
         Ok(began.elapsed().as_secs_f64() * 1e3)
     };
     bed.device.run(|| (0..repeats).map(time).collect())?

@@ -370,9 +370,12 @@ impl Direct {
 
     /// What must be undone later, and the table itself. Routes of the networks are [`sync_routes`]'.
     ///
+    /// A new table has counted no flows, so it would begin with the first slot each time; it begins with slot `turn` of each choice. Who
+    /// counts it up with each table has turns go on.
+    ///
     /// # Errors
     /// [`DirectError::Invalid`].
-    pub fn plan(&self) -> Result<Vec<Change>, DirectError> {
+    pub fn plan(&self, turn: usize) -> Result<Vec<Change>, DirectError> {
         self.check()?;
         let mut changes = vec![Change::FlowMarks { bits: NETWORK_MASK | TREATMENT_MASK }];
         for exit in &self.exits {
@@ -391,17 +394,17 @@ impl Direct {
                 }));
             }
         }
-        changes.push(Change::NftTable { name: self.table_name(), script: self.script() });
+        changes.push(Change::NftTable { name: self.table_name(), script: self.script(turn) });
         Ok(changes)
     }
 
-    /// Replaces the running table at once. Living flows keep their networks.
+    /// Replaces the running table at once; `turn` as in [`Self::plan`]. Living flows keep their networks.
     ///
     /// # Errors
     /// Any [`DirectError`] but those of routes.
-    pub fn reload(&self) -> Result<(), DirectError> {
+    pub fn reload(&self, turn: usize) -> Result<(), DirectError> {
         self.check()?;
-        Ok(nft::load(&(nft::removal(&self.table_name()) + &self.script()))?)
+        Ok(nft::load(&(nft::removal(&self.table_name()) + &self.script(turn)))?)
     }
 
     fn table_of(&self, exit: &Exit) -> u32 {

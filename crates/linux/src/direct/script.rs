@@ -13,7 +13,7 @@ use crate::prefix::IpPrefix;
 impl Direct {
     /// The hooks of type `nat` see the first packet of each flow only, so what is to be noted once is noted there; in those that see all
     /// packets, what settles most of them comes first.
-    pub(super) fn script(&self) -> String {
+    pub(super) fn script(&self, turn: usize) -> String {
         let (name, any0, own_mark) = (self.table_name(), &self.interface, self.own_mark);
         let mut text = format!("table inet {name} {{\n");
         for exit in &self.exits {
@@ -33,7 +33,8 @@ impl Direct {
             let Choice { v4, v6, best } = choice;
             for (family, slots, best) in [(Family::V4, v4, best.v4), (Family::V6, v6, best.v6)] {
                 let (name, first) = (family.name(), self.best_first(family, slots, best));
-                text += &format!("  chain choice_{at}_{name} {{\n{first}{}    accept\n  }}\n", deal(slots));
+                text +=
+                    &format!("  chain choice_{at}_{name} {{\n{first}{}    accept\n  }}\n", deal(slots, turn));
             }
         }
         text += "  chain choose {\n";
@@ -308,13 +309,18 @@ fn verdicts_of(number: u8) -> String {
     )
 }
 
-/// Deals flows out by turns. No slots leave them on any0.
-fn deal(slots: &[u8]) -> String {
+/// Deals flows out by turns, from this one on. No slots leave them on any0.
+pub(super) fn deal(slots: &[u8], turn: usize) -> String {
     match slots {
         [] => String::new(),
         [only] => format!("    goto leave_{only}\n"),
         _ => {
-            let each = slots.iter().enumerate().map(|(at, number)| format!("{at} : goto leave_{number}"));
+            let (later, first) = slots.split_at(turn % slots.len());
+            let each = first
+                .iter()
+                .chain(later)
+                .enumerate()
+                .map(|(at, number)| format!("{at} : goto leave_{number}"));
             let each: Vec<_> = each.collect();
             format!("    numgen inc mod {} vmap {{ {} }}\n", slots.len(), each.join(", "))
         }

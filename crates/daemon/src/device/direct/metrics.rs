@@ -9,8 +9,8 @@ use units::{BitRate, Bytes, Timestamp};
 /// What one TCP connection did since the sample before.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Progress {
-    /// Its smoothed round-trip time.
-    pub rtt: Duration,
+    /// Its smoothed round-trip time; `None` for one of another host.
+    pub rtt: Option<Duration>,
     /// Acknowledged by the far end.
     pub sent: Bytes,
     /// Received.
@@ -65,8 +65,9 @@ impl NetworkMeter {
         let (sending, receiving) =
             (BitRate::from_bytes_over(sent, time), BitRate::from_bytes_over(received, time));
         self.load = sending.max(receiving);
-        for flow in flows.iter().filter(|flow| flow.is_alive()).take(MOST_SAMPLES) {
-            self.rtt.on_sample(flow.rtt);
+        let alive = flows.iter().filter(|flow| flow.is_alive());
+        for rtt in alive.filter_map(|flow| flow.rtt).take(MOST_SAMPLES) {
+            self.rtt.on_sample(rtt);
         }
         let bulk = || flows.iter().filter(|flow| flow.is_bulk(time));
         let lasting = || bulk().filter(|flow| flow.was_bulk);
@@ -146,7 +147,7 @@ mod tests {
 
     fn flow(sent: u64, received: u64) -> Progress {
         Progress {
-            rtt: Duration::from_millis(40),
+            rtt: Some(Duration::from_millis(40)),
             sent: Bytes(sent),
             received: Bytes(received),
             delivery_rate: None,

@@ -312,7 +312,8 @@ impl DirectControl {
     fn observe(&mut self, now: Timestamp) -> bool {
         let is_due = !self.addresses.is_empty() && now >= self.observations.due();
         if is_due {
-            self.observations.advance(now, &self.networks, &self.numbers, self.forwarding);
+            let forwarding = self.forwarding.then_some(&self.addresses[..]);
+            self.observations.advance(now, &self.networks, &self.numbers, forwarding);
         }
         is_due
     }

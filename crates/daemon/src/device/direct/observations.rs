@@ -5,6 +5,7 @@
 //! for programs.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -129,8 +130,14 @@ impl Observations {
         }
     }
 
-    /// Does what is due.
-    pub fn advance(&mut self, now: Timestamp, networks: &[Network], numbers: &Numbers, forwarding: bool) {
+    /// Does what is due. `forwarding` as in [`Scene`].
+    pub fn advance(
+        &mut self,
+        now: Timestamp,
+        networks: &[Network],
+        numbers: &Numbers,
+        forwarding: Option<&[IpAddr]>,
+    ) {
         let scene = Scene { networks, numbers, own_mark: self.own_mark, forwarding };
         match self.sampler.sample(now, &scene) {
             Err(error) if !self.complained => {

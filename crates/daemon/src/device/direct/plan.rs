@@ -171,6 +171,10 @@ pub fn plan(config: &DeviceConfig) -> Vec<String> {
             linux::direct::PRIORITY,
             config.table + 1
         ),
+        format!(
+            "marks {:#x} of tracked connections",
+            linux::direct::NETWORK_MASK | linux::direct::TREATMENT_MASK
+        ),
         "file /proc/sys/net/netfilter/nf_conntrack_acct = 1, if it is 0".to_owned(),
     ]
 }

@@ -6,15 +6,16 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::net::IpAddr;
 use std::time::Duration;
 
 use linux::direct::network_of;
-use linux::netlink::conntrack::{Conntrack, Tuple};
+use linux::netlink::conntrack::{Conntrack, Entry, TcpState, Tuple};
 use linux::netlink::sock_diag::{Protocol, Selection, SocketDiagnostics, SocketInfo};
 use linux::netlink::{Netlink, NetlinkError};
 use rustc_hash::FxHashMap;
 use thiserror::Error;
-use units::{Bytes, NetworkId, Timestamp};
+use units::{BitRate, Bytes, NetworkId, Timestamp};
 
 use super::metrics::{NetworkMeter, Progress};
 use super::plan::Numbers;
@@ -40,8 +41,8 @@ pub struct Scene<'a> {
     pub numbers: &'a Numbers,
     /// Mark of the daemon's own packets, which are no flows.
     pub own_mark: u32,
-    /// Whether hosts behind this machine have flows, whose sockets are not here.
-    pub forwarding: bool,
+    /// This machine's addresses, if hosts behind it have flows: their sockets are not here.
+    pub forwarding: Option<&'a [IpAddr]>,
 }
 
 /// Asks the kernel, once a second at most.
@@ -49,6 +50,7 @@ pub struct Scene<'a> {
 pub struct PassiveSampler {
     lists: Option<Lists>,
     sockets: FxHashMap<u64, Seen>,
+    forwarded: FxHashMap<Tuple, Forwarded>,
     counters: BTreeMap<u32, Counted>,
     meters: BTreeMap<NetworkId, NetworkMeter>,
     alive: BTreeMap<NetworkId, Timestamp>,
@@ -77,6 +79,14 @@ struct Seen {
     received: u64,
     delivered: u32,
     repeated: u32,
+    bulk: bool,
+}
+
+/// A TCP connection of a host behind this machine as of the last sample: what its packets carried from the host and to it.
+#[derive(Clone, Copy, Default)]
+struct Forwarded {
+    sent: u64,
+    received: u64,
     bulk: bool,
 }
 
@@ -180,7 +190,7 @@ impl PassiveSampler {
             if heard.much {
                 self.busy.insert(network.id, now);
             }
-            heard.stopped = scene.forwarding && heard.little && self.busy.contains_key(&network.id);
+            heard.stopped = scene.forwarding.is_some() && heard.little && self.busy.contains_key(&network.id);
             carried.push((network.id, sent, received, heard));
         }
         let is_quiet = carried.iter().all(|(_, sent, received, _)| sent.0 + received.0 < QUIET);
@@ -222,8 +232,9 @@ impl PassiveSampler {
         let Some(lists) = &mut self.lists else { return Ok(BTreeMap::new()) };
         let time = self.looked_at.replace(now).map(|before| now.since(before));
         let time = time.filter(|time| !time.is_zero() && *time <= COMPARABLE);
-        let (progress, sockets) = lists.look(scene, &self.sockets, time)?;
-        let any = sockets.values().any(|socket| socket.network.is_some());
+        let (mut progress, sockets) = lists.look(scene, &self.sockets, time)?;
+        self.forwarded = lists.look_behind(scene, &self.forwarded, time, &mut progress)?;
+        let any = !self.forwarded.is_empty() || sockets.values().any(|socket| socket.network.is_some());
         self.sockets = sockets;
         // Busy with other things than direct flows: look more and more seldom.
         self.pause = if any { Duration::ZERO } else { (self.pause * 2).clamp(WITH_FLOWS, LONGEST_PAUSE) };
@@ -279,6 +290,44 @@ impl Lists {
         Ok((progress, seen))
     }
 
+    /// What the connections of hosts behind this machine did since `before`, which is added to `progress`, and what they are now.
+    ///
+    /// Only the kernel's counters show it: no round-trip times, and nobody tells whether a host was limited by the way or has no more to
+    /// send. Bulk is taken for what fills the way.
+    fn look_behind(
+        &mut self,
+        scene: &Scene<'_>,
+        before: &FxHashMap<Tuple, Forwarded>,
+        time: Option<Duration>,
+        progress: &mut BTreeMap<NetworkId, Vec<Progress>>,
+    ) -> Result<FxHashMap<Tuple, Forwarded>, NetlinkError> {
+        let mut seen = FxHashMap::default();
+        let Some(own) = scene.forwarding else { return Ok(seen) };
+        let mut on_entry = |entry: &Entry| {
+            let is_behind = entry.protocol == TCP
+                && entry.tcp_state == Some(TcpState::Established)
+                && entry.status.has_translated_source()
+                && !own.contains(&entry.original.source);
+            let number = network_of(entry.mark).filter(|_| is_behind && seen.len() < MOST_FLOWS);
+            let counts = entry.original_count.zip(entry.reply_count);
+            let (Some(number), Some((sent, received))) = (number, counts) else { return };
+            let mut networks = scene.networks.iter();
+            let network = networks.find(|network| scene.numbers.of(network.id) == Some(number));
+            let Some(network) = network else { return };
+            let was = before.get(&entry.original);
+            let mut is = Forwarded { sent: sent.bytes, received: received.bytes, bulk: false };
+            // What has long been there is not new because it is seen for the first time.
+            if let (Some(was), Some(time)) = (was, time) {
+                let moved = moved_behind(*was, is, time);
+                is.bulk = moved.is_bulk(time);
+                progress.entry(network.id).or_default().push(moved);
+            }
+            seen.insert(entry.original, is);
+        };
+        self.conntrack.for_each(None, &mut on_entry)?;
+        Ok(seen)
+    }
+
     /// By its own mark or interface, where it has one; else by its connection mark.
     fn network_of(
         &mut self,
@@ -300,6 +349,25 @@ impl Lists {
     }
 }
 
+/// What a connection of a host behind this machine did.
+fn moved_behind(was: Forwarded, is: Forwarded, time: Duration) -> Progress {
+    let (sent, received) = (is.sent.saturating_sub(was.sent), is.received.saturating_sub(was.received));
+    let rate = BitRate::from_bytes_over(Bytes(sent), time);
+    let moved = Progress {
+        rtt: None,
+        sent: Bytes(sent),
+        received: Bytes(received),
+        delivery_rate: None,
+        delivered: 0,
+        repeated: 0,
+        was_bulk: was.bulk,
+        waits: false,
+    };
+    // Acknowledgements of a download are nothing that is delivered.
+    let is_upload = sent > received && moved.is_bulk(time);
+    Progress { delivery_rate: is_upload.then_some(rate), ..moved }
+}
+
 /// The socket as it is, and what it did. A new socket has done all that it ever did.
 fn compare(was: Option<&Seen>, socket: &SocketInfo) -> Option<(Seen, Progress)> {
     let tcp = socket.tcp?;
@@ -314,7 +382,7 @@ fn compare(was: Option<&Seen>, socket: &SocketInfo) -> Option<(Seen, Progress)> 
     let new = Seen { network: None, sent: 0, received: 0, delivered: 0, repeated: 0, bulk: false };
     let was = was.copied().unwrap_or(new);
     let progress = Progress {
-        rtt: tcp.rtt,
+        rtt: Some(tcp.rtt),
         sent: Bytes(is.sent.saturating_sub(was.sent)),
         received: Bytes(is.received.saturating_sub(was.received)),
         delivery_rate: tcp.delivery_rate.filter(|_| !tcp.delivery_rate_is_lower_bound),
@@ -342,3 +410,24 @@ const MOST_FLOWS: usize = 65_536;
 /// New connections that are looked up in one sample; the others have their turn in the next.
 const MOST_QUESTIONS: usize = 256;
 const TCP: u8 = 6;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_hosts_behind_us_do_shows_by_counters() {
+        let second = Duration::from_secs(1);
+        let at = |sent, received| Forwarded { sent, received, bulk: false };
+        let download =
+            moved_behind(at(1_000, 5_000), Forwarded { bulk: true, ..at(31_000, 1_005_000) }, second);
+        assert_eq!((download.sent, download.received), (Bytes(30_000), Bytes(1_000_000)));
+        assert_eq!((download.delivery_rate, download.was_bulk), (None, false));
+        assert!(download.is_bulk(second) && download.is_alive() && download.rtt.is_none());
+        let upload = moved_behind(Forwarded { bulk: true, ..at(0, 0) }, at(500_000, 9_000), second);
+        assert_eq!((upload.delivery_rate, upload.was_bulk), (Some(BitRate(4_000_000)), true));
+        let typing = moved_behind(at(0, 0), at(900, 300), second);
+        assert_eq!(typing.delivery_rate, None);
+        assert!(!moved_behind(at(9, 9), at(9, 9), second).is_alive());
+    }
+}

@@ -2,16 +2,14 @@
 
 use std::fmt;
 use std::io;
-use std::net::SocketAddr;
 
 use linux::direct::{NETWORK_MASK, mark_of};
 use linux::netlink::NetlinkError;
 use linux::netlink::conntrack::{Conntrack, Entry, MarkFilter, TcpState};
 use linux::netlink::sock_diag::{FlowKey, Protocol, Selection, SocketDiagnostics};
 use thiserror::Error;
-use tracing::debug;
 
-use super::challenge::Challenger;
+use super::challenge::Ends;
 
 /// Why flows were left to their time-outs.
 #[derive(Debug, Error)]
@@ -24,34 +22,34 @@ pub enum CloseError {
     Netlink(#[from] NetlinkError),
 }
 
-/// How many connections were ended.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+/// What was ended, and what is to be.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Closed {
-    /// Of this machine's programs.
-    own: usize,
-    /// Of hosts behind it, which were made to show themselves.
-    forwarded: usize,
+    /// How many connections of this machine's programs were ended.
+    pub own: usize,
+    /// Connections of hosts behind it, which end when these show themselves.
+    pub behind: Vec<Ends>,
 }
 
 impl fmt::Display for Closed {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{} connections over it were ended", self.own)?;
-        if self.forwarded > 0 {
-            write!(formatter, ", and {} of hosts behind this one", self.forwarded)?;
+        if !self.behind.is_empty() {
+            write!(formatter, ", and {} of hosts behind this one", self.behind.len())?;
         }
         Ok(())
     }
 }
 
-/// Ends all flows of the network with this number. What must be sent for it has the mark `own_mark`.
+/// Ends all flows of the network with this number.
 ///
 /// The map of networks must be without it already. Connections that are open fail at once; hosts behind this one get a reset
-/// for theirs. Those that are only being opened without a mark of their own, UDP and all else lose their place in the connection
+/// for the next packet of theirs. Those that are only being opened without a mark of their own, UDP and all else lose their place in the connection
 /// tracking: their next packet takes another network.
 ///
 /// # Errors
 /// Any [`CloseError`].
-pub fn close_flows(number: u8, own_mark: u32) -> Result<Closed, CloseError> {
+pub fn close_flows(number: u8) -> Result<Closed, CloseError> {
     let mut conntrack = Conntrack::open().map_err(CloseError::Open)?;
     let mut sockets = SocketDiagnostics::open().map_err(CloseError::Open)?;
     let filter = MarkFilter { mark: mark_of(number), mask: NETWORK_MASK };
@@ -62,27 +60,18 @@ pub fn close_flows(number: u8, own_mark: u32) -> Result<Closed, CloseError> {
         }
     })?;
     let mut closed = Closed::default();
-    let mut of_others = Vec::new();
     for entry in &connections {
         let (begun, answered) = flows(entry);
         if sockets.destroy(&begun)? || sockets.destroy(&answered)? {
             closed.own += 1;
         } else {
-            of_others.extend(inner_ends(entry));
+            closed.behind.extend(inner_ends(entry));
         }
     }
     // Those whose socket has the mark cannot move: their next SYN would take the dead network again.
     let marked = Selection { mark: Some(filter), ..Selection::connected(Protocol::Tcp) };
     closed.own += sockets.destroy_all(marked)?;
     conntrack.delete_marked(filter)?;
-    // Only now is what these hosts answer a packet of no known flow.
-    let mut challenger = Challenger::new(own_mark);
-    for (host, peer) in of_others {
-        match challenger.challenge(host, peer) {
-            Ok(()) => closed.forwarded += 1,
-            Err(error) => debug!("{host} is not told that its connection to {peer} is over: {error}"),
-        }
-    }
     Ok(closed)
 }
 
@@ -99,7 +88,7 @@ fn flows(entry: &Entry) -> (FlowKey, FlowKey) {
 
 /// The host behind this one and its peer, as that host sees them: the one that has begun, or the one that a connection from outside
 /// was handed to. `None` without address translation, when nobody knows which of both is behind.
-fn inner_ends(entry: &Entry) -> Option<(SocketAddr, SocketAddr)> {
+fn inner_ends(entry: &Entry) -> Option<Ends> {
     if entry.status.has_translated_source() {
         return Some((entry.original.source_socket(), entry.original.destination_socket()));
     }

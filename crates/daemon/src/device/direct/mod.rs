@@ -150,6 +150,7 @@ pub struct DirectControl {
     /// What networks were seen to do to it, and when to look again.
     ways: Ways,
     ways_due: Timestamp,
+    challenges: challenge::Challenges,
     retry_at: Option<Timestamp>,
     /// Why flows cannot be led out, as it was told.
     failing: Option<String>,
@@ -206,6 +207,7 @@ impl DirectControl {
             over_mptcp: false,
             ways: Ways::default(),
             ways_due: Timestamp::ZERO,
+            challenges: challenge::Challenges::default(),
             paths: None,
             retry_at: None,
             failing: None,
@@ -244,6 +246,7 @@ impl DirectControl {
             self.learn(clock::now());
             self.follow(clock::now());
             self.watch_ways(clock::now());
+            self.challenges.advance(clock::now());
             // First what has happened, which may be the loss of a network; looking closer takes time.
             self.judge(clock::now());
             if self.observe(clock::now()) {
@@ -387,10 +390,21 @@ impl DirectControl {
         let following = self.run_time.pins_names().then(|| self.following.due());
         let learning = self.learns().filter(|_| captured).map(|purpose| self.learning.due_for(purpose));
         let ways = self.paths.is_some().then_some(self.ways_due);
-        [evaluation, observation, repin, learning, following, ways, self.retry_at, self.run_time.next_sweep()]
-            .into_iter()
-            .flatten()
-            .min()
+        let challenge = self.challenges.due();
+        [
+            evaluation,
+            observation,
+            repin,
+            learning,
+            following,
+            ways,
+            challenge,
+            self.retry_at,
+            self.run_time.next_sweep(),
+        ]
+        .into_iter()
+        .flatten()
+        .min()
     }
 
     fn judge(&mut self, now: Timestamp) {
@@ -565,28 +579,35 @@ impl DirectControl {
         self.ended.retain(|id| self.observations.is_dead(*id));
         // New flows must have another network first.
         let Some(applied) = self.applied.as_ref().filter(|_| self.retry_at.is_none()) else { return };
+        let (now, own_mark) = (clock::now(), applied.own_mark);
         for network in self.networks.iter().filter(|network| network.connected) {
             let Some(number) = self.numbers.of(network.id) else { continue };
             if !self.observations.is_dead(network.id) || !self.ended.insert(network.id) {
                 continue;
             }
             let name = &network.interface.name;
-            match closing::close_flows(number, applied.own_mark) {
-                Ok(closed) => info!("nothing answers beyond {name}: {closed}"),
+            match closing::close_flows(number) {
+                Ok(closed) => {
+                    info!("nothing answers beyond {name}: {closed}");
+                    self.challenges.begin(now, own_mark, closed.behind);
+                }
                 Err(error) => warn!("connections over {name} wait for their time-outs: {error}"),
             }
         }
     }
 
     /// Ends the flows of networks that were there in `before` and are gone.
-    fn close_lost(&self, before: Option<&Direct>) {
+    fn close_lost(&mut self, before: Option<&Direct>) {
         let (Some(before), Some(now)) = (before, &self.applied) else { return };
         for lost in before.exits.iter().filter(|exit| exit.index.is_some()) {
             if now.exits.iter().any(|exit| exit.number == lost.number && exit.index == lost.index) {
                 continue;
             }
-            match closing::close_flows(lost.number, before.own_mark) {
-                Ok(closed) => info!("{} is gone: {closed}", lost.interface),
+            match closing::close_flows(lost.number) {
+                Ok(closed) => {
+                    info!("{} is gone: {closed}", lost.interface);
+                    self.challenges.begin(clock::now(), before.own_mark, closed.behind);
+                }
                 Err(error) => warn!("connections over {} wait for their time-outs: {error}", lost.interface),
             }
         }

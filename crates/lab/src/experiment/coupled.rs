@@ -14,7 +14,7 @@ use units::Timestamp;
 /// Rate of each link in Mbit/s, and round trip in ms.
 const NETWORK: (f64, u64) = (40.0, 30);
 const PLAIN_START: Timestamp = Timestamp::from_millis(10_000);
-/// Nothing else is left to chance: with each seed the plain download joins at a moment of its own.
+/// With each seed the plain download joins at a moment of its own, and the hosts take other times to send.
 const SEED_STEP: Duration = Duration::from_millis(173);
 /// Finding out what is shared takes some seconds.
 const MEASURED_FROM: Timestamp = Timestamp::from_millis(30_000);
@@ -40,6 +40,10 @@ pub(super) fn experiment() -> Experiment {
     spec.insert("links".into(), format!("{} Mbit/s, round trip {} ms", NETWORK.0, NETWORK.1).into());
     spec.insert("paths".into(), PATHS.map(|paths| toml::Value::from(paths.name())).to_vec().into());
     spec.insert("traffic".into(), "one TCP download (CUBIC) through the bond, one beside it".into());
+    spec.insert(
+        "hosts_take".into(),
+        "up to what the link takes to carry a full packet, for each they send".into(),
+    );
     spec.insert("plain_start_s".into(), seconds(PLAIN_START).into());
     spec.insert("measured_s".into(), vec![seconds(MEASURED_FROM), seconds(END)].into());
     let goals = COUPLED.iter().flat_map(|paths| {
@@ -79,6 +83,7 @@ fn run(seed: u64) -> anyhow::Result<Report> {
             shared,
             algorithm: Algorithm::Cubic,
             paths,
+            hosts_take_time: true,
             plain_start: PLAIN_START + seed_step(seed, SEED_STEP),
             measured_from: MEASURED_FROM,
             end: END,

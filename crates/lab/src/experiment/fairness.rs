@@ -67,6 +67,7 @@ fn run(seed: u64) -> anyhow::Result<Report> {
                 shared: vec![0],
                 algorithm,
                 paths: bond::Algorithm::default(),
+                hosts_take_time: false,
                 plain_start: PLAIN_START + seed_step(seed, SEED_STEP),
                 measured_from: MEASURED_FROM,
                 end: END,

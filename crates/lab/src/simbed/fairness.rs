@@ -6,9 +6,9 @@ use super::tcp::{Algorithm, TcpReceiver, TcpSender};
 use super::trial::{Built, LINK_MTU, SimulatedWorld, Traffic, Trial, Way, addresses};
 use super::tunnel::network_port;
 use anyhow::Context;
-use sim::{LinkId, LinkSpec, NetworkSpec, NodeId, Port, SeededRandom};
+use sim::{Capacity, Jitter, LinkId, LinkSpec, NetworkSpec, NodeId, Port, SeededRandom};
 use std::time::Duration;
-use units::Timestamp;
+use units::{Bytes, Timestamp};
 
 /// A bonded TCP download over all networks, and a plain one of another host over one of them.
 #[derive(Clone, Debug)]
@@ -21,6 +21,13 @@ pub struct Fairness {
     pub algorithm: Algorithm,
     /// That of the bond's paths.
     pub paths: bond::Algorithm,
+    /// Whether hosts take a moment of chance to send a packet, up to what the shared link takes to carry a full one.
+    ///
+    /// Where hosts take no time and delays never vary, what a TCP sends for an acknowledgement comes to a full queue at the same point of the service
+    /// of the packet at its head, round trip after round trip. A flow that always comes just before a packet leaves finds the queue one
+    /// longer than the others do and has the losses of all: a phase effect, and this the remedy for it (Floyd and Jacobson, "On Traffic Phase Effects in
+    /// Packet-Switched Gateways", 1992).
+    pub hosts_take_time: bool,
     /// When the plain download begins; the bonded one does after a second.
     pub plain_start: Timestamp,
     /// What comes before is left out.
@@ -95,9 +102,11 @@ impl Fairness {
     fn share(&self, world: &mut SimulatedWorld, ends: (NodeId, NodeId)) -> anyhow::Result<(NodeId, LinkId)> {
         let network = self.shared.first().and_then(|first| self.networks.get(*first));
         let network = network.context("the shared network is not in the list")?;
-        let (near, client) = add_junction(world, ends.0, &self.shared);
-        let (far, server) = add_junction(world, ends.1, &self.shared);
         let seed = |way| SeededRandom::derive(self.seed, &format!("shared network {way}")).next_u64();
+        let at_most = time_of_full_packet(&network.down);
+        let processing = |side| self.hosts_take_time.then(|| Processing { at_most, seed: seed(side) });
+        let (near, client) = add_junction(world, ends.0, &self.shared, processing("near"));
+        let (far, server) = add_junction(world, ends.1, &self.shared, processing("far"));
         let (near, far) = ((near, Junction::SHARED), (far, Junction::SHARED));
         world.add_link(near, far, network.up.clone(), seed("up"));
         let down = world.add_link(far, near, network.down.clone(), seed("down"));
@@ -114,16 +123,40 @@ impl Fairness {
     }
 }
 
+/// How long a host takes to send a packet: any time up to this, and the order is kept.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Processing {
+    at_most: Duration,
+    seed: u64,
+}
+
+/// None on a link that is not of a steady rate.
+fn time_of_full_packet(link: &LinkSpec) -> Duration {
+    match link.capacity {
+        Capacity::Rate(rate) => rate.time_for(Bytes(LINK_MTU as u64)),
+        Capacity::Unlimited | Capacity::Trace(_) => Duration::ZERO,
+    }
+}
+
 /// A junction between an end of the bond, whose networks with these indices lead there, and the shared link, and the host behind it.
-pub(super) fn add_junction(world: &mut SimulatedWorld, end: NodeId, shared: &[usize]) -> (NodeId, NodeId) {
+pub(super) fn add_junction(
+    world: &mut SimulatedWorld,
+    end: NodeId,
+    shared: &[usize],
+    processing: Option<Processing>,
+) -> (NodeId, NodeId) {
     let junction = world.add_node(SimulatedNode::Junction(Junction::default()));
     let host = world.add_node(SimulatedNode::Host(Host::new(LINK_MTU)));
     let bond =
         shared.iter().map(|index| network_port(*index)).map(|port| (Junction::of_network(port), (end, port)));
+    let ideal = LinkSpec::ideal(Duration::ZERO);
     for (port, node) in bond.chain([(Junction::PLAIN, (host, Port(0)))]) {
-        let ideal = LinkSpec::ideal(Duration::ZERO);
         world.add_link((junction, port), node, ideal.clone(), 0);
-        world.add_link(node, (junction, port), ideal, 0);
+        let (sends, seed) = processing.map_or((ideal.clone(), 0), |Processing { at_most, seed }| {
+            let sends = LinkSpec::ideal(at_most / 2).with_jitter(Jitter::OrderKept(at_most / 2));
+            (sends, SeededRandom::derive(seed, &format!("port {}", port.0)).next_u64())
+        });
+        world.add_link(node, (junction, port), sends, seed);
     }
     (junction, host)
 }
@@ -137,4 +170,36 @@ fn bytes(world: &SimulatedWorld, host: NodeId) -> u64 {
             _ => 0,
         })
         .sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A path alone under a coupled control is Reno, so it takes beside a plain Reno what that takes.
+    #[test]
+    fn the_same_control_takes_the_same_within_a_bond_and_outside() {
+        let over_plain = |hosts_take_time| {
+            let of_seed = |seed| {
+                let outcome = Fairness {
+                    networks: vec![NetworkSpec::symmetric("first", 40.0, 30)],
+                    shared: vec![0],
+                    algorithm: Algorithm::Reno,
+                    paths: bond::Algorithm::Lia,
+                    hosts_take_time,
+                    plain_start: Timestamp::from_millis(10_000),
+                    measured_from: Timestamp::from_millis(30_000),
+                    end: Timestamp::from_millis(90_000),
+                    seed,
+                }
+                .run()
+                .unwrap();
+                outcome.bond_mbps / outcome.plain_mbps
+            };
+            (1..=4).map(of_seed).sum::<f64>() / 4.0
+        };
+        let (with, without) = (over_plain(true), over_plain(false));
+        assert!((0.75..1.35).contains(&with), "{with} times as much");
+        assert!(without > 1.5, "phase effects are gone without the remedy: {without} times as much");
+    }
 }

@@ -64,8 +64,8 @@ impl LentUplink {
         let mut world = World::new();
         let [home_end, far_end] =
             [home_end, far_end].map(|end| world.add_node(SimulatedNode::Tunnel(Box::new(lend(end)))));
-        let (near, home) = add_junction(&mut world, home_end, &[0]);
-        let (far, server) = add_junction(&mut world, far_end, &[0]);
+        let (near, home) = add_junction(&mut world, home_end, &[0], None);
+        let (far, server) = add_junction(&mut world, far_end, &[0], None);
         let (near, far) = ((near, Junction::SHARED), (far, Junction::SHARED));
         world.add_link(near, far, self.network.up.clone(), seed("up").next_u64());
         world.add_link(far, near, self.network.down.clone(), seed("down").next_u64());

@@ -156,9 +156,26 @@ for try in $(seq 100); do systemctl list-units --plain 'anabranch-run-*.scope' |
 for try in $(seq 100); do nft list ruleset | grep -q "socket cgroupv2 level 3" || break; sleep 0.1; done
 if nft list ruleset | grep "socket cgroupv2 level 3"; then exit 1; fi
 
+: killed as a whole, with flows led out, it is started again
+before=$(systemctl show -p MainPID --value anabranch)
+systemctl kill -s KILL anabranch
+for try in $(seq 100); do
+    now=$(systemctl show -p MainPID --value anabranch)
+    test "$now" != 0 && test "$now" != "$before" && break
+    sleep 0.1
+done
+test "$now" != 0 && test "$now" != "$before"
+answers anabranch
+for try in $(seq 50); do nft list tables | grep -q anabranch_direct_any0 && break; sleep 0.2; done
+nft list table inet anabranch_direct_any0 >/dev/null
+
+: stopped, nothing is left of direct mode
 systemctl stop anabranch
 test "$(systemctl show -p Result --value anabranch)" = success
 gone any0
+test -z "$(nft list ruleset)"
+test -z "$(ip -6 rule list | grep -v 'lookup local\\|lookup main\\|lookup default')"
+test -z "$(ip route show table all | grep 'table [0-9]')"
 test -z "$(ip rule list | grep -v 'lookup local\\|lookup main\\|lookup default')"
 echo EVERYTHING PASSED
 """

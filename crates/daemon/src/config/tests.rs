@@ -25,6 +25,24 @@ fn the_committed_example_is_the_generated_one() {
     );
 }
 
+/// What people copy from the pages is taken as it stands.
+#[test]
+fn examples_in_the_pages_are_understood() {
+    let pages = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs");
+    let mut examples = 0;
+    for page in ["direct-mode.md", "configuration.md"] {
+        let text = std::fs::read_to_string(format!("{pages}/{page}")).unwrap();
+        for example in text.split("```toml\n").skip(1) {
+            let (example, _) = example.split_once("```").unwrap();
+            if let Err(error) = Config::parse(example) {
+                panic!("{page}: {}\n{example}", error.message);
+            }
+            examples += 1;
+        }
+    }
+    assert!(examples >= 8, "{examples}");
+}
+
 #[test]
 fn the_example_as_it_stands_changes_nothing() {
     let config = Config::parse(&example()).unwrap();

@@ -17,6 +17,8 @@ use policy::network::{CapEffect, NetworkKind, Reach};
 
 use crate::bed::{Bed, Daemon, SERVER_V4, eventually, within};
 use crate::direct::{bed, behind, calls, listing, started};
+use crate::names::Names;
+use crate::scenarios::nft;
 
 const LONG: Duration = Duration::from_secs(30);
 
@@ -149,6 +151,36 @@ pub fn web(bed: &Bed, open: &Arc<AtomicBool>) {
             drop(stream.write_all(answer.as_bytes()));
         }
     });
+}
+
+/// Each network has a name server on its link, which nobody reaches by the other one; that of the second leads to a login page.
+pub fn each_network_is_looked_at_with_what_its_own_name_server_says() {
+    const PORTAL: &str = "198.51.100.10";
+    let bed = bed();
+    web(&bed, &Arc::new(AtomicBool::new(true)));
+    bed.server.add_address("lan", format!("{PORTAL}/24").parse().unwrap()).unwrap();
+    let login = bed.server.run(|| TcpListener::bind((PORTAL, 8_100))).unwrap().unwrap();
+    std::thread::spawn(move || {
+        for mut stream in login.incoming().flatten() {
+            drop(stream.read(&mut [0; 1_024]));
+            drop(stream.write_all(b"HTTP/1.1 302 Found\r\nLocation: http://login.example/\r\n\r\n"));
+        }
+    });
+    nft(
+        &bed.gateway,
+        "table ip links { chain in { type filter hook input priority 0; iifname lan1 ip daddr 10.1.0.1 drop; iifname lan0 ip daddr 10.1.1.1 drop; }; }",
+    );
+    let names = [("10.1.0.1", SERVER_V4), ("10.1.1.1", PORTAL)]
+        .map(|(local, address)| Names::serve(&bed.gateway, local, address));
+    let probe = "http://probe.example:8100/";
+    bed.write_config("device", &format!("[device]\ndns = \"off\"\nprobe = \"{probe}\"\n"));
+    let _daemon = bed.start_with_names("device", "nameserver 10.1.0.1\nnameserver 10.1.1.1\n");
+    wait_until_led_out(&bed);
+    within(LONG, "both networks are looked at", || {
+        [0, 1].map(|network| report(&bed, network).reach) == [Reach::Internet, Reach::Captive]
+    });
+    assert_eq!(report(&bed, 1).portal.as_deref(), Some("http://login.example/"));
+    assert!(names.iter().all(|names| names.asked() > 0));
 }
 
 pub fn a_login_page_is_told_and_kept_out_of_the_way() {

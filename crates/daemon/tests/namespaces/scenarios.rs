@@ -170,6 +170,10 @@ pub const ALL: &[Scenario] = &[
     ("direct_a_socket_is_tied_to_a_network", crate::holding::a_socket_is_tied_to_a_network),
     ("direct_shares_follow_what_flows_show", direct_metrics::shares_follow_what_flows_show),
     (
+        "direct_each_network_is_looked_at_with_what_its_own_name_server_says",
+        direct_metrics::each_network_is_looked_at_with_what_its_own_name_server_says,
+    ),
+    (
         "direct_shares_of_a_router_follow_what_its_hosts_get",
         direct_metrics::shares_of_a_router_follow_what_its_hosts_get,
     ),
@@ -375,6 +379,7 @@ pub const NEED_ROOT: &[&str] = &[
     "direct_bonded_flows_are_listed_too",
     "direct_pins_hold_and_are_explained",
     "direct_rules_by_user_hold_for_that_user",
+    "direct_each_network_is_looked_at_with_what_its_own_name_server_says",
     "direct_pins_of_a_user_hold_for_that_user",
     "direct_rules_by_control_group_hold_for_its_programs",
     "direct_a_socket_is_tied_to_a_network",

@@ -1,11 +1,9 @@
-//! How long flows take under each rule for splitting them: `cargo run --release -p anabranch-policy --example splits`.
+//! A model of how long flows take under each rule for splitting them. Pure.
 //!
 //! Two networks that share their capacity evenly among their flows (as long TCP flows do, roughly), flows at random times, one at
 //! a time or six at once, with sizes from 0.1 to 30 MB, at 60 % of what is there without other people's flows. These go on all the
 //! time. The policy is asked every 250 ms and sees the flows of that moment, what they got, and no more: capacity and
-//! others are estimated as the daemon does. "by map" deals out by turns by the table's slots, as the kernel does,
-//! "asked" puts each flow where the policy says at that moment, "unaware" is by map as if there were no others. Prints the
-//! mean and the 95th percentile of the time that flows took, in seconds. Start-up costs four round trips. A network that carries
+//! others are estimated as the daemon does. Start-up costs four round trips. A network that carries
 //! bulk flows has 100 ms of queue, which its round-trip time shows: that is what lets the paper's rule notice load at all.
 
 use std::time::Duration;
@@ -17,50 +15,40 @@ use policy::{
 };
 use units::{BitRate, NetworkId, Timestamp};
 
-fn main() {
-    let link = |mbps, rtt, others| Link { mbps, rtt, others };
-    for (what, links) in [
-        ("10 Mbit/s at 20 ms, 50 Mbit/s at 60 ms", [link(10.0, 20, 0), link(50.0, 60, 0)]),
-        ("50 Mbit/s at 20 ms, 10 Mbit/s at 60 ms", [link(50.0, 20, 0), link(10.0, 60, 0)]),
-        ("30 Mbit/s at 30 ms, twice", [link(30.0, 30, 0), link(30.0, 30, 0)]),
-        ("20 Mbit/s at 20 ms, 40 Mbit/s at 600 ms", [link(20.0, 20, 0), link(40.0, 600, 0)]),
-        ("30 Mbit/s twice, one flow of others on the first", [link(30.0, 30, 1), link(30.0, 30, 0)]),
-        ("30 Mbit/s twice, four flows of others on the first", [link(30.0, 30, 4), link(30.0, 30, 0)]),
-        ("50 Mbit/s with four flows of others, 10 Mbit/s", [link(50.0, 30, 4), link(10.0, 30, 0)]),
-    ] {
-        println!("{what}");
-        for at_once in [1, 6] {
-            println!("  {at_once} at a time");
-            for split in [Split::InverseRtt, Split::Bandwidth, Split::Capacity] {
-                for how in [How::Map, How::Asked, How::Unaware] {
-                    if split == Split::Capacity || how != How::Unaware {
-                        report(&links, split, how, at_once);
-                    }
-                }
-            }
-        }
-    }
-}
-
-fn report(links: &[Link; 2], split: Split, how: How, at_once: usize) {
-    let mut times = run(links, split, how, at_once);
-    times.sort_by(f64::total_cmp);
-    let mean = times.iter().sum::<f64>() / times.len() as f64;
-    let most = times.get(times.len() * 95 / 100).copied().unwrap_or_default();
-    println!("    {split:?}, {how:?}: mean {mean:.2} s, 95 % {most:.2} s");
-}
-
+/// A network: its capacity, its least round-trip time in milliseconds, and how many flows of other people are always there.
 #[derive(Clone, Copy)]
-struct Link {
+pub struct Link {
     mbps: f64,
     rtt: u64,
     others: u32,
 }
 
+/// Pairs that differ in what makes one network better than the other.
+pub const PAIRS: [(&str, [Link; 2]); 7] = [
+    ("10 Mbit/s at 20 ms, 50 Mbit/s at 60 ms", [link(10.0, 20, 0), link(50.0, 60, 0)]),
+    ("50 Mbit/s at 20 ms, 10 Mbit/s at 60 ms", [link(50.0, 20, 0), link(10.0, 60, 0)]),
+    ("30 Mbit/s at 30 ms, twice", [link(30.0, 30, 0), link(30.0, 30, 0)]),
+    ("20 Mbit/s at 20 ms, 40 Mbit/s at 600 ms", [link(20.0, 20, 0), link(40.0, 600, 0)]),
+    ("30 Mbit/s twice, one flow of others on the first", [link(30.0, 30, 1), link(30.0, 30, 0)]),
+    ("30 Mbit/s twice, four flows of others on the first", [link(30.0, 30, 4), link(30.0, 30, 0)]),
+    ("50 Mbit/s with four flows of others, 10 Mbit/s", [link(50.0, 30, 4), link(10.0, 30, 0)]),
+];
+
+/// How many flows begin together.
+pub const AT_ONCE: [usize; 2] = [1, 6];
+
+const fn link(mbps: f64, rtt: u64, others: u32) -> Link {
+    Link { mbps, rtt, others }
+}
+
+/// How flows get their network.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum How {
+pub enum How {
+    /// By turns by the table's slots, as the kernel deals them out.
     Map,
+    /// Each where the policy says at that moment.
     Asked,
+    /// By turns as if there were no others.
     Unaware,
 }
 
@@ -95,8 +83,8 @@ struct Seen {
     is_spoiled: bool,
 }
 
-/// Times that flows took. Steps of a millisecond.
-fn run(links: &[Link; 2], split: Split, how: How, at_once: usize) -> Vec<f64> {
+/// Times that flows took, in seconds. Steps of a millisecond.
+pub fn run(links: &[Link; 2], split: Split, how: How, at_once: usize) -> Vec<f64> {
     let mut draws = Draws(7);
     let free: f64 = links.iter().map(|link| link.mbps * 1e6 / f64::from(1 + link.others)).sum();
     let (mut running, mut times): (Vec<Running>, Vec<f64>) = (Vec::new(), Vec::new());

@@ -31,6 +31,10 @@ fn script() -> String {
         r#"at_home anabranch --state /tmp/state radio probe >/results/probe
         radio_up; address_on wl-cafe; address_on wl-office; address_on wl-lobby
         at_home iw dev wl-cafe survey dump >/results/survey; sleep 1; own aps --json >/results/aps; cat /results/survey /results/aps
+        mkdir -p /tmp/direct; printf '[device]\ngateway = "none"\ndns = "off"\nprobe = "off"\n' >/tmp/direct/config.toml
+        at_home anabranch --state /tmp/direct up >/results/direct.log 2>&1
+        for _ in $(seq 100); do at_home anabranch --state /tmp/direct networks --json >/results/networks && grep -q '"bssid"' /results/networks && break; sleep 0.1; done
+        at_home anabranch --state /tmp/direct down >>/results/direct.log 2>&1; cat /results/direct.log /results/networks
         own list >/results/list; own scan >/results/scan; cat /results/list /results/scan
         at_home iw dev >/results/interfaces; cat /results/interfaces
         for network in cafe office lobby; do
@@ -97,6 +101,18 @@ fn the_kernel_keeps_several_networks() {
         let line = list.lines().find(|line| line.starts_with(network)).unwrap_or_default();
         let parts = [" up ", channel, address, " 33 %", " dBm"];
         assert!(parts.iter().all(|part| line.contains(part)), "{list}");
+    }
+    // Direct mode beside it knows the same by itself, from the kernel.
+    let networks: serde_json::Value = serde_json::from_str(&result("networks")).unwrap();
+    for (interface, ssid, channel) in [("wl-cafe", Some("cafe"), 1), ("wl-lobby", Some("lobby"), 6)] {
+        let mut known = networks.as_array().unwrap().iter();
+        let found = known.find(|network| network["name"] == interface).unwrap();
+        assert_eq!(found["direct"]["kind"], "wifi", "{found}");
+        let wifi = &found["direct"]["wifi"];
+        assert_eq!((wifi["ssid"].as_str(), wifi["channel"].as_u64()), (ssid, Some(channel)), "{found}");
+        assert_eq!(wifi["bssid"].as_str().map(str::len), Some(17), "{found}");
+        assert!(wifi["signal_dbm"].as_i64().is_some_and(|signal| (-90..-10).contains(&signal)), "{found}");
+        assert!(wifi["rate"].as_u64().is_some_and(|rate| rate >= 1_000_000), "{found}");
     }
     let scan = result("scan");
     for part in ["cafe", "lobby", "kiosk", "WPA2", "known"] {

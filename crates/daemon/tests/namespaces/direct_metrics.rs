@@ -4,6 +4,7 @@ use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -288,12 +289,8 @@ pub fn a_modem_is_told_with_its_operator_and_signal() {
     state("home", 67);
     fs::write(&program, MMCLI).unwrap();
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
-    // The daemon gives up root, and the test's directory is root's: its programs are mounted where all can reach them.
-    let script = "mount --bind \"$1\" /usr/local/games && shift && PATH=/usr/local/games:$PATH exec \"$@\"";
     bed.write_config("device", "[device]\ndns = \"off\"\nprobe = \"off\"\n");
-    let mut command = bed.device.command("unshare").unwrap();
-    command.args(["--mount", "--propagation", "private", "sh", "-c", script, "sh"]).arg(&programs);
-    let _daemon: Daemon = bed.answering("device", bed.arguments("device", &mut command).spawn().unwrap());
+    let _daemon = with_programs(&bed, &programs);
     wait_until_led_out(&bed);
     within(LONG, "the modem is known", || report(&bed, 1).cellular.is_some());
     let told = report(&bed, 1);
@@ -318,6 +315,45 @@ pub fn a_modem_is_told_with_its_operator_and_signal() {
         report(&bed, 1).cellular.as_ref() == Some(&unheard)
     });
     assert!(report(&bed, 1).why.contains("paid by volume"), "{}", report(&bed, 1).why);
+}
+
+/// What `nmcli` prints of two devices, of which it has guessed that the second one is a phone's.
+const NMCLI: &str = r#"#!/bin/sh
+case "$*" in *'device show'*)
+    printf 'GENERAL.DEVICE:wan0\nGENERAL.METERED:no (guessed)\n\nGENERAL.DEVICE:wan1\nGENERAL.METERED:yes (guessed)\n' ;;
+*) exit 1 ;;
+esac
+"#;
+
+/// NetworkManager's own program, which is what is asked, is played.
+pub fn what_network_manager_holds_for_metered_waits() {
+    let bed = bed();
+    let programs = bed.directory("programs");
+    fs::create_dir_all(&programs).unwrap();
+    let program = programs.join("nmcli");
+    fs::write(&program, NMCLI).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    bed.write_config("device", "[device]\ndns = \"off\"\nprobe = \"off\"\n");
+    let daemon = with_programs(&bed, &programs);
+    wait_until_led_out(&bed);
+    within(LONG, "it waits", || calls(&bed, 4) == [(0, 4)].into());
+    assert!(report(&bed, 1).why.contains("paid by volume"), "{}", report(&bed, 1).why);
+    bed.client("device").down().unwrap();
+    assert!(daemon.wait());
+    // What the user says of it counts more.
+    bed.write_config("device", "[device]\ndns = \"off\"\nprobe = \"off\"\n[network.wan1]\nbackup = false\n");
+    let _daemon = with_programs(&bed, &programs);
+    wait_until_led_out(&bed);
+    within(LONG, "both are used", || calls(&bed, 4).len() == 2);
+}
+
+/// A device that finds these programs before others. It gives up root, and the test's directory is root's, so they are mounted where all
+/// can reach them.
+fn with_programs(bed: &Bed, programs: &Path) -> Daemon {
+    let script = "mount --bind \"$1\" /usr/local/games && shift && PATH=/usr/local/games:$PATH exec \"$@\"";
+    let mut command = bed.device.command("unshare").unwrap();
+    command.args(["--mount", "--propagation", "private", "sh", "-c", script, "sh"]).arg(programs);
+    bed.answering("device", bed.arguments("device", &mut command).spawn().unwrap())
 }
 
 pub fn a_data_cap_holds_over_restarts() {

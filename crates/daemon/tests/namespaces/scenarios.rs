@@ -174,6 +174,10 @@ pub const ALL: &[Scenario] = &[
         direct_metrics::each_network_is_looked_at_with_what_its_own_name_server_says,
     ),
     (
+        "direct_what_network_manager_holds_for_metered_waits",
+        direct_metrics::what_network_manager_holds_for_metered_waits,
+    ),
+    (
         "direct_shares_of_a_router_follow_what_its_hosts_get",
         direct_metrics::shares_of_a_router_follow_what_its_hosts_get,
     ),
@@ -380,6 +384,7 @@ pub const NEED_ROOT: &[&str] = &[
     "direct_pins_hold_and_are_explained",
     "direct_rules_by_user_hold_for_that_user",
     "direct_each_network_is_looked_at_with_what_its_own_name_server_says",
+    "direct_what_network_manager_holds_for_metered_waits",
     "direct_pins_of_a_user_hold_for_that_user",
     "direct_rules_by_control_group_hold_for_its_programs",
     "direct_a_socket_is_tied_to_a_network",

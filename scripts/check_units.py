@@ -175,7 +175,7 @@ test "$(systemctl show -p Result --value anabranch)" = success
 gone any0
 test -z "$(nft list ruleset)"
 test -z "$(ip -6 rule list | grep -v 'lookup local\\|lookup main\\|lookup default')"
-test -z "$(ip route show table all | grep 'table [0-9]')"
+test -z "$(ip route show table all | grep 'table [0-9]'; ip -6 route show table all | grep 'table [0-9]')"
 test -z "$(ip rule list | grep -v 'lookup local\\|lookup main\\|lookup default')"
 echo EVERYTHING PASSED
 """

@@ -63,7 +63,7 @@ pub fn cells(flow: &FlowReport) -> Vec<String> {
     let program = match (&flow.program, flow.process) {
         (Some(name), Some(process)) => format!("{name} ({process})"),
         (Some(name), None) => name.clone(),
-        // Programs of other hosts are not known here.
+        // Of another host, whose programs are not known here, or of the kernel itself.
         _ if flow.user.is_none() => format!("from {}", flow.source.ip()),
         _ => dash(),
     };

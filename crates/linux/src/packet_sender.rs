@@ -44,6 +44,10 @@ impl PacketSender {
     /// [`io::ErrorKind::InvalidInput`] if it does not; else the kernel's, such as `EMSGSIZE` if it is longer than the way out
     /// carries.
     pub fn send(&self, packet: &[u8]) -> io::Result<()> {
+        let version = packet.first().map(|first| first >> 4);
+        if version != Some(if self.ipv6 { 6 } else { 4 }) {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
         let destination: Option<IpAddr> = if self.ipv6 {
             octets(packet, 24).map(|octets| Ipv6Addr::from(octets).into())
         } else {

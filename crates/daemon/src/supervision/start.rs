@@ -38,7 +38,7 @@ pub fn begin(state: &StateDirectory, purpose: Purpose) -> Result<(DaemonLock, Jo
     let (lock, mut journal) = go_on(state, purpose, None)?;
     if journal.pending().next().is_some() {
         warn!("the last run was ended the hard way: taking its changes back");
-        journal.restore()?;
+        journal.restore_for_start()?;
     }
     Ok((lock, journal))
 }

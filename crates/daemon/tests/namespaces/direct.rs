@@ -218,7 +218,8 @@ pub fn new_flows_are_dealt_out() {
     assert!(listing(&bed.device) == before, "{}", listing(&bed.device));
 }
 
-/// Networks get their numbers anew at each start; connections must not follow a number to another network.
+/// What the kernel knows of them stays when the daemon is killed. After an orderly end it is gone, and they are known by the address that
+/// the world has of them.
 pub fn connections_outlive_a_kill_and_take_their_own_networks() {
     let bed = dual();
     let inside = behind(&bed);
@@ -239,7 +240,14 @@ pub fn connections_outlive_a_kill_and_take_their_own_networks() {
         }
     }
     daemon.kill();
+    assert!(has_marked_flows(&bed.device));
+    let daemon = started(&bed);
+    open.iter_mut().for_each(LivingFlows::talk);
+    bed.client("device").down().unwrap();
+    assert!(daemon.wait());
+    assert!(!has_marked_flows(&bed.device));
     let _daemon = started(&bed);
+    eventually("they have their networks again", || has_marked_flows(&bed.device));
     open.iter_mut().for_each(LivingFlows::talk);
 }
 
@@ -259,7 +267,8 @@ pub fn flows_of_a_lan_are_led_out_once_they_are_forwarded() {
 }
 
 pub fn a_dead_network_gets_no_new_flow() {
-    const AT_ONCE: Duration = Duration::from_secs(1);
+    // It takes some 0.1 s on a machine that is at rest.
+    const AT_ONCE: Duration = Duration::from_secs(5);
     let bed = dual();
     // Flows of the rule are dealt out by nftables, the others by BPF, where the kernel has it.
     let rule = "[[rule]]\nport = \"8301-8320\"\nnetworks = [\"wan0\", \"wan1\"]\n";
@@ -285,8 +294,8 @@ pub fn a_dead_network_gets_no_new_flow() {
                 let kind = call.unwrap().err().map(|error| error.kind());
                 made += usize::from(kind.is_none());
                 assert!(matches!(kind, None | Some(ErrorKind::ConnectionAborted)), "{address}: {kind:?}");
-                // One whose first packet was lost is repeated by the kernel after a second.
-                assert!(began.elapsed() < AT_ONCE * 2, "{address}: {:?}", began.elapsed());
+                // One whose first packet was lost is repeated by the kernel after a second, not after three.
+                assert!(began.elapsed() < AT_ONCE, "{address}: {:?}", began.elapsed());
             }
         }
     }
@@ -294,6 +303,7 @@ pub fn a_dead_network_gets_no_new_flow() {
     for (reader, _end) in readers {
         let (error, at) = reader.join().unwrap();
         assert_eq!(error.kind(), ErrorKind::ConnectionAborted, "{error}");
+        println!("it failed after {:?}", at - died);
         assert!(at - died < AT_ONCE, "{:?}", at - died);
     }
     living.iter_mut().for_each(LivingFlows::talk);

@@ -20,11 +20,16 @@ const CALLS: usize = 8;
 /// Networks by which a shell reaches the server, called that often by a program that starts so: a user or a control group.
 fn networks_of(bed: &Bed, server: &str, start: &[&str]) -> BTreeSet<u8> {
     let listener = bed.server.run(|| TcpListener::bind((server, 8_401))).unwrap().unwrap();
+    listener.set_nonblocking(true).unwrap();
     let call = format!("exec 3<>/dev/tcp/{server}/8401; read <&3");
     let seen = (0..CALLS).map(|_| {
         let mut command = bed.device.command("env").unwrap();
         let mut caller = command.args(start).args(["bash", "-c", &call]).spawn().unwrap();
-        let (stream, peer) = listener.accept().unwrap();
+        let accepted = std::cell::OnceCell::new();
+        eventually("the call arrives", || {
+            accepted.get().is_some() || listener.accept().is_ok_and(|call| accepted.set(call).is_ok())
+        });
+        let (stream, peer) = accepted.into_inner().unwrap();
         drop(stream);
         caller.wait().unwrap();
         network_of(peer)

@@ -329,6 +329,10 @@ pub const ALL: &[Scenario] = &[
         crate::direct_silent::downloads_of_a_lan_end_with_their_network,
     ),
     (
+        "direct_uploads_of_a_lan_show_that_their_network_fell_silent",
+        crate::direct_silent::uploads_of_a_lan_show_that_their_network_fell_silent,
+    ),
+    (
         "direct_downloads_of_a_lan_end_when_their_network_falls_silent",
         crate::direct_silent::downloads_of_a_lan_end_when_their_network_falls_silent,
     ),

@@ -145,7 +145,9 @@ impl Direct {
   }}
   chain forward {{
     type filter hook forward priority mangle; policy accept;
+    meta l4proto != tcp accept
     tcp flags & syn == 0 accept
+    meta mark & {NETWORK_MASK:#x} != 0 tcp option maxseg size set rt mtu
 {widths}  }}
 "#
         )
@@ -156,13 +158,21 @@ impl Direct {
     fn widths(&self) -> String {
         let mut text = String::new();
         for exit in &self.exits {
-            let (mark, network) = (mark_of(exit.number), &exit.interface);
-            for family in [Family::V4, Family::V6] {
-                let most = exit.mtu.saturating_sub(family.headers()).min(u16::MAX.into());
+            let mark = mark_of(exit.number);
+            let mut told = |family: Family, network: &str, mtu: u32| {
+                let most = mtu.saturating_sub(family.headers()).min(u16::MAX.into());
                 let set = format!("meta nfproto {} tcp option maxseg size set {most}", family.name());
                 text += &format!("    meta mark & {NETWORK_MASK:#x} == {mark:#x} {set}\n");
                 text +=
                     &format!("    iifname \"{network}\" ct mark & {NETWORK_MASK:#x} == {mark:#x} {set}\n");
+            };
+            told(Family::V6, &exit.interface, exit.mtu);
+            match &exit.translation {
+                // IPv4 comes and goes by the translator, whose packets grow.
+                Some(translation) if exit.v4.is_none() => {
+                    told(Family::V4, &translation.interface, translation.mtu);
+                }
+                _ => told(Family::V4, &exit.interface, exit.mtu),
             }
         }
         text

@@ -4,10 +4,12 @@
 //! reset with the very next sequence number is believed (RFC 5961 section 3.2), which nobody here knows. So the host gets the second packet
 //! of a handshake, as if from its peer. It is out of place in an open connection, and the host says so with an acknowledgement
 //! (section 4.2). That is a packet of a flow that nobody knows; the firewall resets it with the right number.
-
 //!
 //! It is said again twice: the packet may be lost on a LAN's Wi-Fi, and a host that has just acknowledged something out of place keeps
 //! silent for half a second (Linux's `tcp_invalid_ratelimit`).
+//!
+//! The packets have no mark, so they are routed as a program's would be: to a LAN by its route. Where there is none any more they end at
+//! any0 and never leave by a network.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -21,30 +23,28 @@ use units::Timestamp;
 /// A host behind this machine and its peer, as the host sees them.
 pub type Ends = (SocketAddr, SocketAddr);
 
-/// Challenges that are to be said again.
+/// Challenges that are to be said, some now and all of them again.
 #[derive(Debug, Default)]
 pub struct Challenges(Vec<Round>);
 
 #[derive(Debug)]
 struct Round {
     due: Timestamp,
-    /// How often they were said.
+    /// How often all were said.
     said: usize,
-    own_mark: u32,
+    /// How many were said this time.
+    next: usize,
     ends: Vec<Ends>,
 }
 
 impl Challenges {
-    /// Makes hosts show what they still have open, at once and twice again. The packets have the mark `own_mark`: they are led nowhere
-    /// else.
-    pub fn begin(&mut self, now: Timestamp, own_mark: u32, ends: Vec<Ends>) {
-        if ends.is_empty() {
-            return;
-        }
-        say(own_mark, &ends);
+    /// Makes hosts show what they still have open, as soon as possible and twice again. Beyond what there is room for they are left to
+    /// their time-outs.
+    pub fn add(&mut self, now: Timestamp, mut ends: Vec<Ends>) {
         let waiting: usize = self.0.iter().map(|round| round.ends.len()).sum();
-        if waiting + ends.len() <= MOST {
-            self.0.push(Round { due: now + PAUSES[0], said: 1, own_mark, ends });
+        ends.truncate(MOST.saturating_sub(waiting));
+        if !ends.is_empty() {
+            self.0.push(Round { due: now, said: 0, next: 0, ends });
         }
     }
 
@@ -53,24 +53,29 @@ impl Challenges {
         self.0.iter().map(|round| round.due).min()
     }
 
-    /// Says what is due.
-    pub fn advance(&mut self, now: Timestamp) {
+    /// Gives what is due to `say`, no more at once than a socket's buffer takes.
+    pub fn advance(&mut self, now: Timestamp, mut say: impl FnMut(&[Ends])) {
         for round in self.0.iter_mut().filter(|round| round.due <= now) {
-            say(round.own_mark, &round.ends);
-            round.due = now + PAUSES.get(round.said).copied().unwrap_or_default();
-            round.said += 1;
+            let end = (round.next + BURST).min(round.ends.len());
+            say(&round.ends[round.next..end]);
+            round.next = end;
+            round.due = now + BETWEEN_BURSTS;
+            if end == round.ends.len() {
+                round.due = now + PAUSES.get(round.said).copied().unwrap_or_default();
+                (round.next, round.said) = (0, round.said + 1);
+            }
         }
         self.0.retain(|round| round.said <= PAUSES.len());
     }
 }
 
-/// One packet for each. Their senders are opened when they are needed first.
-fn say(own_mark: u32, ends: &[Ends]) {
+/// Sends one packet for each. The sockets are opened when they are needed first.
+pub fn say(ends: &[Ends]) {
     let (mut v4, mut v6) = (None, None);
     for (host, peer) in ends {
         let outcome = match host.ip() {
-            IpAddr::V4(_) => send(&mut v4, || PacketSender::v4(own_mark), *host, *peer),
-            IpAddr::V6(_) => send(&mut v6, || PacketSender::v6(own_mark), *host, *peer),
+            IpAddr::V4(_) => send(&mut v4, PacketSender::v4, *host, *peer),
+            IpAddr::V6(_) => send(&mut v6, PacketSender::v6, *host, *peer),
         };
         if let Err(error) = outcome {
             debug!("{host} is not told that its connection to {peer} is over: {error}");
@@ -80,14 +85,14 @@ fn say(own_mark: u32, ends: &[Ends]) {
 
 fn send(
     sender: &mut Option<PacketSender>,
-    open: impl FnOnce() -> io::Result<PacketSender>,
+    open: impl FnOnce(u32) -> io::Result<PacketSender>,
     host: SocketAddr,
     peer: SocketAddr,
 ) -> io::Result<()> {
     let packet = packet(peer, host).ok_or(io::ErrorKind::InvalidInput)?;
     match sender {
         Some(sender) => sender.send(&packet),
-        None => sender.insert(open()?).send(&packet),
+        None => sender.insert(open(UNMARKED)?).send(&packet),
     }
 }
 
@@ -117,8 +122,12 @@ fn packet(from: SocketAddr, to: SocketAddr) -> Option<Vec<u8>> {
 
 /// Before the second and the third time.
 const PAUSES: [Duration; 2] = [Duration::from_millis(700), Duration::from_millis(1_500)];
-/// Connections that are challenged again at one time. Beyond, they are challenged once.
+/// Connections that are challenged at one time.
 const MOST: usize = 100_000;
+/// Packets at once: fewer than a socket's buffer holds.
+const BURST: usize = 128;
+const BETWEEN_BURSTS: Duration = Duration::from_millis(5);
+const UNMARKED: u32 = 0;
 const IPV4_HEADER: usize = 20;
 const TCP_HEADER: usize = 20;
 const HOPS: u8 = 64;
@@ -150,20 +159,22 @@ mod tests {
     }
 
     #[test]
-    fn hosts_are_challenged_three_times() {
+    fn hosts_are_challenged_three_times_and_not_all_at_once() {
         let mut challenges = Challenges::default();
-        let at = Timestamp::from_millis;
+        let ends: Vec<Ends> = (0..200)
+            .map(|port| (SocketAddr::new([10, 20, 0, 7].into(), 40_000 + port), socket("192.0.2.1:443")))
+            .collect();
+        challenges.add(Timestamp::ZERO, Vec::new());
         assert_eq!(challenges.due(), None);
-        // Two families make no packet, so nothing leaves.
-        challenges.begin(at(0), 1, vec![(socket("10.20.0.7:40000"), socket("[2001:db8::1]:443"))]);
-        challenges.begin(at(0), 1, Vec::new());
-        assert_eq!(challenges.due(), Some(at(700)));
-        challenges.advance(at(699));
-        assert_eq!(challenges.due(), Some(at(700)));
-        challenges.advance(at(710));
-        assert_eq!(challenges.due(), Some(at(2_210)));
-        challenges.advance(at(2_210));
-        assert_eq!(challenges.due(), None);
+        challenges.add(Timestamp::ZERO, ends.clone());
+        let mut said = Vec::new();
+        while let Some(due) = challenges.due() {
+            challenges
+                .advance(due, |some| said.push((due.since(Timestamp::ZERO).as_millis(), some.to_vec())));
+        }
+        let times: Vec<(u128, usize)> = said.iter().map(|(at, some)| (*at, some.len())).collect();
+        assert_eq!(times, [(0, 128), (5, 72), (705, 128), (710, 72), (2_210, 128), (2_215, 72)]);
+        assert_eq!([&said[2].1[..], &said[3].1].concat(), ends);
     }
 
     #[test]

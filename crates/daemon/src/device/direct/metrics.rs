@@ -11,7 +11,7 @@ use units::{BitRate, Bytes, Timestamp};
 pub struct Progress {
     /// Its smoothed round-trip time; `None` for one of another host.
     pub rtt: Option<Duration>,
-    /// Acknowledged by the far end.
+    /// Acknowledged by the far end; of another host what it sent, if something came back.
     pub sent: Bytes,
     /// Received.
     pub received: Bytes,

@@ -246,7 +246,7 @@ impl DirectControl {
             self.learn(clock::now());
             self.follow(clock::now());
             self.watch_ways(clock::now());
-            self.challenges.advance(clock::now());
+            self.challenges.advance(clock::now(), challenge::say);
             // First what has happened, which may be the loss of a network; looking closer takes time.
             self.judge(clock::now());
             if self.observe(clock::now()) {
@@ -498,7 +498,6 @@ impl DirectControl {
 
     fn apply(&mut self, now: Timestamp, wanted: Direct) {
         self.retry_at = None;
-        self.adopt(&wanted);
         match self.root.ask_for(&Request::Direct(Box::new(wanted.clone()))) {
             Ok(answer) => {
                 self.failing = None;
@@ -509,6 +508,8 @@ impl DirectControl {
                 let treated =
                     |rule: &FlowRule| matches!(rule.outcome, Outcome::Stay(stay) if stay != Stay::Default);
                 self.treatments.set(wanted.rules.iter().any(treated));
+                // The journal knows of marks by now.
+                self.adopt(&wanted);
                 let before = self.applied.replace(wanted);
                 self.close_lost(before.as_ref());
             }
@@ -525,11 +526,11 @@ impl DirectControl {
 
     /// Flows of networks that come go on by them.
     fn adopt(&self, wanted: &Direct) {
-        let has = |exit: &&Exit| {
+        let is_new = |exit: &Exit| {
             let mut before = self.applied.iter().flat_map(|applied| &applied.exits);
-            before.any(|known| known.number == exit.number && known.subnets == exit.subnets)
+            !before.any(|known| known.number == exit.number && known.subnets == exit.subnets)
         };
-        match adopting::adopt_flows(wanted.exits.iter().filter(|exit| !has(exit))) {
+        match adopting::adopt_flows(wanted, is_new) {
             Ok(0) => {}
             Ok(count) => info!("{count} flows of earlier go on by their networks"),
             Err(error) => debug!("flows of earlier are left to the routes: {error}"),
@@ -579,17 +580,17 @@ impl DirectControl {
         self.ended.retain(|id| self.observations.is_dead(*id));
         // New flows must have another network first.
         let Some(applied) = self.applied.as_ref().filter(|_| self.retry_at.is_none()) else { return };
-        let (now, own_mark) = (clock::now(), applied.own_mark);
         for network in self.networks.iter().filter(|network| network.connected) {
             let Some(number) = self.numbers.of(network.id) else { continue };
+            let Some(exit) = applied.exits.iter().find(|exit| exit.number == number) else { continue };
             if !self.observations.is_dead(network.id) || !self.ended.insert(network.id) {
                 continue;
             }
             let name = &network.interface.name;
-            match closing::close_flows(number) {
+            match closing::close_flows(exit, &own_addresses(applied)) {
                 Ok(closed) => {
                     info!("nothing answers beyond {name}: {closed}");
-                    self.challenges.begin(now, own_mark, closed.behind);
+                    self.challenges.add(clock::now(), closed.behind);
                 }
                 Err(error) => warn!("connections over {name} wait for their time-outs: {error}"),
             }
@@ -603,15 +604,21 @@ impl DirectControl {
             if now.exits.iter().any(|exit| exit.number == lost.number && exit.index == lost.index) {
                 continue;
             }
-            match closing::close_flows(lost.number) {
+            match closing::close_flows(lost, &own_addresses(before)) {
                 Ok(closed) => {
                     info!("{} is gone: {closed}", lost.interface);
-                    self.challenges.begin(clock::now(), before.own_mark, closed.behind);
+                    self.challenges.add(clock::now(), closed.behind);
                 }
                 Err(error) => warn!("connections over {} wait for their time-outs: {error}", lost.interface),
             }
         }
     }
+}
+
+/// This machine's: any0's and those of its networks.
+fn own_addresses(direct: &Direct) -> Vec<IpAddr> {
+    let networks = direct.exits.iter().flat_map(|exit| &exit.subnets).map(|subnet| subnet.address());
+    direct.addresses.iter().copied().chain(networks).collect()
 }
 
 /// Those of a network's interface; `None` if it is not known.

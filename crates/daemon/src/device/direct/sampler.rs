@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::net::IpAddr;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use linux::direct::network_of;
 use linux::netlink::conntrack::{Conntrack, Entry, TcpState, Tuple};
@@ -20,6 +20,7 @@ use units::{BitRate, Bytes, NetworkId, Timestamp};
 use super::metrics::{NetworkMeter, Progress};
 use super::plan::Numbers;
 use super::silence::{Heard, Silences};
+use super::translation;
 use crate::device::networks::Network;
 
 /// Why nothing is measured in passing.
@@ -51,6 +52,9 @@ pub struct PassiveSampler {
     lists: Option<Lists>,
     sockets: FxHashMap<u64, Seen>,
     forwarded: FxHashMap<Tuple, Forwarded>,
+    /// When those were looked at, and when they are to be again: the list of all connections is long on a router.
+    forwarded_at: Option<Timestamp>,
+    forwarded_due: Timestamp,
     counters: BTreeMap<u32, Counted>,
     meters: BTreeMap<NetworkId, NetworkMeter>,
     alive: BTreeMap<NetworkId, Timestamp>,
@@ -233,7 +237,13 @@ impl PassiveSampler {
         let time = self.looked_at.replace(now).map(|before| now.since(before));
         let time = time.filter(|time| !time.is_zero() && *time <= COMPARABLE);
         let (mut progress, sockets) = lists.look(scene, &self.sockets, time)?;
-        self.forwarded = lists.look_behind(scene, &self.forwarded, time, &mut progress)?;
+        if now >= self.forwarded_due {
+            let time = self.forwarded_at.replace(now).map(|before| now.since(before));
+            let time = time.filter(|time| !time.is_zero() && *time <= COMPARABLE_BEHIND);
+            let began = Instant::now();
+            self.forwarded = lists.look_behind(scene, &self.forwarded, time, &mut progress)?;
+            self.forwarded_due = now + began.elapsed() * REST_BEHIND;
+        }
         let any = !self.forwarded.is_empty() || sockets.values().any(|socket| socket.network.is_some());
         self.sockets = sockets;
         // Busy with other things than direct flows: look more and more seldom.
@@ -307,7 +317,8 @@ impl Lists {
             let is_behind = entry.protocol == TCP
                 && entry.tcp_state == Some(TcpState::Established)
                 && entry.status.has_translated_source()
-                && !own.contains(&entry.original.source);
+                && !own.contains(&entry.original.source)
+                && !translation::is_own(entry.original.source);
             let number = network_of(entry.mark).filter(|_| is_behind && seen.len() < MOST_FLOWS);
             let counts = entry.original_count.zip(entry.reply_count);
             let (Some(number), Some((sent, received))) = (number, counts) else { return };
@@ -349,9 +360,11 @@ impl Lists {
     }
 }
 
-/// What a connection of a host behind this machine did.
+/// What a connection of a host behind this machine did. Its packets are counted, not what was acknowledged: while nothing comes back
+/// they may be the same again and again.
 fn moved_behind(was: Forwarded, is: Forwarded, time: Duration) -> Progress {
-    let (sent, received) = (is.sent.saturating_sub(was.sent), is.received.saturating_sub(was.received));
+    let (out, received) = (is.sent.saturating_sub(was.sent), is.received.saturating_sub(was.received));
+    let sent = if received > 0 { out } else { 0 };
     let rate = BitRate::from_bytes_over(Bytes(sent), time);
     let moved = Progress {
         rtt: None,
@@ -361,7 +374,7 @@ fn moved_behind(was: Forwarded, is: Forwarded, time: Duration) -> Progress {
         delivered: 0,
         repeated: 0,
         was_bulk: was.bulk,
-        waits: false,
+        waits: out > 0 && received == 0,
     };
     // Acknowledgements of a download are nothing that is delivered.
     let is_upload = sent > received && moved.is_bulk(time);
@@ -401,6 +414,10 @@ const AFTER_FAILURE: Duration = Duration::from_secs(60);
 const LONGEST_PAUSE: Duration = Duration::from_secs(16);
 /// Samples that are further apart are no samples of what happens now.
 const COMPARABLE: Duration = Duration::from_secs(3);
+/// The same for connections of hosts behind this machine, which are looked at more seldom where there are many.
+const COMPARABLE_BEHIND: Duration = Duration::from_secs(8);
+/// Their list takes a twentieth of the time at most.
+const REST_BEHIND: u32 = 20;
 /// A network that carries fewer bytes between two samples is idle.
 const QUIET: u64 = 4_096;
 /// Sockets are looked at for so long after something has flowed, however little it is.
@@ -429,5 +446,7 @@ mod tests {
         let typing = moved_behind(at(0, 0), at(900, 300), second);
         assert_eq!(typing.delivery_rate, None);
         assert!(!moved_behind(at(9, 9), at(9, 9), second).is_alive());
+        let repeating = moved_behind(at(9, 9), at(90_000, 9), second);
+        assert!(!repeating.is_alive() && repeating.waits && !download.waits, "no sign of life");
     }
 }

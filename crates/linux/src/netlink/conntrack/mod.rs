@@ -146,15 +146,23 @@ impl Conntrack {
 
     /// Clears these bits of the marks of all flows; other bits, and the flows themselves, stay. Returns how many had some of them.
     pub fn clear_marks(&mut self, bits: u32) -> Result<usize, NetlinkError> {
-        let mut marked = Vec::new();
-        self.for_each(None, |entry| {
-            if entry.mark & bits != 0 {
-                marked.push(*entry);
-            }
-        })?;
         let mut cleared = 0;
-        for entry in &marked {
-            cleared += usize::from(self.set_mark(entry, MarkFilter { mark: 0, mask: bits })?);
+        loop {
+            let mut marked = Vec::new();
+            self.for_each(None, |entry| {
+                if entry.mark & bits != 0 && marked.len() < BATCH {
+                    marked.push(*entry);
+                }
+            })?;
+            let mut done = 0;
+            for entry in &marked {
+                done += usize::from(self.set_mark(entry, MarkFilter { mark: 0, mask: bits })?);
+            }
+            cleared += done;
+            // Of a part that could not be changed nothing more would come.
+            if marked.len() < BATCH || done == 0 {
+                break;
+            }
         }
         Ok(cleared)
     }
@@ -183,6 +191,8 @@ fn body(family: libc::c_int) -> [u8; GENERIC_HEADER] {
     [family as u8, 0, 0, 0]
 }
 
+/// Flows that are kept in memory to be changed.
+const BATCH: usize = 16_384;
 const GENERIC_HEADER: usize = 4;
 const CONNECTION_TRACKING: u16 = 1;
 

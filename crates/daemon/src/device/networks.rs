@@ -229,12 +229,13 @@ fn is_elsewhere(before: &Interface, now: &Interface) -> bool {
 const MAXIMUM_NETWORKS: usize = bond::MAX_PATHS;
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use linux::monitor::DefaultRoute;
 
     use super::*;
 
-    fn interface(name: &str, index: u32) -> Interface {
+    /// One with IPv4 that carries packets.
+    pub fn interface(name: &str, index: u32) -> Interface {
         Interface {
             index,
             name: name.to_owned(),

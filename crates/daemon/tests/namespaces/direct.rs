@@ -125,9 +125,10 @@ pub fn calls_by(bed: &Bed, host: &Namespace, server: &str, port: u16, count: usi
     let address = SocketAddr::new(server.parse().unwrap(), port);
     let listener = bed.server.run(|| TcpListener::bind(address)).unwrap().unwrap();
     let mut seen = BTreeMap::new();
+    // A link that is new carries IPv6 after a second or two.
     for _ in 0..count {
-        let call = host.run(|| TcpStream::connect_timeout(&address, Duration::from_secs(2))).unwrap();
-        let mut call = call.expect("the server is not reached");
+        let call = host.run(|| TcpStream::connect_timeout(&address, Duration::from_secs(10))).unwrap();
+        let mut call = call.unwrap_or_else(|error| panic!("{address} is not reached: {error}"));
         let (mut answer, peer) = listener.accept().unwrap();
         call.write_all(b"ping").unwrap();
         answer.read_exact(&mut [0; 4]).unwrap();

@@ -184,31 +184,17 @@ const SLOTS: u16 = 64;
 
 #[cfg(test)]
 pub(super) mod tests {
-    use linux::monitor::Interface;
     use policy::NetworkPreference;
 
     use super::*;
     use crate::config::CarrierChoice;
+    use crate::device::networks::tests::interface;
 
     /// A network with IPv4, whose interface has this number and name.
     pub fn network(id: u32, index: u32, name: &str) -> Network {
-        let interface = Interface {
-            index,
-            name: name.to_owned(),
-            up: true,
-            carrier: true,
-            loopback: false,
-            enslaved: false,
-            mtu: 1_500,
-            kind: None,
-            alias: None,
-            addresses: vec!["192.0.2.5/24".parse().unwrap()],
-            default_route_v4: Some(DefaultRoute { gateway: "192.0.2.1".parse().ok(), metric: 0 }),
-            default_route_v6: None,
-        };
         Network {
             id: NetworkId(id),
-            interface,
+            interface: interface(name, index),
             present: true,
             connected: true,
             preference: NetworkPreference::default(),

@@ -147,22 +147,22 @@ impl Journal {
     ///
     /// A journal that cannot be removed, as on a read-only disk, is the last entry of the report.
     pub fn restore(&mut self) -> Result<Vec<Undone>, JournalError> {
-        // Marks of connections come last, when no table sets them any more.
-        self.entries.sort_by_key(|entry| !matches!(entry, Undo::FlowMarks { .. }));
-        self.restore_until(|_| false)
+        self.take_back_all(true)
     }
 
     /// The same for a daemon that starts again at once: marks of connections stay, and in the journal, so that those that live on keep
     /// their networks.
     pub fn restore_for_start(&mut self) -> Result<Vec<Undone>, JournalError> {
-        self.entries.sort_by_key(|entry| !matches!(entry, Undo::FlowMarks { .. }));
-        self.restore_until(|entry| matches!(entry, Undo::FlowMarks { .. }))
+        self.take_back_all(false)
     }
 
-    fn restore_until(&mut self, end: impl Fn(&Undo) -> bool) -> Result<Vec<Undone>, JournalError> {
+    fn take_back_all(&mut self, with_marks: bool) -> Result<Vec<Undone>, JournalError> {
+        let is_mark = |entry: &Undo| matches!(entry, Undo::FlowMarks { .. });
+        // Marks of connections come last, when no table sets them any more.
+        self.entries.sort_by_key(|entry| !is_mark(entry));
         let mut undone = Vec::new();
         let mut saved = Ok(());
-        while let Some(entry) = self.entries.last().filter(|entry| !end(entry)) {
+        while let Some(entry) = self.entries.last().filter(|entry| with_marks || !is_mark(entry)) {
             let what = entry.to_string();
             let failure = entry.carry_out().err();
             match &failure {

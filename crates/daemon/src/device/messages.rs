@@ -51,11 +51,11 @@ pub struct PointAdvice {
 }
 
 impl PointAdvice {
-    /// Marks that are safe for flows with this round-trip time; none if it or the packet time is unknown.
-    pub fn safe_marks(&self, round_trip: Option<Duration>) -> MarkShare {
-        let known = self.packet_time.zip(round_trip);
-        known.map_or(MarkShare::NONE, |(time, round_trip)| {
-            safe_marks(MarkingForm::default(), time, round_trip).at_most(self.marks)
+    /// Marks that are safe for flows with this round-trip time with empty queues; none if it or the packet time is unknown.
+    pub fn safe_marks(&self, empty: Option<Duration>) -> MarkShare {
+        let known = self.packet_time.zip(empty);
+        known.map_or(MarkShare::NONE, |(time, empty)| {
+            safe_marks(MarkingForm::default(), time, empty).at_most(self.marks)
         })
     }
 }

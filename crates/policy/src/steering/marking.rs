@@ -44,11 +44,13 @@ pub enum MarkingForm {
     Printed,
 }
 
-/// The most that may be marked of a flow over an access point that needs `packet_time` for a packet, with the round-trip time as it is without
-/// marks. At or below the pole, where half a queue takes as long as the round trip or longer, it is the cap: such a round trip has no queue
-/// in it that could be spent, and the equations say nothing.
-pub fn safe_marks(form: MarkingForm, packet_time: Duration, round_trip: Duration) -> MarkShare {
-    let (time, round_trip) = (packet_time.as_secs_f64(), round_trip.as_secs_f64());
+/// The most that may be marked of a flow over an access point that needs `packet_time` for a packet. `empty` is the path's round-trip time with
+/// empty queues (`RTT_0` of `[MULTIAP] section 5.2`): what a flow without marks sees is that and half a full queue, and that is the `RTT` of eq. 4 and 5.
+/// One measured while a flow is marked would have less and less of the queue in it, and so ask for more and more marks. At or below the pole, where
+/// nothing is left without the queue, it is the cap.
+pub fn safe_marks(form: MarkingForm, packet_time: Duration, empty: Duration) -> MarkShare {
+    let time = packet_time.as_secs_f64();
+    let round_trip = empty.as_secs_f64() + queue(time);
     let part = match form {
         MarkingForm::Exact => exact(time, round_trip),
         MarkingForm::Printed => printed(time, round_trip),
@@ -56,10 +58,14 @@ pub fn safe_marks(form: MarkingForm, packet_time: Duration, round_trip: Duration
     part.map_or(MOST_MARKS, MarkShare::new)
 }
 
+/// Half a full queue, seconds: `X`.
+fn queue(time: f64) -> f64 {
+    time * f64::from(QUEUE) / 2.0
+}
+
 /// `delta = 2 T1^2 (1 / (RTT - X)^2 - 1 / RTT^2)`, from eq. 3 and 4 with `p = 2 (T1 / RTT)^2`; `None` at or below the pole `RTT = X`.
 fn exact(time: f64, round_trip: f64) -> Option<f64> {
-    let queue = time * f64::from(QUEUE) / 2.0;
-    let empty = round_trip - queue;
+    let empty = round_trip - queue(time);
     (empty > 0.0).then(|| 2.0 * time * time * (1.0 / (empty * empty) - 1.0 / (round_trip * round_trip)))
 }
 
@@ -74,15 +80,18 @@ fn printed(time: f64, round_trip: f64) -> Option<f64> {
 mod tests {
     use super::*;
 
-    fn marks(form: MarkingForm, packet_us: u64, round_trip_ms: u64) -> f64 {
-        safe_marks(form, Duration::from_micros(packet_us), Duration::from_millis(round_trip_ms)).part()
+    fn marks(form: MarkingForm, packet_us: u64, empty_ms: u64) -> f64 {
+        safe_marks(form, Duration::from_micros(packet_us), Duration::from_millis(empty_ms)).part()
     }
 
-    /// By hand: T1 = 1 ms and RTT = 200 ms make X = 100 ms, 2 * 1e-6 * (100 - 25) = 0.00015; printed: (5e-5 / (0.2 * 0.15))^2 / 2 = 1.389e-6.
+    /// By hand: T1 = 1 ms makes X = 100 ms and, with 100 ms without a queue, RTT = 200 ms: 2 * 1e-6 * (100 - 25) = 0.00015; printed: (5e-5 / (0.2 * 0.15))^2 / 2 =
+    /// 1.389e-6.
     #[test]
     fn worked_by_hand() {
-        assert!((marks(MarkingForm::Exact, 1_000, 200) - 0.000_15).abs() < 1e-9);
-        assert!((marks(MarkingForm::Printed, 1_000, 200) - 1.389e-6).abs() < 1e-9);
+        assert!((marks(MarkingForm::Exact, 1_000, 100) - 0.000_15).abs() < 1e-9);
+        assert!((marks(MarkingForm::Printed, 1_000, 100) - 1.389e-6).abs() < 1e-9);
+        // The paper's setup of figure 6b: RTT = 325 ms, 2 * 9e-6 * (1600 - 9.467) = 0.02863.
+        assert!((marks(MarkingForm::Exact, 3_000, 25) - 0.028_63).abs() < 1e-5);
     }
 
     /// The flow's rate before and after, by eq. 3, is the same.
@@ -103,12 +112,13 @@ mod tests {
     #[test]
     fn at_or_below_the_pole_and_beyond_the_cap_it_is_the_cap() {
         // X = 300 ms.
-        assert_eq!(marks(MarkingForm::Exact, 3_000, 300), 0.05);
-        assert_eq!(marks(MarkingForm::Exact, 3_000, 25), 0.05);
-        assert_eq!(marks(MarkingForm::Exact, 3_000, 301), 0.05, "just above the pole");
+        assert_eq!(exact(0.003, 0.3), None);
+        assert_eq!(exact(0.003, 0.025), None);
+        assert_eq!(marks(MarkingForm::Exact, 3_000, 0), 0.05);
+        assert_eq!(marks(MarkingForm::Exact, 3_000, 1), 0.05, "just above the pole");
         // 50 T1 = 150 ms.
-        assert_eq!(marks(MarkingForm::Printed, 3_000, 150), 0.05);
-        assert!(marks(MarkingForm::Printed, 3_000, 300) < 0.05);
+        assert_eq!(printed(0.003, 0.15), None);
+        assert!(printed(0.003, 0.151).unwrap() > 0.05);
         assert_eq!(marks(MarkingForm::Exact, 0, 100), 0.0);
         assert_eq!(marks(MarkingForm::Exact, 0, 0), 0.05);
         assert_eq!(safe_marks(MarkingForm::Exact, Duration::MAX, Duration::MAX).part(), 0.05);

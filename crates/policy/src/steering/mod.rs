@@ -16,7 +16,7 @@
 //!
 //! The caller brings estimates every 100 ms or so ([`Steering::update`]). What is done with the outcome is one of three things: word to our own gateway of
 //! what to use and how much, which needs no marks; marks on our own bond's paths; or marks on packets of TCP flows with several ways ([`marking`]),
-//! where nobody can be told anything.
+//! where nobody can be told anything: as many as are safe, and no more than hold senders to what they would be told.
 
 mod hidden;
 pub mod marking;
@@ -47,7 +47,7 @@ pub struct PointView {
     pub confidence: f64,
     /// The part of its attempts that we read, 0 to 1; `None` if unknown.
     pub delivered: Option<f64>,
-    /// Round-trip time of what goes over it, least of the last seconds; `None` if unknown.
+    /// Round-trip time of what goes over it with empty queues: the least of the last seconds; `None` if unknown.
     pub round_trip: Option<Duration>,
     /// Flows over it have another way to go: only such are marked.
     pub other_way: bool,
@@ -103,8 +103,12 @@ const DWELL: Duration = Duration::from_secs(1);
 const TRIAL: Duration = Duration::from_secs(1);
 /// ... with so many packets a second: few, as they may be slow ones.
 const TRIAL_PACKETS: f64 = 10.0;
-/// What is carried is smoothed: each update counts for this part.
+/// What is carried is smoothed: each [`STEP`] counts for this part.
 const NEWS: f64 = 0.3;
+/// The time for which the parts that are given and taken hold; updates further apart count for several.
+const STEP: Duration = Duration::from_millis(100);
+/// At most so many.
+const MOST_STEPS: f64 = 10.0;
 /// What a packet time is the time of.
 pub const FULL_PACKET: Bytes = Bytes(1_500);
 /// Until one that was not worth it is tried again; doubles each time ...
@@ -118,6 +122,8 @@ pub struct Steering {
     settings: SteeringSettings,
     points: BTreeMap<NetworkId, Point>,
     hidden: BTreeMap<Frequency, Hidden>,
+    /// Of the last update.
+    updated: Option<Timestamp>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -137,6 +143,8 @@ struct Point {
     pause: Duration,
     /// The part of the air that it may take while it is slower than the best and used.
     allowed: f64,
+    /// No more marks are needed to hold senders to that.
+    enough: MarkShare,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -154,22 +162,25 @@ impl Steering {
 
     /// Takes what is known now; gives what is to be done with each network, in the order of their numbers.
     pub fn update(&mut self, now: Timestamp, views: &[PointView]) -> Vec<Steered> {
+        let passed = self.updated.replace(now).map_or(STEP, |before| now.since(before));
+        let steps = (passed.as_secs_f64() / STEP.as_secs_f64()).min(MOST_STEPS);
         self.points.retain(|network, _| views.iter().any(|view| view.network == *network));
         for view in views {
-            self.points.entry(view.network).or_insert_with(|| Point::new(now, *view)).take(now, *view);
+            let point = self.points.entry(view.network).or_insert_with(|| Point::new(now, *view));
+            point.take(now, steps, *view);
         }
         let mut channels: Vec<Frequency> = views.iter().map(|view| view.channel).collect();
         channels.sort_unstable();
         channels.dedup();
         self.hidden.retain(|channel, _| channels.contains(channel));
         let mut steered: Vec<Steered> =
-            channels.into_iter().flat_map(|channel| self.steer(now, channel)).collect();
+            channels.into_iter().flat_map(|channel| self.steer(now, steps, channel)).collect();
         steered.sort_unstable_by_key(|steered| steered.network);
         steered
     }
 
     /// What becomes of the networks of one channel.
-    fn steer(&mut self, now: Timestamp, channel: Frequency) -> Vec<Steered> {
+    fn steer(&mut self, now: Timestamp, steps: f64, channel: Frequency) -> Vec<Steered> {
         let settings = self.settings;
         let mut here: Vec<&mut Point> =
             self.points.values_mut().filter(|point| point.view.channel == channel).collect();
@@ -195,9 +206,14 @@ impl Steering {
         let slower = |point: &Point, at: usize| rank(at) == Some(Rank::Slower) && point.stage == Stage::Used;
         let mut in_use: Vec<Slower> = (here.iter_mut().enumerate())
             .filter(|(at, point)| slower(point, *at))
-            .map(|(_, point)| Slower { takes: point.air(now).unwrap_or(0.0), allowed: &mut point.allowed })
+            .map(|(_, point)| Slower {
+                takes: point.air(now).unwrap_or(0.0),
+                allowed: &mut point.allowed,
+                marks: &mut point.enough,
+            })
             .collect();
-        share(spare, &mut in_use);
+        share(spare, steps, &mut in_use);
+        in_use.iter_mut().for_each(|one| one.ease(spare, steps));
         let mut first = beginning(spare, &in_use).filter(|_| in_use.len() < places);
         let mut used = in_use.len();
         let mut trying = here.iter().any(|point| point.stage == Stage::Trying);
@@ -257,14 +273,16 @@ impl Point {
             // Tried as soon as no other is.
             pause: Duration::ZERO,
             allowed: 0.0,
+            enough: MOST_MARKS,
         }
     }
 
-    fn take(&mut self, now: Timestamp, view: PointView) {
+    fn take(&mut self, now: Timestamp, steps: f64, view: PointView) {
         self.view = view;
+        let news = (NEWS * steps).min(1.0);
         let carried = view.carried.clamp(0.0, MOST_CARRIED);
-        self.carried += (carried - self.carried) * NEWS;
-        self.others += (view.others.clamp(0.0, 1.0) - self.others) * NEWS;
+        self.carried += (carried - self.carried) * news;
+        self.others += (view.others.clamp(0.0, 1.0) - self.others) * news;
         if let Some(time) = view.packet_time.filter(|_| view.confidence >= LEAST_CONFIDENCE) {
             self.time = Some((time, now));
         }
@@ -330,7 +348,7 @@ impl Point {
         match next {
             Stage::Trying => {}
             Stage::Ready => self.pause = (self.pause * 2).clamp(FIRST_PAUSE, LONGEST_PAUSE),
-            Stage::Used => self.pause = FIRST_PAUSE / 2,
+            Stage::Used => (self.pause, self.enough) = (FIRST_PAUSE / 2, MOST_MARKS),
         }
         (self.stage, self.since) = (next, now);
     }
@@ -353,8 +371,10 @@ impl Point {
         let time = self.known(now);
         let safe =
             |time| round_trip.map_or(MOST_MARKS, |round_trip| safe_marks(settings.form, time, round_trip));
-        let marks = time.filter(|_| self.marked && other_way).map_or(MarkShare::NONE, safe);
         let used = self.stage != Stage::Ready;
+        let is_held = self.stage == Stage::Used && rank == Some(Rank::Slower);
+        let enough = if is_held { self.enough } else { MOST_MARKS };
+        let marks = time.filter(|_| self.marked && other_way).map_or(MarkShare::NONE, safe).at_most(enough);
         let is_new = best.is_none() && !is_single && now.since(self.since) < TRIAL;
         let packets = match (self.stage, rank) {
             (Stage::Trying, _) => Some(TRIAL_PACKETS),

@@ -6,6 +6,7 @@
 
 use std::time::Duration;
 
+use super::marking::MarkShare;
 use super::reason::longer;
 
 /// Access points of one channel that carry data at once: with more, collisions eat what they bring (`[MULTIAP] fig 6c`: 3 or 4 at most).
@@ -21,12 +22,18 @@ const ROOM_TO_BEGIN: f64 = 0.1;
 const FIRST: f64 = 0.05;
 /// ... and has to leave when it may have less than this.
 const LEAST: f64 = 0.02;
-/// This part of what is free is given away at each update ...
+/// This part of what is free is given away at each step ...
 const GIVEN: f64 = 0.15;
 /// ... to one that takes this part of what it has.
 const TAKEN: f64 = 0.7;
-/// At each update it has so much less when nothing at all is free.
+/// At each step it has so much less when nothing at all is free.
 const CUT: f64 = 0.35;
+/// Of what is between what one takes and what it may take, marks make up for so much at each step: a window needs several round trips to follow.
+const EASED: f64 = 0.1;
+/// One factor of marks at a step is no more than as if it took this many times as much as it may, or as little.
+const FARTHEST: f64 = 3.0;
+/// Fewer marks than these do not hold a window back.
+const LEAST_MARKS: f64 = 1e-4;
 
 /// How one compares with the best of its channel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -57,6 +64,8 @@ pub(super) struct Slower<'a> {
     pub takes: f64,
     /// The part that it may take; below [`LEAST`] it has to leave.
     pub allowed: &'a mut f64,
+    /// The marks that hold senders to that, where they cannot be told.
+    pub marks: &'a mut MarkShare,
 }
 
 /// What is free beyond what is kept free, if `taken` is taken in all, by others too; negative if too much is.
@@ -76,24 +85,37 @@ pub(super) fn must_leave(allowed: f64) -> bool {
 }
 
 /// Shares what is free among those in use, given the best first: the best one that has use for it has more; if too much is taken, the worst one has
-/// less, and if nothing is free all have.
-pub(super) fn share(spare: f64, in_use: &mut [Slower]) {
+/// less, and if nothing is free all have. `steps` is how often this would have been done in the time since the last call.
+pub(super) fn share(spare: f64, steps: f64, in_use: &mut [Slower]) {
     if spare >= 0.0 {
         if let Some(one) = in_use.iter_mut().find(|one| one.has_use()) {
-            *one.allowed = (*one.allowed + spare * GIVEN).min(1.0);
+            *one.allowed = (*one.allowed + spare * (GIVEN * steps).min(1.0)).min(1.0);
         }
         return;
     }
-    let lack = (-spare / KEPT_FREE).min(1.0);
+    let lack = lack(spare);
     let all = if lack > 0.5 { in_use.len() } else { 1 };
     for one in in_use.iter_mut().rev().take(all) {
-        *one.allowed = one.allowed.min(one.takes.max(LEAST)) * (1.0 - CUT * lack);
+        *one.allowed = one.allowed.min(one.takes.max(LEAST)) * (1.0 - CUT * lack).powf(steps);
     }
+}
+
+/// How much of what is to be kept free is taken, 0 to 1.
+fn lack(spare: f64) -> f64 {
+    (-spare / KEPT_FREE).clamp(0.0, 1.0)
 }
 
 impl Slower<'_> {
     fn has_use(&self) -> bool {
         self.takes >= TAKEN * *self.allowed
+    }
+
+    /// Marks fewer packets while it takes less than it may, and more while it takes more: what a flow takes goes with one over the root of its marks
+    /// (`[MULTIAP] eq. 3`). While air is lacking, up to twice as many at each step.
+    pub(super) fn ease(&mut self, spare: f64, steps: f64) {
+        let beyond = (self.takes / self.allowed.max(LEAST)).clamp(1.0 / FARTHEST, FARTHEST);
+        let factor = (beyond.powf(2.0 * EASED) * (1.0 + lack(spare))).powf(steps);
+        *self.marks = MarkShare::new((self.marks.part() * factor).max(LEAST_MARKS));
     }
 }
 
@@ -118,10 +140,12 @@ mod tests {
     fn free_air_goes_to_the_best_that_has_use_for_it_and_is_taken_from_the_worst() {
         let mut allowed = [0.2, 0.1, 0.1];
         let mut run = |spare, takes: [f64; 3]| {
+            let mut marks = [MarkShare::NONE; 3];
+            let parts = allowed.iter_mut().zip(&mut marks).zip(takes);
             let mut in_use: Vec<Slower> =
-                allowed.iter_mut().zip(takes).map(|(allowed, takes)| Slower { takes, allowed }).collect();
+                parts.map(|((allowed, marks), takes)| Slower { takes, allowed, marks }).collect();
             let beginning = beginning(spare, &in_use);
-            share(spare, &mut in_use);
+            share(spare, 1.0, &mut in_use);
             (beginning, allowed)
         };
         assert_eq!(run(0.4, [0.1, 0.1, 0.1]), (None, [0.2, 0.16, 0.1]));
@@ -130,5 +154,22 @@ mod tests {
         assert!(after[..2] == [0.2, 0.16] && (0.09..0.1).contains(&after[2]), "{after:?}");
         let (beginning, after) = run(-0.08, [0.2, 0.1, 0.1]);
         assert!(beginning.is_none() && after[0] == 0.2 * 0.65 && after[1] == 0.1 * 0.65, "{after:?}");
+    }
+
+    #[test]
+    fn marks_give_way_while_less_is_taken_than_may_be_and_come_back_at_once_when_air_is_lacking() {
+        let mut marks = MarkShare::new(0.05);
+        let mut after = |spare: f64, takes: f64, steps: f64| {
+            Slower { takes, allowed: &mut 0.3, marks: &mut marks }.ease(spare, steps);
+            marks.part()
+        };
+        // By hand: a third is taken, 0.05 / 3^0.2 = 0.04014.
+        assert!((after(0.4, 0.1, 1.0) - 0.040_14).abs() < 1e-5);
+        assert!((after(0.4, 0.1, 4.0) - 0.05 / 3.0).abs() < 1e-9, "five steps");
+        assert_eq!(after(0.4, 0.3, 10.0), after(0.4, 0.3, 1.0), "it takes what it may");
+        let few = (0..100).map(|_| after(0.4, 0.0, 1.0)).last().unwrap();
+        assert_eq!(few, LEAST_MARKS);
+        let full = (0..10).map(|_| after(-0.08, 0.3, 1.0)).last().unwrap();
+        assert_eq!(full, 0.05, "within a second");
     }
 }

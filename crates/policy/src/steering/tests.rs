@@ -114,9 +114,11 @@ fn those_far_behind_the_best_are_marked_and_those_near_are_not() {
         steered[1].marks.part()
     };
     assert_eq!(shown(0, 1_190), 0.0);
-    // A round trip of 25 ms is far below the pole of a queue of 100 ms.
-    assert_eq!(shown(100, 1_240), 0.05);
-    assert_eq!(shown(200, 1_150), 0.05, "it goes on to half of the threshold");
+    let safe = |micros| {
+        safe_marks(MarkingForm::Exact, Duration::from_micros(micros), Duration::from_millis(25)).part()
+    };
+    assert_eq!(shown(100, 1_240), safe(1_240));
+    assert_eq!(shown(200, 1_150), safe(1_150), "it goes on to half of the threshold");
     assert_eq!(shown(300, 1_090), 0.0);
     assert_eq!(shown(400, 1_150), 0.0);
 }

@@ -149,6 +149,8 @@ pub struct DirectControl {
     paths: Option<Paths>,
     /// What networks were seen to do to it, and when to look again.
     ways: Ways,
+    /// What marks that are safe follow from.
+    empty: mptcp::EmptyRoundTrips,
     ways_due: Timestamp,
     challenges: challenge::Challenges,
     retry_at: Option<Timestamp>,
@@ -206,6 +208,7 @@ impl DirectControl {
             advice: Vec::new(),
             over_mptcp: false,
             ways: Ways::default(),
+            empty: mptcp::EmptyRoundTrips::default(),
             ways_due: Timestamp::ZERO,
             challenges: challenge::Challenges::default(),
             paths: None,
@@ -452,7 +455,8 @@ impl DirectControl {
         );
         let waits = self.retry_at.is_some_and(|at| now < at);
         self.over_mptcp |= mptcp::is_wanted(rules.iter().copied());
-        let marks = mptcp::marks(&self.advice, &self.judged);
+        self.empty.observe(now, &self.judged);
+        let marks = mptcp::marks(&self.advice, &self.judged, &self.empty);
         let paths = self
             .over_mptcp
             .then(|| mptcp::paths(self.config.table, &scene, &marks, |id| self.ways.strips(now, id)));

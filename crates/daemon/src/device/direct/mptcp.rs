@@ -1,12 +1,13 @@
 //! Which networks MPTCP connections are to use, once a program has asked to be carried so. Pure.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use linux::direct::Choice;
 use linux::mptcp::{PathNetwork, Paths};
 use policy::rules::Rule;
-use policy::{NetworkInput, Treatment};
-use units::NetworkId;
+use policy::{BaseRtt, NetworkInput, Treatment};
+use units::{NetworkId, Timestamp};
 
 use super::plan::choice;
 use super::rules::Scene;
@@ -18,12 +19,39 @@ pub fn is_wanted<'a>(mut rules: impl Iterator<Item = &'a Rule>) -> bool {
     rules.any(|rule| rule.treatment() == Some(Treatment::Mptcp))
 }
 
+/// Downloads of minutes keep a queue all the time, so networks' round-trip times without one are older than that.
+const REMEMBERED: Duration = Duration::from_secs(600);
+
+/// Round-trip times of networks with empty queues, as far as they were seen.
+#[derive(Default)]
+pub struct EmptyRoundTrips(BTreeMap<NetworkId, BaseRtt>);
+
+impl EmptyRoundTrips {
+    /// Takes what is known of the networks now; those that are gone are forgotten.
+    pub fn observe(&mut self, now: Timestamp, judged: &[NetworkInput]) {
+        self.0.retain(|id, _| judged.iter().any(|network| network.id == *id));
+        for network in judged {
+            if let Some(rtt) = network.metrics.rtt {
+                let least = self.0.entry(network.id).or_insert_with(|| BaseRtt::new(REMEMBERED));
+                least.on_sample(now, rtt.smoothed);
+            }
+        }
+    }
+
+    fn of(&self, id: NetworkId) -> Option<Duration> {
+        self.0.get(&id)?.get()
+    }
+}
+
 /// How many in a million packets of each network's access point are to be marked, by interface; `judged` is what is known of the networks.
-pub fn marks(advice: &[PointAdvice], judged: &[NetworkInput]) -> BTreeMap<String, u32> {
+pub fn marks(
+    advice: &[PointAdvice],
+    judged: &[NetworkInput],
+    empty: &EmptyRoundTrips,
+) -> BTreeMap<String, u32> {
     let of = |point: &PointAdvice| {
         let network = judged.iter().find(|network| network.name == point.interface)?;
-        let round_trip = network.metrics.rtt.map(|rtt| rtt.smoothed);
-        Some((point.interface.clone(), in_a_million(point.safe_marks(round_trip).part())))
+        Some((point.interface.clone(), in_a_million(point.safe_marks(empty.of(network.id)).part())))
     };
     // One alone is no better than itself.
     if advice.len() < 2 { BTreeMap::new() } else { advice.iter().filter_map(of).collect() }
@@ -88,19 +116,28 @@ mod tests {
             marks: MarkShare::new(marks),
             packet_time: Some(Duration::from_millis(1)),
         };
-        let network = |name: &str, millis| NetworkInput {
+        let network = |id, name: &str, millis| NetworkInput {
             metrics: Metrics {
                 rtt: Some(RttSummary { smoothed: Duration::from_millis(millis), variation: Duration::ZERO }),
                 ..Metrics::default()
             },
-            ..NetworkInput::new(units::NetworkId(1), name)
+            ..NetworkInput::new(units::NetworkId(id), name)
         };
-        let judged = [network("wl-a", 20), network("wl-b", 20), network("wl-c", 400)];
-        let all = marks(&[point("wl-a", 0.0), point("wl-b", 0.05), point("wl-c", 0.05)], &judged);
-        assert_eq!((all["wl-a"], all["wl-b"]), (0, 50_000), "{all:?}");
-        // At 400 ms less is safe than the cap.
-        assert_eq!(all["wl-c"], 10, "{all:?}");
-        assert!(marks(&[point("wl-b", 0.05)], &judged).is_empty(), "there is no other way");
-        assert!(!marks(&[point("wl-a", 0.0), point("wl-x", 0.05)], &judged).contains_key("wl-x"));
+        let known = |b_millis| [network(1, "wl-a", 20), network(2, "wl-b", b_millis), network(3, "wl-c", 300)];
+        let mut empty = EmptyRoundTrips::default();
+        empty.observe(Timestamp::ZERO, &known(20));
+        // A download has filled b's queue by now.
+        let judged = known(120);
+        empty.observe(Timestamp::from_millis(5_000), &judged);
+        let marks = |advice: &[PointAdvice]| marks(advice, &judged, &empty);
+        let all = marks(&[point("wl-a", 0.0), point("wl-b", 0.05), point("wl-c", 0.05)]);
+        // By hand: 2e-6 * (1 / 0.02^2 - 1 / 0.12^2) = 0.00486, and 2e-6 * (1 / 0.3^2 - 1 / 0.4^2) = 9.7e-6.
+        assert_eq!((all["wl-a"], all["wl-b"], all["wl-c"]), (0, 5_000, 10), "{all:?}");
+        let eased = marks(&[point("wl-a", 0.0), point("wl-b", 0.001)]);
+        assert_eq!(eased["wl-b"], 1_000, "air is free: fewer than are safe");
+        assert!(marks(&[point("wl-b", 0.05)]).is_empty(), "there is no other way");
+        assert!(!marks(&[point("wl-a", 0.0), point("wl-x", 0.05)]).contains_key("wl-x"));
+        empty.observe(Timestamp::from_millis(6_000), &judged[..1]);
+        assert_eq!(empty.of(units::NetworkId(2)), None);
     }
 }

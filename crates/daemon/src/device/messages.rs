@@ -51,8 +51,12 @@ pub struct PointAdvice {
 }
 
 impl PointAdvice {
-    /// Marks that are safe for flows with this round-trip time with empty queues; none if it or the packet time is unknown.
-    pub fn safe_marks(&self, empty: Option<Duration>) -> MarkShare {
+    /// What is to be marked of flows with this round-trip time with empty queues. Of one that is held to what it may have, or stands by, that was fitted
+    /// to what is free; of another one it is what is safe, and nothing if that is unknown.
+    pub fn marks_for(&self, empty: Option<Duration>) -> MarkShare {
+        if self.limit.is_some() || !self.used {
+            return self.marks;
+        }
         let known = self.packet_time.zip(empty);
         known.map_or(MarkShare::NONE, |(time, empty)| {
             safe_marks(MarkingForm::default(), time, empty).at_most(self.marks)

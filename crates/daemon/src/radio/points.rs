@@ -150,8 +150,6 @@ impl Points {
             delivered: estimate
                 .filter(|estimate| estimate.source != Source::Sent)
                 .map(|estimate| estimate.delivery_ratio),
-            // Who knows it lowers the marks to what is safe for it.
-            round_trip: None,
             other_way: several,
             carried,
             others: one.others,

@@ -16,7 +16,7 @@
 //!
 //! The caller brings estimates every 100 ms or so ([`Steering::update`]). What is done with the outcome is one of three things: word to our own gateway of
 //! what to use and how much, which needs no marks; marks on our own bond's paths; or marks on packets of TCP flows with several ways ([`marking`]),
-//! where nobody can be told anything: as many as are safe, and no more than hold senders to what they would be told.
+//! where nobody can be told anything: as many as hold senders to what they would be told.
 
 mod hidden;
 pub mod marking;
@@ -47,8 +47,6 @@ pub struct PointView {
     pub confidence: f64,
     /// The part of its attempts that we read, 0 to 1; `None` if unknown.
     pub delivered: Option<f64>,
-    /// Round-trip time of what goes over it with empty queues: the least of the last seconds; `None` if unknown.
-    pub round_trip: Option<Duration>,
     /// Flows over it have another way to go: only such are marked.
     pub other_way: bool,
     /// Full packets that it brought lately, in a second.
@@ -68,7 +66,8 @@ pub struct Steered {
     pub used: bool,
     /// No more than this is to go over it; `None`: as much as it takes.
     pub limit: Option<BitRate>,
-    /// How many of its packets are to be marked where senders cannot be told.
+    /// How many of its packets are to be marked where senders cannot be told: of one that has a limit as many as hold them to that, of one that is as good as
+    /// the best the most, and then no more than [`safe_marks`] for the round trip.
     pub marks: MarkShare,
     /// The packet time that this rests on, which may be some seconds old.
     pub packet_time: Option<Duration>,
@@ -79,15 +78,13 @@ pub struct Steered {
 /// How steering is done.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct SteeringSettings {
-    /// Which solution of eq. 4.
-    pub form: MarkingForm,
     /// Marked are those that take so much longer than the best, as a part of its time (`[MULTIAP] section 5.2`: 20 %).
     pub threshold: f64,
 }
 
 impl Default for SteeringSettings {
     fn default() -> Self {
-        Self { form: MarkingForm::Exact, threshold: 0.2 }
+        Self { threshold: 0.2 }
     }
 }
 
@@ -241,7 +238,7 @@ impl Steering {
             .enumerate()
             .map(|(at, point)| {
                 point.mark(now, &settings, best);
-                point.steered(now, &settings, best, rank(at), is_single)
+                point.steered(now, best, rank(at), is_single)
             })
             .collect()
     }
@@ -362,19 +359,16 @@ impl Point {
     fn steered(
         &self,
         now: Timestamp,
-        settings: &SteeringSettings,
         best: Option<Duration>,
         rank: Option<Rank>,
         is_single: bool,
     ) -> Steered {
-        let PointView { network, round_trip, other_way, .. } = self.view;
+        let PointView { network, other_way, .. } = self.view;
         let time = self.known(now);
-        let safe =
-            |time| round_trip.map_or(MOST_MARKS, |round_trip| safe_marks(settings.form, time, round_trip));
         let used = self.stage != Stage::Ready;
         let is_held = self.stage == Stage::Used && rank == Some(Rank::Slower);
         let enough = if is_held { self.enough } else { MOST_MARKS };
-        let marks = time.filter(|_| self.marked && other_way).map_or(MarkShare::NONE, safe).at_most(enough);
+        let marks = if self.marked && other_way { enough } else { MarkShare::NONE };
         let is_new = best.is_none() && !is_single && now.since(self.since) < TRIAL;
         let packets = match (self.stage, rank) {
             (Stage::Trying, _) => Some(TRIAL_PACKETS),

@@ -13,7 +13,6 @@ fn view(network: u32, micros: u64) -> PointView {
         packet_time: Some(Duration::from_micros(micros)),
         confidence: 0.9,
         delivered: None,
-        round_trip: Some(Duration::from_millis(25)),
         other_way: true,
         carried: 0.0,
         others: 0.0,
@@ -114,24 +113,41 @@ fn those_far_behind_the_best_are_marked_and_those_near_are_not() {
         steered[1].marks.part()
     };
     assert_eq!(shown(0, 1_190), 0.0);
-    let safe = |micros| {
-        safe_marks(MarkingForm::Exact, Duration::from_micros(micros), Duration::from_millis(25)).part()
-    };
-    assert_eq!(shown(100, 1_240), safe(1_240));
-    assert_eq!(shown(200, 1_150), safe(1_150), "it goes on to half of the threshold");
+    assert_eq!(shown(100, 1_240), 0.05);
+    assert_eq!(shown(200, 1_150), 0.05, "it goes on to half of the threshold");
     assert_eq!(shown(300, 1_090), 0.0);
     assert_eq!(shown(400, 1_150), 0.0);
 }
 
+/// The better one wants half of the air, the slower one's sender obeys nothing but marks, as `[MULTIAP] eq. 3` says.
 #[test]
-fn marks_are_what_is_safe_for_the_round_trip() {
-    let mut steering = Steering::new(SteeringSettings::default());
-    let round_trip = Some(Duration::from_millis(400));
-    let steered =
-        steering.update(Timestamp::ZERO, &[view(0, 500), PointView { round_trip, ..view(1, 1_000) }]);
-    let safe = safe_marks(MarkingForm::Exact, Duration::from_millis(1), Duration::from_millis(400));
-    assert_eq!(steered[1].marks, safe);
-    assert!(safe.part() > 0.0 && safe.part() < 0.05);
+fn marks_hold_a_slow_one_to_the_air_that_is_free_and_keep_it_away_where_none_is() {
+    let run = |wanted: f64| {
+        let mut steering = Steering::new(SteeringSettings::default());
+        let (mut near, mut far) = (0.0, 0.0);
+        let (mut sums, mut last) = ([0.0; 2], Vec::new());
+        for step in 0..600_u64 {
+            let now = Timestamp::from_millis(step * 100);
+            let (near_us, far_us) = (500.0, 3_000.0);
+            let views = [
+                PointView { carried: near / near_us * 1e6, ..view(0, 500) },
+                PointView { carried: far / far_us * 1e6, ..view(1, 3_000) },
+            ];
+            last = steering.update(now, &views);
+            // Six packets of window at 5 %, in a round trip of 100 ms; the near one takes what it wants of the rest.
+            let asked = (2.0 / last[1].marks.part()).sqrt() / 0.1 * far_us / 1e6;
+            far = if last[1].used { asked.min(0.95) } else { 0.0 };
+            near = wanted.min(1.0 - far);
+            if step >= 200 {
+                sums = [sums[0] + near / 400.0, sums[1] + far / 400.0];
+            }
+        }
+        (sums[0], sums[1], last[1])
+    };
+    let (near, far, slow) = run(0.5);
+    assert!(near > 0.49 && far > 0.3, "{near} {far} {slow:?}");
+    let (near, far, slow) = run(1.0);
+    assert!(near > 0.95 && far < 0.05 && slow.marks == MOST_MARKS, "{near} {far} {slow:?}");
 }
 
 #[test]

@@ -51,7 +51,7 @@ pub fn marks(
 ) -> BTreeMap<String, u32> {
     let of = |point: &PointAdvice| {
         let network = judged.iter().find(|network| network.name == point.interface)?;
-        Some((point.interface.clone(), in_a_million(point.safe_marks(empty.of(network.id)).part())))
+        Some((point.interface.clone(), in_a_million(point.marks_for(empty.of(network.id)).part())))
     };
     // One alone is no better than itself.
     if advice.len() < 2 { BTreeMap::new() } else { advice.iter().filter_map(of).collect() }
@@ -133,8 +133,10 @@ mod tests {
         let all = marks(&[point("wl-a", 0.0), point("wl-b", 0.05), point("wl-c", 0.05)]);
         // By hand: 2e-6 * (1 / 0.02^2 - 1 / 0.12^2) = 0.00486, and 2e-6 * (1 / 0.3^2 - 1 / 0.4^2) = 9.7e-6.
         assert_eq!((all["wl-a"], all["wl-b"], all["wl-c"]), (0, 5_000, 10), "{all:?}");
-        let eased = marks(&[point("wl-a", 0.0), point("wl-b", 0.001)]);
-        assert_eq!(eased["wl-b"], 1_000, "air is free: fewer than are safe");
+        let held = PointAdvice { limit: Some(units::BitRate(1_000_000)), ..point("wl-b", 0.001) };
+        assert_eq!(marks(&[point("wl-a", 0.0), held])["wl-b"], 1_000, "fitted to what is free");
+        let ready = PointAdvice { used: false, ..point("wl-b", 0.05) };
+        assert_eq!(marks(&[point("wl-a", 0.0), ready])["wl-b"], 50_000, "it stands by");
         assert!(marks(&[point("wl-b", 0.05)]).is_empty(), "there is no other way");
         assert!(!marks(&[point("wl-a", 0.0), point("wl-x", 0.05)]).contains_key("wl-x"));
         empty.observe(Timestamp::from_millis(6_000), &judged[..1]);

@@ -28,7 +28,7 @@ impl DeviceLoop {
         self.steer_paths();
     }
 
-    /// Limits the paths, or marks as much as is safe for each as it is now.
+    /// Limits the paths, or marks what comes by each.
     pub(super) fn steer_paths(&mut self) {
         let Some(session) = self.gateways.session() else { return };
         let reports = self.plane.endpoint.path_reports(session);
@@ -44,7 +44,7 @@ impl DeviceLoop {
                 }
                 SteeringChoice::Marks => {
                     let round_trip = report.base_rtt.or(report.smoothed_rtt);
-                    let marks = advised.map_or(MarkShare::NONE, |point| point.safe_marks(round_trip));
+                    let marks = advised.map_or(MarkShare::NONE, |point| point.marks_for(round_trip));
                     self.plane.endpoint.set_path_marks(session, report.network, marks);
                 }
             }

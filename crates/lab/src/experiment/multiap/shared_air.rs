@@ -68,6 +68,8 @@ pub(super) enum Way {
     Plain,
     /// The paper's: marks, and nothing else.
     Marks(MarkingForm),
+    /// Marks as the product makes them for those who cannot be told: paths stand by, and marks hold the others to what they may have.
+    Fitted,
     /// Word to the gateway of which to use and how much, and nothing else.
     Preference,
     /// One at a time.
@@ -219,7 +221,6 @@ impl World {
         let device_session =
             device.connect(now, gateway.public_key(), b"hello".to_vec(), 1).context("begin the bond")?;
         let count = run.points.len();
-        let form = if let Way::Marks(form) = run.way { form } else { MarkingForm::default() };
         Ok(Self {
             now,
             device,
@@ -235,7 +236,7 @@ impl World {
             packet_times: run.points.iter().map(|point| Some(point.packet_time)).collect(),
             since: vec![now; count],
             joined: vec![true; count],
-            steering: Steering::new(SteeringSettings { form, ..SteeringSettings::default() }),
+            steering: Steering::new(SteeringSettings::default()),
             steer_at: now,
             turn: Turn::default(),
             arrived: vec![0; count],
@@ -511,7 +512,6 @@ impl World {
                     packet_time,
                     confidence,
                     delivered,
-                    round_trip: round_trip(network),
                     other_way: true,
                     carried: carried as f64 / STEERING.as_secs_f64(),
                     others: others.as_secs_f64() / STEERING.as_secs_f64(),
@@ -530,7 +530,11 @@ impl World {
             } else {
                 let status = if steered.used { PathStatus::Active } else { PathStatus::Backup };
                 self.device.set_path_status(session, steered.network, status, 0);
-                self.device.set_path_limit(session, steered.network, steered.limit);
+                if self.run.way == Way::Fitted {
+                    self.device.set_path_marks(session, steered.network, steered.marks);
+                } else {
+                    self.device.set_path_limit(session, steered.network, steered.limit);
+                }
             }
         }
     }

@@ -94,7 +94,6 @@ impl Steered {
             packet_time: estimate.as_ref().and_then(|estimate| estimate.packet_time),
             confidence: estimate.as_ref().map_or(0.0, radio::quality::Estimate::confidence),
             delivered: estimate.as_ref().map(|estimate| estimate.delivery_ratio),
-            round_trip: None,
             other_way: several,
             carried,
             others: station.qualities().others(now, channel),

@@ -2,11 +2,12 @@
 //!
 //! A filter of system calls tells of each `socket` and `connect`. For the first the program is given a socket that we have made; before the
 //! second goes on, its socket is bound to the address of a network, so that it does not get any0's. Whatever fails leaves the
-//! program with the socket that it would have had.
+//! program with the socket that it would have had, and what has left for another network namespace is let alone: a socket of ours would lead out of it.
 
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus};
 
@@ -67,6 +68,7 @@ impl Supervised {
         mut source: impl FnMut(SocketAddr) -> Option<IpAddr>,
     ) -> io::Result<ExitStatus> {
         let process = notifications::process(self.child.id())?;
+        let own = network_namespace("thread-self")?;
         let (mut ended, mut in_use) = (None, true);
         while ended.is_none() || in_use {
             let [calls, program, signalled] = notifications::wait([
@@ -77,7 +79,7 @@ impl Supervised {
             match calls {
                 Told::Ready => {
                     if let Some(call) = self.listener.receive()? {
-                        self.answer(&call, &mut source)?;
+                        self.answer(&call, own, &mut source)?;
                     }
                 }
                 Told::End => in_use = false,
@@ -102,19 +104,54 @@ impl Supervised {
         Ok(ended.unwrap_or_else(|| ExitStatus::from_raw(0)))
     }
 
-    fn answer(&self, call: &Call, source: &mut impl FnMut(SocketAddr) -> Option<IpAddr>) -> io::Result<()> {
-        if call.number == libc::SYS_socket {
-            let [family, kind, ..] = call.arguments.map(|argument| argument as i32);
-            let made = Socket::new_raw(Domain::from(family), Type::from(kind), Some(Protocol::MPTCP));
-            if let Ok(socket) = made {
-                heed_marks(&socket);
-                return self.listener.answer_with(call, socket.as_fd(), kind & libc::SOCK_CLOEXEC != 0);
-            }
-        } else if let Err(error) = prepare(call, source) {
-            tracing::debug!("a connection begins as the kernel likes: {error}");
+    fn answer(
+        &self,
+        call: &Call,
+        own: NetworkNamespace,
+        source: &mut impl FnMut(SocketAddr) -> Option<IpAddr>,
+    ) -> io::Result<()> {
+        match self.improve(call, own, source) {
+            Ok(Improved::Answered) => return Ok(()),
+            Ok(Improved::GoesOn) => {}
+            // A program that has no room for a further descriptor is one of them; it is told so by its own call.
+            Err(error) => tracing::debug!("a connection begins as the kernel likes: {error}"),
         }
         self.listener.go_on(call)
     }
+
+    fn improve(
+        &self,
+        call: &Call,
+        own: NetworkNamespace,
+        source: &mut impl FnMut(SocketAddr) -> Option<IpAddr>,
+    ) -> io::Result<Improved> {
+        if network_namespace(&call.thread.to_string())? != own {
+            return Ok(Improved::GoesOn);
+        }
+        if call.number != libc::SYS_socket {
+            return prepare(call, source).map(|()| Improved::GoesOn);
+        }
+        let [family, kind, ..] = call.arguments.map(|argument| argument as i32);
+        let socket = Socket::new_raw(Domain::from(family), Type::from(kind), Some(Protocol::MPTCP))?;
+        heed_marks(&socket);
+        let close_on_exec = kind & libc::SOCK_CLOEXEC != 0;
+        self.listener.answer_with(call, socket.as_fd(), close_on_exec).map(|()| Improved::Answered)
+    }
+}
+
+/// What became of a call.
+enum Improved {
+    Answered,
+    GoesOn,
+}
+
+/// The device and inode of one.
+type NetworkNamespace = (u64, u64);
+
+/// That of a thread, by its name in `/proc`.
+fn network_namespace(thread: &str) -> io::Result<NetworkNamespace> {
+    let found = std::fs::metadata(format!("/proc/{thread}/ns/net"))?;
+    Ok((found.dev(), found.ino()))
 }
 
 /// Marks must count, or steering by them does nothing: a congestion control that ignores single ones (BBR) is replaced by the system's usual one.
@@ -225,6 +262,45 @@ mod tests {
             assert_eq!(from.ip(), "10.77.0.7".parse::<IpAddr>().unwrap(), "only MPTCP sockets are bound");
         }
         assert_eq!(status.unwrap().unwrap().wait().unwrap(), Exit::Code(7));
+    }
+
+    /// How a shell ends that runs `script` supervised, where PORT is that of a server at 10.77.0.2.
+    fn ends(script: &str) -> Exit {
+        let (left, right) = joined_pair();
+        let server = right.run(|| std::net::TcpListener::bind("10.77.0.2:0").unwrap()).unwrap();
+        let script = script.replace("PORT", &server.local_addr().unwrap().port().to_string());
+        let status = left.run(|| {
+            in_child(|| {
+                let program = Supervised::start(Command::new("bash").args(["-c", &script])).unwrap();
+                let status = program.serve(&EndSignals::catch().unwrap(), |_| None).unwrap();
+                std::process::exit(status.code().unwrap());
+            })
+        });
+        status.unwrap().unwrap().wait().unwrap()
+    }
+
+    #[test]
+    fn a_program_without_a_free_descriptor_goes_on_and_connects_again_later() {
+        if !may_test() || why_not().is_some() {
+            return;
+        }
+        let script = "ulimit -n 8; to=/dev/tcp/10.77.0.2/PORT
+            for n in 3 4 5 6 7; do eval \"exec $n<>$to\" || exit 3; done
+            exec 8<>$to && exit 4
+            exec 7>&-; exec 7<>$to || exit 5
+            exit 7";
+        assert_eq!(ends(script), Exit::Code(7));
+    }
+
+    #[test]
+    fn what_has_left_for_another_network_namespace_is_not_led_out_of_it() {
+        if !may_test() || why_not().is_some() {
+            return;
+        }
+        let script = "to=/dev/tcp/10.77.0.2/PORT; exec 3<>$to || exit 3
+            unshare -n bash -c \"exec 3<>$to\" && exit 4
+            exit 7";
+        assert_eq!(ends(script), Exit::Code(7));
     }
 
     #[test]

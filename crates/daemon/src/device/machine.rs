@@ -7,7 +7,7 @@ use linux::cgroup::{CgroupPath, Hierarchy};
 use linux::direct::{Direct, Unruled};
 use linux::dns;
 use linux::journal::{Change, Journal};
-use linux::mptcp::Paths;
+use linux::mptcp::{MOST_ENDPOINTS, Paths};
 use linux::neighbour_routes::NeighbourRoutes;
 use linux::routing::{self, Routing};
 use tracing::info;
@@ -123,19 +123,22 @@ impl DeviceMachine {
             return Answer::Failed { reason };
         }
         let marking = self.marking || paths.has_marks();
-        let done = paths.sync().and_then(|()| match paths.mark() {
+        let synced = paths.sync();
+        // Networks without an endpoint of their own carry connections all the same.
+        let marked = match paths.mark() {
             Err(error) if !marking => {
                 info!("nobody learns which servers have several ways: {error}");
                 Ok(())
             }
             other => other,
-        });
+        };
         self.watch(paths);
-        match done {
-            Ok(()) => {
-                self.marking = paths.has_marks();
-                Answer::Done
-            }
+        if marked.is_ok() {
+            self.marking = paths.has_marks();
+        }
+        match marked.and(synced) {
+            Ok(left_out) if left_out.is_empty() => Answer::Done,
+            Ok(left_out) => Answer::DoneWithout { what: without_endpoint(&left_out) },
             Err(error) => Answer::Failed { reason: error.to_string() },
         }
     }
@@ -253,3 +256,11 @@ impl Machine for DeviceMachine {
 }
 
 const ACCOUNTING: &str = "/proc/sys/net/netfilter/nf_conntrack_acct";
+
+fn without_endpoint(addresses: &[IpAddr]) -> String {
+    let list: Vec<String> = addresses.iter().map(ToString::to_string).collect();
+    format!(
+        "MPTCP begins nothing from {}: the kernel has room for {MOST_ENDPOINTS} addresses, those of other programs (`ip mptcp endpoint`) included",
+        list.join(", ")
+    )
+}

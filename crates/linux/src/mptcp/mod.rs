@@ -9,7 +9,7 @@ pub mod supervised;
 mod watching;
 
 pub use path_manager::{Endpoint, Limits, PathManager};
-pub use paths::{PathNetwork, Paths, PathsError};
+pub use paths::{MOST_ENDPOINTS, PathNetwork, Paths, PathsError};
 pub use watching::WayCounts;
 
 use std::fs;

@@ -64,13 +64,19 @@ impl Paths {
     }
 
     /// Brings endpoints and rules to what this says. Subflows of networks that are gone end, with the endpoint; those of new ones begin at once.
+    /// Gives the addresses for which the kernel has no room: those of other programs keep theirs, then networks that are no backups come first, each with
+    /// its first address.
     ///
     /// # Errors
     /// Any [`PathsError`]; what came before stays.
-    pub fn sync(&self) -> Result<(), PathsError> {
-        let wanted = self.endpoints()?;
+    pub fn sync(&self) -> Result<Vec<IpAddr>, PathsError> {
+        let mut wanted = self.endpoints()?;
         let mut manager = PathManager::open()?.ok_or(PathsError::None)?;
         let mut present = manager.endpoints()?;
+        let others = present.iter().filter(|one| !OWN.contains(&one.id)).map(|one| one.address);
+        let left_out = without_room(&wanted, &others.collect::<Vec<_>>());
+        let rules: Vec<Rule> = wanted.iter().map(|(_, rule)| rule.clone()).collect();
+        wanted.retain(|(endpoint, _)| !left_out.contains(&endpoint.address));
         for old in present.clone().iter().filter(|old| OWN.contains(&old.id)) {
             let kept = wanted.iter().find(|(new, _)| Endpoint { backup: old.backup, ..*new } == *old);
             match kept {
@@ -82,7 +88,7 @@ impl Paths {
                 }
             }
         }
-        sync_rules(self.table, &wanted.iter().map(|(_, rule)| rule.clone()).collect::<Vec<_>>())?;
+        sync_rules(self.table, &rules)?;
         for (new, _) in &wanted {
             if present.iter().all(|one| one.address != new.address) {
                 match manager.add(new) {
@@ -92,7 +98,7 @@ impl Paths {
                 }
             }
         }
-        Ok(())
+        Ok(left_out)
     }
 
     /// Has nftables mark what comes in, so that senders prefer other networks (`[MULTIAP] section 5`), and learn which servers have other ways
@@ -158,6 +164,19 @@ impl Paths {
         }
         Ok(wanted)
     }
+}
+
+/// Which of the wanted addresses, in the order of their networks, have no place beside those of `others`.
+fn without_room(wanted: &[(Endpoint, Rule)], others: &[IpAddr]) -> Vec<IpAddr> {
+    let mut seen = BTreeSet::new();
+    let mut ranked: Vec<(bool, bool, IpAddr)> = wanted
+        .iter()
+        .map(|(endpoint, rule)| (endpoint.backup, !seen.insert(rule.table), endpoint.address))
+        .filter(|(.., address)| !others.contains(address))
+        .collect();
+    ranked.sort_by_key(|(backup, is_second, _)| (*backup, *is_second));
+    let room = MOST_ENDPOINTS.saturating_sub(others.len());
+    ranked.into_iter().skip(room).map(|(.., address)| address).collect()
 }
 
 /// After routes of the main table that are not default ones, before the rule that leads to any0.
@@ -229,6 +248,8 @@ fn marking_table(table: u32) -> String {
 const PRIORITY: u32 = 32_507;
 /// The kernel's `MPTCP_SUBFLOWS_MAX`.
 const SUBFLOWS: u32 = 8;
+/// The kernel's `MPTCP_PM_ADDR_MAX`.
+pub const MOST_ENDPOINTS: usize = 8;
 const FIRST_V4: u8 = 64;
 const FIRST_V6: u8 = 128;
 const OWN: std::ops::RangeInclusive<u8> = FIRST_V4 + 1..=FIRST_V6 + crate::direct::MAXIMUM_EXITS;
@@ -287,6 +308,44 @@ mod tests {
             assert_eq!((ids(&mut manager), tables()), (vec![(3, false)], vec![]));
             assert_eq!(manager.limits().unwrap(), before);
             std::fs::remove_dir_all(&state).unwrap();
+        })
+        .unwrap();
+    }
+
+    #[test]
+    fn where_the_kernel_has_no_room_for_all_each_network_has_one_and_backups_come_last() {
+        if !may_test() {
+            return;
+        }
+        let (left, _right) = joined_pair();
+        left.run(|| {
+            let Some(mut manager) = PathManager::open().unwrap() else {
+                eprintln!("skipped: this kernel has no MPTCP");
+                return;
+            };
+            let interface = Netlink::open().unwrap().link("cable").unwrap().unwrap().index;
+            let others = Endpoint { id: 3, address: "10.77.9.1".parse().unwrap(), interface, backup: false };
+            manager.add(&others).unwrap();
+            let addresses = |n| -> [IpAddr; 2] {
+                [format!("10.77.{n}.1").parse().unwrap(), format!("fd77:{n}::1").parse().unwrap()]
+            };
+            let network = |number| PathNetwork {
+                number,
+                interface,
+                addresses: addresses(number).to_vec(),
+                backup: number == 1,
+                marks: 0,
+            };
+            let paths = Paths { table: 43_970, networks: (1..=5).map(network).collect() };
+            let left_out = paths.sync().unwrap();
+            // Seven places: two addresses of three networks that are no backups, and the first one of the fourth.
+            assert_eq!(left_out, [addresses(5)[1], addresses(1)[0], addresses(1)[1]]);
+            assert_eq!(manager.endpoints().unwrap().len(), 8);
+            assert_eq!(paths.sync().unwrap(), left_out, "it stays so");
+            let fewer = Paths { networks: paths.networks[..4].to_vec(), ..paths };
+            assert_eq!(fewer.sync().unwrap(), [addresses(1)[1]]);
+            end(43_970, None).unwrap();
+            assert_eq!(manager.endpoints().unwrap(), [others]);
         })
         .unwrap();
     }

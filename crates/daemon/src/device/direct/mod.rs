@@ -149,6 +149,8 @@ pub struct DirectControl {
     paths: Option<Paths>,
     /// What networks were seen to do to it, and when to look again.
     ways: Ways,
+    /// What MPTCP's networks were set up without.
+    lack: Option<String>,
     /// What marks that are safe follow from.
     empty: mptcp::EmptyRoundTrips,
     ways_due: Timestamp,
@@ -208,6 +210,7 @@ impl DirectControl {
             advice: Vec::new(),
             over_mptcp: false,
             ways: Ways::default(),
+            lack: None,
             empty: mptcp::EmptyRoundTrips::default(),
             ways_due: Timestamp::ZERO,
             challenges: challenge::Challenges::default(),
@@ -572,9 +575,16 @@ impl DirectControl {
 
     /// Tried once for each set of networks; routes of a network come before what leads to them.
     fn apply_paths(&mut self, paths: Paths) {
-        if let Err(error) = self.root.ask(&Request::Mptcp(paths.clone())) {
-            self.events.push(EventKind::Warning, None, error.to_string());
+        let lack = match self.root.ask_for(&Request::Mptcp(paths.clone())) {
+            Ok(RootAnswer::DoneWithout { what }) => Some(what),
+            Ok(_) => None,
+            Err(error) => Some(error.to_string()),
+        };
+        // Marks change often; what they do not change is told once.
+        if let Some(lack) = lack.as_ref().filter(|lack| self.lack.as_ref() != Some(lack)) {
+            self.events.push(EventKind::Warning, None, lack.clone());
         }
+        self.lack = lack;
         self.paths = Some(paths);
     }
 

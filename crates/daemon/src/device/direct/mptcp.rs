@@ -123,7 +123,8 @@ mod tests {
             },
             ..NetworkInput::new(units::NetworkId(id), name)
         };
-        let known = |b_millis| [network(1, "wl-a", 20), network(2, "wl-b", b_millis), network(3, "wl-c", 300)];
+        let known =
+            |b_millis| [network(1, "wl-a", 20), network(2, "wl-b", b_millis), network(3, "wl-c", 300)];
         let mut empty = EmptyRoundTrips::default();
         empty.observe(Timestamp::ZERO, &known(20));
         // A download has filled b's queue by now.

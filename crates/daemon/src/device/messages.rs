@@ -8,7 +8,7 @@ use anabranch::control::{NetworkChange, NetworkReport, Status};
 use identity::{Peer, PublicKey};
 use linux::monitor::Interface;
 use linux::prefix::IpPrefix;
-use policy::steering::{MarkShare, MarkingForm, safe_marks};
+use policy::steering::{MarkShare, MarkingForm, safe_marks, with_queue};
 use units::{BitRate, NetworkId};
 use wire::hello::Welcome;
 use wire::join_link::HostPort;
@@ -59,7 +59,7 @@ impl PointAdvice {
         }
         let known = self.packet_time.zip(empty);
         known.map_or(MarkShare::NONE, |(time, empty)| {
-            safe_marks(MarkingForm::default(), time, empty).at_most(self.marks)
+            safe_marks(MarkingForm::default(), time, with_queue(time, empty)).at_most(self.marks)
         })
     }
 }

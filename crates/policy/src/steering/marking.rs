@@ -44,18 +44,21 @@ pub enum MarkingForm {
     Printed,
 }
 
-/// The most that may be marked of a flow over an access point that needs `packet_time` for a packet. `empty` is the path's round-trip time with
-/// empty queues (`RTT_0` of `[MULTIAP] section 5.2`): what a flow without marks sees is that and half a full queue, and that is the `RTT` of eq. 4 and 5.
-/// One measured while a flow is marked would have less and less of the queue in it, and so ask for more and more marks. At or below the pole, where
-/// nothing is left without the queue, it is the cap.
-pub fn safe_marks(form: MarkingForm, packet_time: Duration, empty: Duration) -> MarkShare {
-    let time = packet_time.as_secs_f64();
-    let round_trip = empty.as_secs_f64() + queue(time);
+/// The most that may be marked of a flow over an access point that needs `packet_time` for a packet, with the round-trip time that the flow sees: half a
+/// full queue is in it ([`with_queue`]). At or below the pole, where nothing is left without that queue, it is the cap. A round trip that is measured
+/// while marks have emptied the queue, or before one is there, is below the pole nearly always.
+pub fn safe_marks(form: MarkingForm, packet_time: Duration, round_trip: Duration) -> MarkShare {
+    let (time, round_trip) = (packet_time.as_secs_f64(), round_trip.as_secs_f64());
     let part = match form {
         MarkingForm::Exact => exact(time, round_trip),
         MarkingForm::Printed => printed(time, round_trip),
     };
     part.map_or(MOST_MARKS, MarkShare::new)
+}
+
+/// The round-trip time that a flow without marks sees, which keeps half of the queue full: `RTT_0 + X` (`[MULTIAP] section 5.2`), with `empty` for `RTT_0`.
+pub fn with_queue(packet_time: Duration, empty: Duration) -> Duration {
+    empty.saturating_add(packet_time.saturating_mul(QUEUE / 2))
 }
 
 /// Half a full queue, seconds: `X`.
@@ -80,18 +83,21 @@ fn printed(time: f64, round_trip: f64) -> Option<f64> {
 mod tests {
     use super::*;
 
-    fn marks(form: MarkingForm, packet_us: u64, empty_ms: u64) -> f64 {
-        safe_marks(form, Duration::from_micros(packet_us), Duration::from_millis(empty_ms)).part()
+    fn marks(form: MarkingForm, packet_us: u64, round_trip_ms: u64) -> f64 {
+        safe_marks(form, Duration::from_micros(packet_us), Duration::from_millis(round_trip_ms)).part()
     }
 
-    /// By hand: T1 = 1 ms makes X = 100 ms and, with 100 ms without a queue, RTT = 200 ms: 2 * 1e-6 * (100 - 25) = 0.00015; printed: (5e-5 / (0.2 * 0.15))^2 / 2 =
-    /// 1.389e-6.
+    /// By hand: T1 = 1 ms and RTT = 200 ms make X = 100 ms, 2 * 1e-6 * (100 - 25) = 0.00015; printed: (5e-5 / (0.2 * 0.15))^2 / 2 = 1.389e-6.
     #[test]
     fn worked_by_hand() {
-        assert!((marks(MarkingForm::Exact, 1_000, 100) - 0.000_15).abs() < 1e-9);
-        assert!((marks(MarkingForm::Printed, 1_000, 100) - 1.389e-6).abs() < 1e-9);
-        // The paper's setup of figure 6b: RTT = 325 ms, 2 * 9e-6 * (1600 - 9.467) = 0.02863.
-        assert!((marks(MarkingForm::Exact, 3_000, 25) - 0.028_63).abs() < 1e-5);
+        assert!((marks(MarkingForm::Exact, 1_000, 200) - 0.000_15).abs() < 1e-9);
+        assert!((marks(MarkingForm::Printed, 1_000, 200) - 1.389e-6).abs() < 1e-9);
+        // The paper's setup of figure 6b, 3 ms and 25 ms: X = 300 ms, 2 * 9e-6 * (1600 - 9.467) = 0.02863.
+        let (time, empty) = (Duration::from_millis(3), Duration::from_millis(25));
+        assert_eq!(with_queue(time, empty), Duration::from_millis(325));
+        assert!((marks(MarkingForm::Exact, 3_000, 325) - 0.028_63).abs() < 1e-5);
+        assert_eq!(marks(MarkingForm::Exact, 3_000, 25), 0.05, "below the pole");
+        assert_eq!(with_queue(Duration::MAX, Duration::MAX), Duration::MAX);
     }
 
     /// The flow's rate before and after, by eq. 3, is the same.
@@ -112,13 +118,11 @@ mod tests {
     #[test]
     fn at_or_below_the_pole_and_beyond_the_cap_it_is_the_cap() {
         // X = 300 ms.
-        assert_eq!(exact(0.003, 0.3), None);
-        assert_eq!(exact(0.003, 0.025), None);
-        assert_eq!(marks(MarkingForm::Exact, 3_000, 0), 0.05);
-        assert_eq!(marks(MarkingForm::Exact, 3_000, 1), 0.05, "just above the pole");
+        assert_eq!(marks(MarkingForm::Exact, 3_000, 300), 0.05);
+        assert_eq!(marks(MarkingForm::Exact, 3_000, 301), 0.05, "just above the pole");
         // 50 T1 = 150 ms.
-        assert_eq!(printed(0.003, 0.15), None);
-        assert!(printed(0.003, 0.151).unwrap() > 0.05);
+        assert_eq!(marks(MarkingForm::Printed, 3_000, 150), 0.05);
+        assert!(marks(MarkingForm::Printed, 3_000, 300) < 0.05);
         assert_eq!(marks(MarkingForm::Exact, 0, 100), 0.0);
         assert_eq!(marks(MarkingForm::Exact, 0, 0), 0.05);
         assert_eq!(safe_marks(MarkingForm::Exact, Duration::MAX, Duration::MAX).part(), 0.05);

@@ -29,7 +29,7 @@ use std::time::Duration;
 use units::{BitRate, Bytes, Frequency, NetworkId, Timestamp};
 
 use hidden::{Best, Hidden};
-pub use marking::{MOST_MARKS, MarkShare, MarkingForm, safe_marks};
+pub use marking::{MOST_MARKS, MarkShare, MarkingForm, safe_marks, with_queue};
 pub use reason::SteeringReason;
 use reason::longer;
 use share::{MOST_USED, Rank, Slower, beginning, must_leave, ranks, share, spare};

@@ -66,7 +66,7 @@ pub(super) struct Change {
 pub(super) enum Way {
     /// Nothing.
     Plain,
-    /// The paper's: marks, and nothing else.
+    /// The paper's: marks, and nothing else; by the round trip as it is with an empty queue, which asks for the most.
     Marks(MarkingForm),
     /// Marks as the product makes them for those who cannot be told: paths stand by, and marks hold the others to what they may have.
     Fitted,

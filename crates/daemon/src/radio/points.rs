@@ -337,6 +337,29 @@ mod tests {
         assert_eq!(alone.doubts.len() + 1, disturbing.doubts.len());
     }
 
+    /// Forged frames, or two access points with one address.
+    #[test]
+    fn numbers_that_cannot_be_true_are_told_of_once_a_minute() {
+        let (mut points, events) = (Points::default(), EventLog::default());
+        let mut told = |second: u64, doubt| {
+            let odd = joined(1, 54.0, 0);
+            let odd = Joined { estimate: odd.estimate.map(|estimate| estimate.doubted(doubt)), ..odd };
+            points.decide(Timestamp::from_millis(second * 1_000), &[odd, joined(2, 54.0, 0)], &events);
+            let all = events.since(anabranch::control::EventSequence(0));
+            let warnings = all.into_iter().filter(|event| event.kind == EventKind::Warning);
+            warnings.map(|event| (event.subject.unwrap(), event.text)).collect::<Vec<_>>()
+        };
+        let first = told(10, Doubt::Numbers);
+        assert!(
+            matches!(&first[..], [(network, text)] if network == "net1" && text.contains(&Doubt::Numbers.to_string())),
+            "{first:?}"
+        );
+        assert_eq!(told(69, Doubt::Numbers), first);
+        assert_eq!(told(69, Doubt::FewFrames), first, "that comes and goes all the time");
+        assert_eq!(told(70, Doubt::Numbers).len(), 2);
+        assert_eq!(told(71, Doubt::HiddenSender).len(), 3);
+    }
+
     #[test]
     fn the_best_on_the_air_is_left_while_nothing_answers_behind_it() {
         let (mut points, events) = (Points::default(), EventLog::default());

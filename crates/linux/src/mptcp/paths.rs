@@ -260,19 +260,26 @@ mod tests {
     use crate::journal::Journal;
     use crate::test_namespace::{joined_pair, may_test};
 
-    #[test]
-    fn networks_come_and_go_and_an_end_leaves_what_was_there() {
+    /// `work` in a namespace with an interface, unless the kernel has no MPTCP.
+    fn on_a_cable(work: impl FnOnce(&mut PathManager, u32) + Send) {
         if !may_test() {
             return;
         }
         let (left, _right) = joined_pair();
-        left.run(|| {
-            let Some(mut manager) = PathManager::open().unwrap() else {
-                eprintln!("skipped: this kernel has no MPTCP");
-                return;
-            };
+        left.run(|| match PathManager::open().unwrap() {
+            Some(mut manager) => {
+                let interface = Netlink::open().unwrap().link("cable").unwrap().unwrap().index;
+                work(&mut manager, interface);
+            }
+            None => eprintln!("skipped: this kernel has no MPTCP"),
+        })
+        .unwrap();
+    }
+
+    #[test]
+    fn networks_come_and_go_and_an_end_leaves_what_was_there() {
+        on_a_cable(|manager, interface| {
             let before = manager.limits().unwrap();
-            let interface = Netlink::open().unwrap().link("cable").unwrap().unwrap().index;
             let others = Endpoint { id: 3, address: "10.77.0.1".parse().unwrap(), interface, backup: false };
             manager.add(&others).unwrap();
             let network = |number, addresses: &[&str], backup| PathNetwork {
@@ -295,35 +302,25 @@ mod tests {
             let ids = |manager: &mut PathManager| -> Vec<(u8, bool)> {
                 manager.endpoints().unwrap().iter().map(|one| (one.id, one.backup)).collect()
             };
-            assert_eq!(ids(&mut manager), [(3, false), (129, false)], "the first is there already");
+            assert_eq!(ids(manager), [(3, false), (129, false)], "the first is there already");
             let tables = || -> Vec<u32> {
                 let rules = Netlink::open().unwrap().rules().unwrap();
                 rules.iter().filter(|rule| rule.source.is_some()).map(|rule| rule.table).collect()
             };
             assert_eq!(tables(), [43_858, 43_858], "two networks with one address");
             paths(vec![network(1, &["fd77::1"], true)]).sync().unwrap();
-            assert_eq!((ids(&mut manager), tables()), (vec![(3, false), (129, true)], vec![43_858]));
+            assert_eq!((ids(manager), tables()), (vec![(3, false), (129, true)], vec![43_858]));
             assert!(paths(vec![network(0, &[], false)]).sync().is_err());
             journal.restore().unwrap();
-            assert_eq!((ids(&mut manager), tables()), (vec![(3, false)], vec![]));
+            assert_eq!((ids(manager), tables()), (vec![(3, false)], vec![]));
             assert_eq!(manager.limits().unwrap(), before);
             std::fs::remove_dir_all(&state).unwrap();
-        })
-        .unwrap();
+        });
     }
 
     #[test]
     fn where_the_kernel_has_no_room_for_all_each_network_has_one_and_backups_come_last() {
-        if !may_test() {
-            return;
-        }
-        let (left, _right) = joined_pair();
-        left.run(|| {
-            let Some(mut manager) = PathManager::open().unwrap() else {
-                eprintln!("skipped: this kernel has no MPTCP");
-                return;
-            };
-            let interface = Netlink::open().unwrap().link("cable").unwrap().unwrap().index;
+        on_a_cable(|manager, interface| {
             let others = Endpoint { id: 3, address: "10.77.9.1".parse().unwrap(), interface, backup: false };
             manager.add(&others).unwrap();
             let addresses = |n| -> [IpAddr; 2] {
@@ -346,8 +343,7 @@ mod tests {
             assert_eq!(fewer.sync().unwrap(), [addresses(1)[1]]);
             end(43_970, None).unwrap();
             assert_eq!(manager.endpoints().unwrap(), [others]);
-        })
-        .unwrap();
+        });
     }
 
     /// A second way begins with a second address; whether the far end hears of MPTCP over it is up to what is on the way.

@@ -53,9 +53,11 @@ fn what_a_radio_reckons_of_two_access_points_is_so() {
         assert_eq!(best["reason"], "takes the least time for a packet", "{best} {other}");
         assert_eq!((&best["used"], &best["marks"]), (&true.into(), &0.0.into()), "{best}");
         if held(&other) > 1.5 * held(&best) {
-            assert_eq!(other["marks"], 0.05, "{best} {other}");
+            // Fewer than the most while air is free, for one that may use it.
+            let (marks, used) = (other["marks"].as_f64().unwrap(), other["used"] == true);
+            assert!(if used { 0.0 < marks && marks <= 0.05 } else { marks == 0.05 }, "{best} {other}");
             let reason = other["reason"].as_str().unwrap();
-            let told = if other["used"] == true { "which better ones leave free" } else { "no air free" };
+            let told = if used { "which better ones leave free" } else { "no air free" };
             assert!(reason.contains(told), "{best} {other}");
         }
     }

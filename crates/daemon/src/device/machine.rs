@@ -7,8 +7,9 @@ use linux::cgroup::{CgroupPath, Hierarchy};
 use linux::direct::{Direct, Unruled};
 use linux::dns;
 use linux::journal::{Change, Journal};
-use linux::mptcp::{MOST_ENDPOINTS, Paths};
+use linux::mptcp::{Endpoint, MOST_ENDPOINTS, Paths};
 use linux::neighbour_routes::NeighbourRoutes;
+use linux::netlink::Netlink;
 use linux::routing::{self, Routing};
 use tracing::info;
 
@@ -136,10 +137,17 @@ impl DeviceMachine {
         if marked.is_ok() {
             self.marking = paths.has_marks();
         }
-        match marked.and(synced) {
-            Ok(left_out) if left_out.is_empty() => Answer::Done,
-            Ok(left_out) => Answer::DoneWithout { what: without_endpoint(&left_out) },
-            Err(error) => Answer::Failed { reason: error.to_string() },
+        let failed = synced.is_err() || marked.is_err();
+        let endpoints = match synced {
+            Ok(left_out) => (!left_out.is_empty()).then(|| without_endpoint(&left_out)),
+            Err(error) => Some(error.to_string()),
+        };
+        let marks = marked.err().map(|error| error.to_string());
+        let what = endpoints.into_iter().chain(marks).collect::<Vec<_>>().join("; ");
+        match what {
+            reason if failed => Answer::Failed { reason },
+            what if what.is_empty() => Answer::Done,
+            what => Answer::DoneWithout { what },
         }
     }
 
@@ -257,8 +265,13 @@ impl Machine for DeviceMachine {
 
 const ACCOUNTING: &str = "/proc/sys/net/netfilter/nf_conntrack_acct";
 
-fn without_endpoint(addresses: &[IpAddr]) -> String {
-    let list: Vec<String> = addresses.iter().map(ToString::to_string).collect();
+fn without_endpoint(left_out: &[Endpoint]) -> String {
+    let links = Netlink::open().ok().and_then(|mut netlink| netlink.links().ok()).unwrap_or_default();
+    let named = |endpoint: &Endpoint| match links.iter().find(|link| link.index == endpoint.interface) {
+        Some(link) => format!("{} ({})", link.name, endpoint.address),
+        None => endpoint.address.to_string(),
+    };
+    let list: Vec<String> = left_out.iter().map(named).collect();
     format!(
         "MPTCP begins nothing from {}: the kernel has room for {MOST_ENDPOINTS} addresses, those of other programs (`ip mptcp endpoint`) included",
         list.join(", ")

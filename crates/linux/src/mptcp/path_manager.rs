@@ -6,7 +6,7 @@ use crate::netlink::NetlinkError;
 use crate::netlink::generic::{FamilyNumber, GenericNetlink, Question};
 use crate::netlink::message::{self, Request};
 
-/// An address from which connections of this machine open a subflow.
+/// An address of the path manager's; from those that we add, connections open a subflow.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Endpoint {
     /// Its number in the kernel, 1 to 255.
@@ -41,7 +41,7 @@ impl PathManager {
         Ok(netlink.family("mptcp_pm")?.map(|family| Self { netlink, family }))
     }
 
-    /// All endpoints that open subflows, whoever has made them. Takes `CAP_NET_ADMIN`, as all else here.
+    /// All endpoints, whoever has made them, those too that only tell the far end of an address. Takes `CAP_NET_ADMIN`, as all else here.
     pub fn endpoints(&mut self) -> Result<Vec<Endpoint>, NetlinkError> {
         let mut endpoints = Vec::new();
         let question = Question { command: GET_ADDRESS, dump: true };
@@ -153,8 +153,7 @@ fn parse(attributes: &[u8]) -> Option<Endpoint> {
             _ => {}
         }
     }
-    let opens = flags & SUBFLOW != 0;
-    Some(Endpoint { id: id?, address: address?, interface, backup: flags & BACKUP != 0 }).filter(|_| opens)
+    Some(Endpoint { id: id?, address: address?, interface, backup: flags & BACKUP != 0 })
 }
 
 const ADD_ADDRESS: u8 = 1;
@@ -180,6 +179,8 @@ mod tests {
     use super::*;
     use crate::netlink::Netlink;
     use crate::test_namespace::{joined_pair, may_test};
+
+    const SIGNAL: u32 = 1 << 0;
 
     #[test]
     fn endpoints_and_limits_are_set_listed_and_removed() {
@@ -209,6 +210,15 @@ mod tests {
             assert!(manager.endpoints().unwrap()[0].backup);
             manager.remove(65).unwrap();
             assert_eq!(manager.endpoints().unwrap(), [second]);
+            let told = endpoint(3, "10.77.0.9", false);
+            let only_tell = |request: &mut Request| {
+                request.attribute(FAMILY, &(libc::AF_INET as u16).to_ne_bytes());
+                request.attribute(ID, &[told.id]);
+                request.address(ADDRESS_V4, told.address).number(FLAGS, SIGNAL).number(INTERFACE, interface);
+            };
+            manager.change("add an endpoint that opens nothing", ADD_ADDRESS, only_tell).unwrap();
+            assert!(manager.endpoints().unwrap().contains(&told), "it takes a place, too");
+            manager.remove(told.id).unwrap();
             let limits = Limits { subflows: 8, accepted: 3 };
             manager.set_limits(limits).unwrap();
             assert_eq!(manager.limits().unwrap(), limits);

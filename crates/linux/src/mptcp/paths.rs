@@ -64,19 +64,19 @@ impl Paths {
     }
 
     /// Brings endpoints and rules to what this says. Subflows of networks that are gone end, with the endpoint; those of new ones begin at once.
-    /// Gives the addresses for which the kernel has no room: those of other programs keep theirs, then networks that are no backups come first, each with
+    /// Gives those for which the kernel has no room: endpoints of other programs keep theirs, then networks that are no backups come first, each with
     /// its first address.
     ///
     /// # Errors
     /// Any [`PathsError`]; what came before stays.
-    pub fn sync(&self) -> Result<Vec<IpAddr>, PathsError> {
+    pub fn sync(&self) -> Result<Vec<Endpoint>, PathsError> {
         let mut wanted = self.endpoints()?;
         let mut manager = PathManager::open()?.ok_or(PathsError::None)?;
         let mut present = manager.endpoints()?;
         let others = present.iter().filter(|one| !OWN.contains(&one.id)).map(|one| one.address);
-        let left_out = without_room(&wanted, &others.collect::<Vec<_>>());
+        let mut left_out = without_room(&wanted, &others.collect::<Vec<_>>());
         let rules: Vec<Rule> = wanted.iter().map(|(_, rule)| rule.clone()).collect();
-        wanted.retain(|(endpoint, _)| !left_out.contains(&endpoint.address));
+        wanted.retain(|(endpoint, _)| !left_out.contains(endpoint));
         for old in present.clone().iter().filter(|old| OWN.contains(&old.id)) {
             let kept = wanted.iter().find(|(new, _)| Endpoint { backup: old.backup, ..*new } == *old);
             match kept {
@@ -92,6 +92,8 @@ impl Paths {
         for (new, _) in &wanted {
             if present.iter().all(|one| one.address != new.address) {
                 match manager.add(new) {
+                    // Another program was faster with the last place.
+                    Err(error) if error.errno() == libc::ERANGE => left_out.push(*new),
                     // Somebody was faster, or the interface has gone meanwhile; the monitor will tell.
                     Err(error) if !error.is_exists() && !error.is_missing_device() => Err(error)?,
                     _ => {}
@@ -166,17 +168,17 @@ impl Paths {
     }
 }
 
-/// Which of the wanted addresses, in the order of their networks, have no place beside those of `others`.
-fn without_room(wanted: &[(Endpoint, Rule)], others: &[IpAddr]) -> Vec<IpAddr> {
+/// Which of the wanted endpoints, in the order of their networks, have no place beside those of `others`.
+fn without_room(wanted: &[(Endpoint, Rule)], others: &[IpAddr]) -> Vec<Endpoint> {
     let mut seen = BTreeSet::new();
-    let mut ranked: Vec<(bool, bool, IpAddr)> = wanted
+    let mut ranked: Vec<(bool, Endpoint)> = wanted
         .iter()
-        .map(|(endpoint, rule)| (endpoint.backup, !seen.insert(rule.table), endpoint.address))
-        .filter(|(.., address)| !others.contains(address))
+        .map(|(endpoint, rule)| (!seen.insert(rule.table), *endpoint))
+        .filter(|(_, endpoint)| !others.contains(&endpoint.address))
         .collect();
-    ranked.sort_by_key(|(backup, is_second, _)| (*backup, *is_second));
+    ranked.sort_by_key(|(is_second, endpoint)| (endpoint.backup, *is_second));
     let room = MOST_ENDPOINTS.saturating_sub(others.len());
-    ranked.into_iter().skip(room).map(|(.., address)| address).collect()
+    ranked.into_iter().skip(room).map(|(_, endpoint)| endpoint).collect()
 }
 
 /// After routes of the main table that are not default ones, before the rule that leads to any0.
@@ -248,7 +250,7 @@ fn marking_table(table: u32) -> String {
 const PRIORITY: u32 = 32_507;
 /// The kernel's `MPTCP_SUBFLOWS_MAX`.
 const SUBFLOWS: u32 = 8;
-/// The kernel's `MPTCP_PM_ADDR_MAX`.
+/// Endpoints of a network namespace, whoever has made them: `MPTCP_PM_ADDR_MAX` in Linux net/mptcp/pm_kernel.c, earlier pm_netlink.c.
 pub const MOST_ENDPOINTS: usize = 8;
 const FIRST_V4: u8 = 64;
 const FIRST_V6: u8 = 128;
@@ -318,29 +320,56 @@ mod tests {
         });
     }
 
+    fn dual_stack(number: u8, interface: u32, backup: bool) -> PathNetwork {
+        let addresses = dual_addresses(number).to_vec();
+        PathNetwork { number, interface, addresses, backup, marks: 0 }
+    }
+
+    fn dual_addresses(number: u8) -> [IpAddr; 2] {
+        [format!("10.77.{number}.1").parse().unwrap(), format!("fd77:{number}::1").parse().unwrap()]
+    }
+
+    fn addresses_of(endpoints: &[Endpoint]) -> Vec<IpAddr> {
+        endpoints.iter().map(|endpoint| endpoint.address).collect()
+    }
+
+    #[test]
+    fn backups_are_left_out_first_and_of_each_network_the_second_address() {
+        let left_out = |networks: &[PathNetwork], others: &[IpAddr]| {
+            let paths = Paths { table: 100, networks: networks.to_vec() };
+            addresses_of(&without_room(&paths.endpoints().unwrap(), others))
+        };
+        let other = |n: u8| IpAddr::from([10, 9, 9, n]);
+        let four: Vec<PathNetwork> = (1..=4).map(|number| dual_stack(number, 1, false)).collect();
+        assert_eq!(left_out(&four, &[]), [] as [IpAddr; 0], "eight fit");
+        assert_eq!(left_out(&four, &[other(1)]), [dual_addresses(4)[1]]);
+        let seconds: Vec<IpAddr> = (1..=4).map(|number| dual_addresses(number)[1]).collect();
+        assert_eq!(left_out(&four, &[1, 2, 3, 4].map(other)), seconds);
+        assert_eq!(left_out(&four, &[dual_addresses(1)[0]]), [] as [IpAddr; 0], "it is there already");
+        let backup_first = [dual_stack(1, 1, true), dual_stack(2, 1, false)];
+        let few = [1, 2, 3, 4, 5].map(other);
+        assert_eq!(left_out(&backup_first, &few), [dual_addresses(1)[1]]);
+        let fewer = [1, 2, 3, 4, 5, 6].map(other);
+        assert_eq!(left_out(&backup_first, &fewer), dual_addresses(1));
+        let more_than_fit = [1, 2, 3, 4, 5, 6, 7, 8, 9].map(other);
+        assert_eq!(left_out(&backup_first, &more_than_fit).len(), 4);
+    }
+
     #[test]
     fn where_the_kernel_has_no_room_for_all_each_network_has_one_and_backups_come_last() {
         on_a_cable(|manager, interface| {
             let others = Endpoint { id: 3, address: "10.77.9.1".parse().unwrap(), interface, backup: false };
             manager.add(&others).unwrap();
-            let addresses = |n| -> [IpAddr; 2] {
-                [format!("10.77.{n}.1").parse().unwrap(), format!("fd77:{n}::1").parse().unwrap()]
-            };
-            let network = |number| PathNetwork {
-                number,
-                interface,
-                addresses: addresses(number).to_vec(),
-                backup: number == 1,
-                marks: 0,
-            };
+            let network = |number| dual_stack(number, interface, number == 1);
             let paths = Paths { table: 43_970, networks: (1..=5).map(network).collect() };
             let left_out = paths.sync().unwrap();
             // Seven places: two addresses of three networks that are no backups, and the first one of the fourth.
-            assert_eq!(left_out, [addresses(5)[1], addresses(1)[0], addresses(1)[1]]);
+            let [first, second] = dual_addresses(1);
+            assert_eq!(addresses_of(&left_out), [dual_addresses(5)[1], first, second]);
             assert_eq!(manager.endpoints().unwrap().len(), 8);
             assert_eq!(paths.sync().unwrap(), left_out, "it stays so");
             let fewer = Paths { networks: paths.networks[..4].to_vec(), ..paths };
-            assert_eq!(fewer.sync().unwrap(), [addresses(1)[1]]);
+            assert_eq!(addresses_of(&fewer.sync().unwrap()), [second]);
             end(43_970, None).unwrap();
             assert_eq!(manager.endpoints().unwrap(), [others]);
         });

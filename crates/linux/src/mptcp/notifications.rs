@@ -46,6 +46,12 @@ impl Listener {
         }
     }
 
+    /// Whether the call still waits: if so, its thread's number has been its own all along, and what was read by it is the caller's.
+    pub(super) fn waits(&self, call: &Call) -> bool {
+        // SAFETY: the number is live and as large as the request says.
+        check(unsafe { libc::ioctl(self.0.as_raw_fd(), IS_VALID, &raw const call.id) }).is_ok()
+    }
+
     /// Lets the kernel carry the call out as it is.
     pub(super) fn go_on(&self, call: &Call) -> io::Result<()> {
         let mut answer = libc::seccomp_notif_resp {
@@ -238,6 +244,7 @@ const OWN_ARCHITECTURE: u32 = 0xc000_00b7;
 /// `linux/seccomp.h`.
 const RECEIVE: libc::Ioctl = 0xc050_2100_u32 as libc::Ioctl;
 const SEND: libc::Ioctl = 0xc018_2101_u32 as libc::Ioctl;
+const IS_VALID: libc::Ioctl = 0x4008_2102_u32 as libc::Ioctl;
 const ADD_DESCRIPTOR: libc::Ioctl = 0x4018_2103_u32 as libc::Ioctl;
 
 #[cfg(test)]

@@ -79,7 +79,7 @@ impl Supervised {
             match calls {
                 Told::Ready => {
                     if let Some(call) = self.listener.receive()? {
-                        self.answer(&call, own, &mut source)?;
+                        self.answer(&call, own, &mut source);
                     }
                 }
                 Told::End => in_use = false,
@@ -104,19 +104,22 @@ impl Supervised {
         Ok(ended.unwrap_or_else(|| ExitStatus::from_raw(0)))
     }
 
+    /// Answers a call; what goes wrong with one is no matter of the next.
     fn answer(
         &self,
         call: &Call,
         own: NetworkNamespace,
         source: &mut impl FnMut(SocketAddr) -> Option<IpAddr>,
-    ) -> io::Result<()> {
+    ) {
         match self.improve(call, own, source) {
-            Ok(Improved::Answered) => return Ok(()),
+            Ok(Improved::Answered) => return,
             Ok(Improved::GoesOn) => {}
             // A program that has no room for a further descriptor is one of them; it is told so by its own call.
             Err(error) => tracing::debug!("a connection begins as the kernel likes: {error}"),
         }
-        self.listener.go_on(call)
+        if let Err(error) = self.listener.go_on(call) {
+            tracing::debug!("a call was not answered: {error}");
+        }
     }
 
     fn improve(
@@ -129,8 +132,9 @@ impl Supervised {
             return Ok(Improved::GoesOn);
         }
         if call.number != libc::SYS_socket {
-            return prepare(call, source).map(|()| Improved::GoesOn);
+            return prepare(&self.listener, call, source).map(|()| Improved::GoesOn);
         }
+        // Had the thread's number passed to another, the answer would find no call that waits.
         let [family, kind, ..] = call.arguments.map(|argument| argument as i32);
         let socket = Socket::new_raw(Domain::from(family), Type::from(kind), Some(Protocol::MPTCP))?;
         heed_marks(&socket);
@@ -164,10 +168,17 @@ fn heed_marks(socket: &Socket) {
 }
 
 /// Binds the MPTCP socket of a `connect` that has no address yet.
-fn prepare(call: &Call, source: &mut impl FnMut(SocketAddr) -> Option<IpAddr>) -> io::Result<()> {
+fn prepare(
+    listener: &Listener,
+    call: &Call,
+    source: &mut impl FnMut(SocketAddr) -> Option<IpAddr>,
+) -> io::Result<()> {
     let [descriptor, place, length, ..] = call.arguments;
     let Some(destination) = notifications::address_of(call.thread, place, length)? else { return Ok(()) };
     let socket = notifications::descriptor_of(call.thread, descriptor as i32)?;
+    if !listener.waits(call) {
+        return Ok(());
+    }
     if SockRef::from(&socket).protocol()? != Some(Protocol::MPTCP) {
         return Ok(());
     }
@@ -272,8 +283,9 @@ mod tests {
         let status = left.run(|| {
             in_child(|| {
                 let program = Supervised::start(Command::new("bash").args(["-c", &script])).unwrap();
-                let status = program.serve(&EndSignals::catch().unwrap(), |_| None).unwrap();
-                std::process::exit(status.code().unwrap());
+                let status = program.serve(&EndSignals::catch().unwrap(), |_| None);
+                // A panic would not end this process.
+                std::process::exit(status.ok().and_then(|status| status.code()).unwrap_or(1));
             })
         });
         status.unwrap().unwrap().wait().unwrap()
@@ -298,9 +310,35 @@ mod tests {
             return;
         }
         let script = "to=/dev/tcp/10.77.0.2/PORT; exec 3<>$to || exit 3
-            unshare -n bash -c \"exec 3<>$to\" && exit 4
+            unshare -n bash -c \"exec 4<>$to || exit 9\"; [ $? = 9 ] || exit 4
             exit 7";
         assert_eq!(ends(script), Exit::Code(7));
+    }
+
+    #[test]
+    fn a_supervisor_without_a_free_descriptor_lets_calls_go_on() {
+        if !may_test() || why_not().is_some() {
+            return;
+        }
+        // The first connection shows that it serves.
+        let script = "to=/dev/tcp/10.77.0.2/PORT; exec 3<>$to || exit 3
+            prlimit --pid $PPID --nofile=3:3 || exit 4
+            exec 4<>$to || exit 5
+            exec 5<>$to || exit 6
+            exit 7";
+        assert_eq!(ends(script), Exit::Code(7));
+    }
+
+    #[test]
+    fn a_call_whose_thread_was_killed_waits_no_more_and_is_no_error() {
+        let script = ["-c", "exec 3<>/dev/tcp/127.0.0.1/9"];
+        let mut program = Supervised::start(Command::new("bash").args(script)).unwrap();
+        let call = program.listener.receive().unwrap().unwrap();
+        assert!(program.listener.waits(&call));
+        program.child.kill().unwrap();
+        program.child.wait().unwrap();
+        assert!(!program.listener.waits(&call));
+        program.listener.go_on(&call).unwrap();
     }
 
     #[test]

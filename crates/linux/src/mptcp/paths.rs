@@ -64,8 +64,8 @@ impl Paths {
     }
 
     /// Brings endpoints and rules to what this says. Subflows of networks that are gone end, with the endpoint; those of new ones begin at once.
-    /// Gives those for which the kernel has no room: endpoints of other programs keep theirs, then networks that are no backups come first, each with
-    /// its first address.
+    /// Gives those for which the kernel has no room: endpoints of other programs keep theirs, then come the first addresses of all networks, and
+    /// backups after the others each time: one address is enough to go on by.
     ///
     /// # Errors
     /// Any [`PathsError`]; what came before stays.
@@ -176,7 +176,7 @@ fn without_room(wanted: &[(Endpoint, Rule)], others: &[IpAddr]) -> Vec<Endpoint>
         .map(|(endpoint, rule)| (!seen.insert(rule.table), *endpoint))
         .filter(|(_, endpoint)| !others.contains(&endpoint.address))
         .collect();
-    ranked.sort_by_key(|(is_second, endpoint)| (endpoint.backup, *is_second));
+    ranked.sort_by_key(|(is_second, endpoint)| (*is_second, endpoint.backup));
     let room = MOST_ENDPOINTS.saturating_sub(others.len());
     ranked.into_iter().skip(room).map(|(_, endpoint)| endpoint).collect()
 }
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn backups_are_left_out_first_and_of_each_network_the_second_address() {
+    fn second_addresses_are_left_out_first_and_of_each_kind_those_of_backups() {
         let left_out = |networks: &[PathNetwork], others: &[IpAddr]| {
             let paths = Paths { table: 100, networks: networks.to_vec() };
             addresses_of(&without_room(&paths.endpoints().unwrap(), others))
@@ -350,7 +350,9 @@ mod tests {
         let few = [1, 2, 3, 4, 5].map(other);
         assert_eq!(left_out(&backup_first, &few), [dual_addresses(1)[1]]);
         let fewer = [1, 2, 3, 4, 5, 6].map(other);
-        assert_eq!(left_out(&backup_first, &fewer), dual_addresses(1));
+        assert_eq!(left_out(&backup_first, &fewer), [dual_addresses(2)[1], dual_addresses(1)[1]]);
+        let one_place = [1, 2, 3, 4, 5, 6, 7].map(other);
+        assert_eq!(left_out(&backup_first, &one_place)[0], dual_addresses(1)[0], "the backup has none");
         let more_than_fit = [1, 2, 3, 4, 5, 6, 7, 8, 9].map(other);
         assert_eq!(left_out(&backup_first, &more_than_fit).len(), 4);
     }
@@ -363,9 +365,9 @@ mod tests {
             let network = |number| dual_stack(number, interface, number == 1);
             let paths = Paths { table: 43_970, networks: (1..=5).map(network).collect() };
             let left_out = paths.sync().unwrap();
-            // Seven places: two addresses of three networks that are no backups, and the first one of the fourth.
-            let [first, second] = dual_addresses(1);
-            assert_eq!(addresses_of(&left_out), [dual_addresses(5)[1], first, second]);
+            // Seven places: the first addresses of all five, and the second ones of two that are no backups.
+            let [_, second] = dual_addresses(1);
+            assert_eq!(addresses_of(&left_out), [dual_addresses(4)[1], dual_addresses(5)[1], second]);
             assert_eq!(manager.endpoints().unwrap().len(), 8);
             assert_eq!(paths.sync().unwrap(), left_out, "it stays so");
             let fewer = Paths { networks: paths.networks[..4].to_vec(), ..paths };

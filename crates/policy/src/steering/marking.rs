@@ -7,6 +7,8 @@ use std::time::Duration;
 
 /// Packets that an access point's queue holds at least (`[MULTIAP] section 5.2`: 2.5 Mbit).
 pub const QUEUE: u32 = 200;
+/// What congestion control keeps in it on average.
+const HALF_QUEUE: u32 = QUEUE / 2;
 /// More marks bring a window down to about six packets, where time-outs begin (`[MULTIAP] section 5.2`).
 pub const MOST_MARKS: MarkShare = MarkShare(0.05);
 
@@ -58,12 +60,12 @@ pub fn safe_marks(form: MarkingForm, packet_time: Duration, round_trip: Duration
 
 /// The round-trip time that a flow without marks sees, which keeps half of the queue full: `RTT_0 + X` (`[MULTIAP] section 5.2`), with `empty` for `RTT_0`.
 pub fn with_queue(packet_time: Duration, empty: Duration) -> Duration {
-    empty.saturating_add(packet_time.saturating_mul(QUEUE / 2))
+    empty.saturating_add(packet_time.saturating_mul(HALF_QUEUE))
 }
 
 /// Half a full queue, seconds: `X`.
 fn queue(time: f64) -> f64 {
-    time * f64::from(QUEUE) / 2.0
+    time * f64::from(HALF_QUEUE)
 }
 
 /// `delta = 2 T1^2 (1 / (RTT - X)^2 - 1 / RTT^2)`, from eq. 3 and 4 with `p = 2 (T1 / RTT)^2`; `None` at or below the pole `RTT = X`.

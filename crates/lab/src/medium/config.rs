@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use radio::{NotARate, Rate};
 use serde::{Deserialize, Serialize};
-use sim::medium::{Link, Links, SignalLoss, StationId};
+use sim::medium::{Ground, Link, Links, PathLoss, SignalLoss, StationId, Trace};
 use thiserror::Error;
+use units::Timestamp;
 
 /// The air between the radios of a guest. Radios are numbered as the kernel makes them, from 0.
 ///
@@ -19,6 +21,11 @@ use thiserror::Error;
 /// usual = { signal_dbm = -50 }
 /// link = [{ between = [0, 2], loss = 0.2 }, { from = 1, to = 2, signal_dbm = -72, by_signal = true }]
 /// hidden = [[0, 1]]
+///
+/// [ground]
+/// exponent = 3.5
+/// fading_ms = 38.0
+/// place = [{ radio = 0, trace = [[0, 15, 2]] }, { radio = 1, trace = [[0, 0, 0], [20, 30, 0]] }]
 /// ```
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -43,6 +50,36 @@ pub struct Config {
     /// Pairs of radios that do not notice each other's sending, and so do not wait for each other.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub hidden: Vec<[usize; 2]>,
+    /// Where radios are and go.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ground: Option<GroundConfig>,
+}
+
+/// Between two radios with a place the signal follows from their distance, and whether they notice each other. What is lost is still as their link has
+/// it: `by_signal`, in most cases.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct GroundConfig {
+    /// The signal one metre away, dBm, -100 to -1.
+    pub metre_dbm: f64,
+    /// By how many times ten decibels it is weaker at ten times the distance, 1 to 10.
+    pub exponent: f64,
+    /// Each pair of radios fades by itself (Rayleigh), for so long at a time, 1 ms and more; 0: not at all.
+    pub fading_ms: f64,
+    /// A radio notices another one's sending from this mean signal on, dBm.
+    pub senses_from_dbm: f64,
+    /// Who is where.
+    pub place: Vec<PlaceConfig>,
+}
+
+/// Where a radio is and goes.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PlaceConfig {
+    /// The radio.
+    pub radio: usize,
+    /// Seconds since this description was read, and metres east and north; in between it goes straight on, after the last one it stays.
+    pub trace: Vec<[f64; 3]>,
 }
 
 /// A link that differs from the usual one.
@@ -102,6 +139,16 @@ pub enum ConfigError {
     /// Not a rate.
     #[error(transparent)]
     Rate(#[from] NotARate),
+    /// Not a way to weaken with distance.
+    #[error(
+        "ground: metre_dbm is from -100 to -1 dBm, senses_from_dbm from -120 to 0, exponent from 1 to 10, and fading_ms 0 or from 1 to 60,000"
+    )]
+    Ground,
+    /// Not a way.
+    #[error(
+        "ground: the trace of radio {0} has at least one point, [seconds, metres, metres], seconds never go back, and the radio is one of 0 to 99"
+    )]
+    Trace(usize),
     /// Not a signal.
     #[error("signal_dbm = {0}: a signal is between -100 and -1 dBm")]
     Signal(i8),
@@ -117,15 +164,19 @@ impl Config {
         if !(1..=LARGEST_QUEUE).contains(&config.queue) {
             return Err(ConfigError::Queue(config.queue));
         }
-        config.links(Some)?;
+        config.links(Timestamp::ZERO, Some)?;
         Ok(config)
     }
 
-    /// The links as the medium has them. `station` says which of its stations a radio is; links of unknown ones are left out.
+    /// The links as the medium has them. `station` says which of its stations a radio is; links of unknown ones are left out. Who goes sets out at `began`.
     ///
     /// # Errors
     /// [`ConfigError`] for what makes no sense.
-    pub fn links(&self, station: impl Fn(usize) -> Option<usize>) -> Result<Links, ConfigError> {
+    pub fn links(
+        &self,
+        began: Timestamp,
+        station: impl Fn(usize) -> Option<usize>,
+    ) -> Result<Links, ConfigError> {
         let mut links = Links::new(self.usual.link()?);
         for entry in &self.link {
             let link = entry.quality.link()?;
@@ -143,7 +194,46 @@ impl Config {
                 links.hide(StationId(one), StationId(other));
             }
         }
+        if let Some(ground) = &self.ground {
+            links.set_ground(ground.ground(began, self.seed, station)?);
+        }
         Ok(links)
+    }
+}
+
+impl GroundConfig {
+    fn ground(
+        &self,
+        began: Timestamp,
+        seed: u64,
+        station: impl Fn(usize) -> Option<usize>,
+    ) -> Result<Ground, ConfigError> {
+        let sound = (-100.0..0.0).contains(&self.metre_dbm)
+            && (-120.0..=0.0).contains(&self.senses_from_dbm)
+            && (1.0..=10.0).contains(&self.exponent)
+            && (self.fading_ms == 0.0 || (1.0..=60_000.0).contains(&self.fading_ms));
+        if !sound {
+            return Err(ConfigError::Ground);
+        }
+        let path_loss = PathLoss {
+            metre_dbm: self.metre_dbm,
+            exponent: self.exponent,
+            coherence: (self.fading_ms > 0.0).then(|| Duration::from_secs_f64(self.fading_ms / 1e3)),
+            senses_from_dbm: self.senses_from_dbm,
+        };
+        let mut ground = Ground::new(path_loss, began, seed);
+        for PlaceConfig { radio, trace } in &self.place {
+            let wrong = ConfigError::Trace(*radio);
+            let points = trace.iter().map(|[seconds, east, north]| {
+                Some((Duration::try_from_secs_f64(*seconds).ok()?, [*east, *north]))
+            });
+            let trace = points.collect::<Option<Vec<_>>>().and_then(Trace::new);
+            let (Some(trace), true) = (trace, *radio < RADIOS) else { return Err(wrong) };
+            if let Some(station) = station(*radio) {
+                ground.place(StationId(station), trace);
+            }
+        }
+        Ok(ground)
     }
 }
 
@@ -198,7 +288,15 @@ impl Default for Config {
             usual,
             link: Vec::new(),
             hidden: Vec::new(),
+            ground: None,
         }
+    }
+}
+
+impl Default for GroundConfig {
+    /// Inside a building: 54 Mbit/s up to 8 m, 6 Mbit/s up to 25 m, beacons of 1 Mbit/s up to 55 m. Radios notice each other a little less far.
+    fn default() -> Self {
+        Self { metre_dbm: -33.0, exponent: 3.5, fading_ms: 0.0, senses_from_dbm: -92.0, place: Vec::new() }
     }
 }
 
@@ -229,7 +327,7 @@ const RADIOS: usize = 100;
 mod tests {
     use super::*;
     use sim::medium::{Passage, PassageKind, Propagation};
-    use units::{Bytes, Timestamp};
+    use units::Bytes;
 
     fn loss(links: &mut Links, from: usize, to: usize, rate: u8) -> f64 {
         let (from, to) = (StationId(from), StationId(to));
@@ -255,7 +353,7 @@ mod tests {
         "#;
         let text = &format!("hidden = [[0, 1]]\n{text}");
         let config = Config::read(text).unwrap();
-        let mut links = config.links(Some).unwrap();
+        let mut links = config.links(Timestamp::ZERO, Some).unwrap();
         let mut senses = |one, other| links.senses(Timestamp::ZERO, StationId(one), StationId(other));
         assert_eq!([senses(0, 1), senses(1, 0), senses(0, 2)], [false, false, true]);
         let mut signal = |from, to| links.signal(Timestamp::ZERO, StationId(from), StationId(to));
@@ -264,6 +362,27 @@ mod tests {
         assert!((loss(&mut links, 2, 0, 96) - 0.25).abs() < 1e-9);
         assert!(loss(&mut links, 2, 0, 48) < 1e-9);
         assert!(!config.timing_of_b && Config::read("timing_of_b = true").unwrap().timing_of_b);
+        let again = Config::read(&toml::to_string(&config).unwrap()).unwrap();
+        assert_eq!(again, config, "what is written is read back");
+    }
+
+    #[test]
+    fn signals_follow_from_where_radios_are() {
+        let text = r#"
+            usual = { signal_dbm = -40, by_signal = true }
+            [ground]
+            exponent = 3.0
+            place = [{ radio = 0, trace = [[0, 0, 0]] }, { radio = 1, trace = [[0, 10, 0], [10, 100, 0.5]] }]
+        "#;
+        let config = Config::read(text).unwrap();
+        let began = Timestamp::ZERO + Duration::from_secs(5);
+        let mut links = config.links(began, Some).unwrap();
+        let mut signal =
+            |at, from, to| links.signal(began + Duration::from_secs(at), StationId(from), StationId(to));
+        assert_eq!([signal(0, 0, 1), signal(10, 1, 0), signal(0, 0, 2)], [Some(-63), Some(-93), Some(-40)]);
+        assert!(loss(&mut links, 0, 1, 108) > 5e-4 && loss(&mut links, 0, 1, 12) < 1e-6);
+        assert!(loss(&mut links, 0, 2, 108) < 1e-6, "who has no place is as the link has it");
+        assert!(!links.senses(began + Duration::from_secs(10), StationId(0), StationId(1)));
         let again = Config::read(&toml::to_string(&config).unwrap()).unwrap();
         assert_eq!(again, config, "what is written is read back");
     }
@@ -280,6 +399,14 @@ mod tests {
             ("link = [{ between = [1, 2], loss_at = { \"53\" = 0.1 } }]", "\"53\" is no rate"),
             ("usual = { signal_dbm = 5 }", "between -100 and -1"),
             ("colour = 3", "unknown field"),
+            ("ground = { exponent = 0 }", "exponent from 1 to 10"),
+            ("ground = { metre_dbm = nan }", "metre_dbm is from"),
+            ("ground = { fading_ms = 0.2 }", "fading_ms 0 or from 1"),
+            ("ground = { place = [{ radio = 100, trace = [[0, 1, 1]] }] }", "radio 100"),
+            ("ground = { place = [{ radio = 1, trace = [] }] }", "at least one point"),
+            ("ground = { place = [{ radio = 1, trace = [[2, 0, 0], [1, 0, 0]] }] }", "never go back"),
+            ("ground = { place = [{ radio = 1, trace = [[-1, 0, 0]] }] }", "never go back"),
+            ("ground = { place = [{ radio = 1, trace = [[0, inf, 0]] }] }", "at least one point"),
         ] {
             let said = Config::read(text).unwrap_err().to_string();
             assert!(said.contains(part), "{text}: {said}");

@@ -23,7 +23,7 @@ use super::partings::Partings;
 use super::rates::{index_of, series_of, tries_of};
 use super::report::{RadioCounts, Report};
 
-/// Is the medium until SIGTERM or SIGINT; a SIGHUP reads `path` again and takes its links over. Prints "ready" once it has begun.
+/// Is the medium until SIGTERM or SIGINT; a SIGHUP reads `path` again and takes its links over; ways begin anew. Prints "ready" once it has begun.
 ///
 /// # Errors
 /// If the description is wrong, there are no simulated radios or another medium has them, or a file cannot be written.
@@ -56,6 +56,8 @@ fn read(path: &Path) -> anyhow::Result<Config> {
 
 struct FrontEnd {
     config: Config,
+    /// When that was read.
+    config_read: Timestamp,
     air: Air,
     medium: Medium<Links>,
     /// Hardware addresses of the radios, in order of their stations.
@@ -106,6 +108,7 @@ impl FrontEnd {
         let medium = Medium::new(Links::default(), config.seed).with_timing(timing);
         Ok(Self {
             config,
+            config_read: clock::now(),
             air,
             medium,
             radios: Vec::new(),
@@ -284,11 +287,12 @@ impl FrontEnd {
 
     fn links(&self) -> anyhow::Result<Links> {
         let station = |number| self.radios.iter().position(|radio| number_of(*radio) == number);
-        Ok(self.config.links(station)?)
+        Ok(self.config.links(self.config_read, station)?)
     }
 
     fn change(&mut self, config: Config) -> anyhow::Result<()> {
         self.config = config;
+        self.config_read = clock::now();
         *self.medium.propagation_mut() = self.links()?;
         Ok(())
     }

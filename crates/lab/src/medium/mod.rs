@@ -21,6 +21,6 @@ mod partings;
 mod rates;
 mod report;
 
-pub use config::{Config, ConfigError, LinkConfig, Quality};
+pub use config::{Config, ConfigError, GroundConfig, LinkConfig, PlaceConfig, Quality};
 pub use front_end::run;
 pub use report::{RadioCounts, Report};

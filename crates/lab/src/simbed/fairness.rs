@@ -50,11 +50,17 @@ pub struct FairnessOutcome {
 }
 
 impl FairnessOutcome {
-    /// Jain's index of the two (RFC 5166 section 2.3): 1 if both get the same, 1/2 if one gets all.
+    /// [`jain_index`] of the two.
     pub fn jain_index(&self) -> f64 {
-        let squares = self.bond_mbps.powi(2) + self.plain_mbps.powi(2);
-        if squares == 0.0 { 0.0 } else { (self.bond_mbps + self.plain_mbps).powi(2) / (2.0 * squares) }
+        jain_index(&[self.bond_mbps, self.plain_mbps])
     }
+}
+
+/// Jain's index (RFC 5166 section 2.3): 1 if all get the same, 1/n if one of n gets all; 0 if nobody gets anything.
+pub fn jain_index(shares: &[f64]) -> f64 {
+    let squares: f64 = shares.iter().map(|share| share * share).sum();
+    let sum: f64 = shares.iter().sum();
+    if squares > 0.0 { sum * sum / (shares.len() as f64 * squares) } else { 0.0 }
 }
 
 const PLAIN_PORTS: (u16, u16) = (50_000, 9_000);
@@ -175,6 +181,15 @@ fn bytes(world: &SimulatedWorld, host: NodeId) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn jains_index_by_hand() {
+        assert!((jain_index(&[7.0; 3]) - 1.0).abs() < 1e-9);
+        // 20 squared over three times 150.
+        assert!((jain_index(&[10.0, 5.0, 5.0]) - 400.0 / 450.0).abs() < 1e-9);
+        assert!((jain_index(&[1.0, 0.0]) - 0.5).abs() < 1e-9);
+        assert_eq!(jain_index(&[0.0; 3]), 0.0);
+    }
 
     /// A path alone under a coupled control is Reno, so it takes beside a plain Reno what that takes.
     #[test]

@@ -20,7 +20,7 @@ mod tunnel;
 mod uplink;
 
 pub use failover::{Failover, FailoverOutcome};
-pub use fairness::{Fairness, FairnessOutcome};
+pub use fairness::{Fairness, FairnessOutcome, jain_index};
 pub use measure::{Progress, quantile};
 pub use tcp::Algorithm;
 pub(crate) use tcp::{TcpReceiver, TcpSender};

@@ -90,8 +90,8 @@ impl Air {
     }
 
     /// Shell commands that build networks and access points.
-    pub(super) fn build_commands(&self) -> &'static str {
-        BUILD
+    pub(super) fn build_commands(&self) -> String {
+        format!("{ASSOCIATE}{BUILD}")
     }
 
     /// Shell commands after which the device is in all `networks` and has their addresses.
@@ -143,13 +143,6 @@ grep -q ready /results/medium.log || { cat /results/medium.log; fail 'no medium'
 build_networks; build_air
 has_address() { ip -n device addr show "$1" 2>/dev/null | grep -q 'inet '; }
 join_by_card() { ip -n device link set dev "$1" name "$2"; associate device "$2" "$3" || fail "no lease of $3"; }
-associate() {
-    ip -n "$1" link set dev "$2" up
-    in_namespace "$1" iw dev "$2" set power_save off
-    in_namespace "$1" iw dev "$2" connect "$3"
-    for _ in $(seq 100); do in_namespace "$1" iw dev "$2" link | grep -q '^Connected' && break; sleep 0.1; done
-    in_namespace "$1" udhcpc -q -n -t 10 -T 1 -i "$2" -s /job/lease >/dev/null
-}
 share_radio() {
     mkdir -p /tmp/device/radio; cp /job/radio.toml /tmp/device/radio/
     chmod 700 /tmp/device /tmp/device/radio; chmod 600 /tmp/device/radio/radio.toml
@@ -158,8 +151,18 @@ share_radio() {
 }
 "#;
 
+/// `associate NAMESPACE INTERFACE NETWORK`: the kernel's own station, and an address by DHCP. Needs [`LEASE`] as `/job/lease`.
+pub(crate) const ASSOCIATE: &str = r#"associate() {
+    ip -n "$1" link set dev "$2" up
+    in_namespace "$1" iw dev "$2" set power_save off
+    in_namespace "$1" iw dev "$2" connect "$3"
+    for _ in $(seq 100); do in_namespace "$1" iw dev "$2" link | grep -q '^Connected' && break; sleep 0.1; done
+    in_namespace "$1" udhcpc -q -n -t 10 -T 1 -i "$2" -s /job/lease >/dev/null
+}
+"#;
+
 /// What busybox's DHCP client calls with what it was told.
-const LEASE: &str = "#!/bin/sh
+pub(crate) const LEASE: &str = "#!/bin/sh
 [ \"$1\" = bound ] || exit 0
 ip addr add \"$ip/24\" dev \"$interface\"
 ip route add default via \"$router\" dev \"$interface\" metric $((600 + $(cat /sys/class/net/$interface/ifindex)))

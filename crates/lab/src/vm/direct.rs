@@ -107,7 +107,7 @@ impl DirectJob {
             Way::Direct => DIRECT_COMMANDS.to_owned(),
             Way::Bonded => tunnel_commands(),
         };
-        let build = self.air.as_ref().map_or("build_networks\n", Air::build_commands);
+        let build = self.air.as_ref().map_or_else(|| "build_networks\n".to_owned(), Air::build_commands);
         let join = self.air.as_ref().map(|air| air.join_commands(&self.networks)).unwrap_or_default();
         let end = if self.air.is_some() { air::END } else { "" };
         format!(

@@ -1,6 +1,7 @@
 //! What tests of `anabranch radio` in the guest begin with: access points, a device that knows networks, and the commands to be one of its users.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use anyhow::Context;
 
@@ -17,13 +18,17 @@ pub struct RadioScene {
     /// Access points and other people's radios.
     pub wifi: Wifi,
     /// The file of known networks, `radio.toml`.
-    pub known: &'static str,
+    pub known: String,
     /// Shell commands. Beside the functions of [`Wifi::add_to`] there are `at_home COMMAND...` (in the device's namespace), `own ARGUMENTS...`
     /// (`anabranch radio`), `radio_up ARGUMENTS...` (in the background, its log in `/results/radio.log`), `address_on INTERFACE` (waits for
     /// one, 20 s at most) and `radio_down`, which tells how it ended.
     pub script: String,
     /// What the air is like; `None`: every frame arrives, and takes no time. With it `air_down` ends it, and its report is `air.json`.
     pub air: Option<Config>,
+    /// What the air becomes by `air NAME`. Ways of radios begin then.
+    pub later_airs: Vec<(String, Config)>,
+    /// How long it may take, in the guest's time; half as much again by the clock.
+    pub length: Duration,
     /// Further programs of this machine that it uses.
     pub programs: Vec<PathBuf>,
     /// Further kernel modules, as [`Job::modules`].
@@ -50,8 +55,17 @@ pub fn near_and_far(loss: f64, script: String) -> RadioScene {
 
 impl RadioScene {
     /// With perfect air, and no further programs and modules.
-    pub fn new(wifi: Wifi, known: &'static str, script: impl Into<String>) -> Self {
-        Self { wifi, known, script: script.into(), air: None, programs: Vec::new(), modules: Vec::new() }
+    pub fn new(wifi: Wifi, known: impl Into<String>, script: impl Into<String>) -> Self {
+        Self {
+            wifi,
+            known: known.into(),
+            script: script.into(),
+            air: None,
+            later_airs: Vec::new(),
+            length: Duration::from_secs(600),
+            programs: Vec::new(),
+            modules: Vec::new(),
+        }
     }
 
     /// Plays it in the machine, and shows what it printed. `None` where something is missing, as [`Programs::find_or_skip`].
@@ -74,11 +88,14 @@ impl RadioScene {
         let mut job = Job::new(format!("{air}{FUNCTIONS}{}", self.script));
         self.wifi.add_to(&mut job)?;
         job.files.insert("/job/radio.toml".into(), self.known.into());
-        if let Some(air) = self.air {
+        let later = self.later_airs.into_iter().map(|(name, air)| (format!("/job/air-{name}.toml"), air));
+        let first = self.air.map(|air| ("/job/air.toml".to_owned(), air));
+        for (file, air) in first.into_iter().chain(later) {
             let air = Config { report: Some("/results/air.json".into()), ..air };
             let text = toml::to_string(&air).context("writing what the air is like")?;
-            job.files.insert("/job/air.toml".into(), text.into_bytes());
+            job.files.insert(file, text.into_bytes());
         }
+        (job.timeout, job.wall_timeout) = (self.length, self.length * 3 / 2);
         job.programs.extend([programs.lab.clone(), programs.anabranch()?]);
         job.programs.extend(self.programs);
         job.modules.extend(self.modules);
@@ -115,6 +132,7 @@ impl Programs {
 const AIR: &str = r#"chrt -f 10 anabranch-lab medium /job/air.toml >/results/medium.log 2>&1 & medium=$!
 for _ in $(seq 100); do grep -q ready /results/medium.log && break; sleep 0.1; done
 grep -q ready /results/medium.log || { echo 'no medium'; cat /results/medium.log; exit 1; }
+air() { cp /job/air-$1.toml /job/air.toml && kill -HUP $medium; }
 air_down() { kill -TERM $medium; wait $medium || { echo 'the medium did not end well'; cat /results/medium.log; exit 1; }; }
 "#;
 

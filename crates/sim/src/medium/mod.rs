@@ -12,7 +12,8 @@
 //! its [`Rates`] say until its acknowledgement arrives; if only the acknowledgement was lost, the receiver hears it again. Frames to a
 //! group are sent once and go first, as from a card's beacon queue. Every other station on the channel overhears.
 //!
-//! The seam for more: [`Propagation`] says what arrives where and who senses whom, so fading is a further implementation of it. Who may send when is decided
+//! The seam for more: [`Propagation`] says what arrives where and who senses whom. [`Links`] are steady, or follow from where stations are and go, with
+//! fades ([`Ground`]). Who may send when is decided
 //! in `contention.rs` only, what becomes of frames that overlap in `propagation.rs` only.
 //!
 //! The contract is that of the other pure cores: after any call with `now` drain [`Medium::poll_event`], then call
@@ -23,6 +24,7 @@ mod contention;
 mod engine;
 mod exchange;
 mod frame;
+mod ground;
 mod propagation;
 mod rates;
 mod station;
@@ -30,6 +32,7 @@ mod statistics;
 
 pub use engine::{Medium, Refused, Timing};
 pub use frame::{Attempt, Event, Frame, FrameId, Outcome, Rates, Reception, Series, SeriesError, Tuning};
+pub use ground::{Fade, Ground, PathLoss, Trace, fade_db};
 pub use propagation::{Link, Links, Passage, PassageKind, Propagation, SignalLoss, error_rate};
 pub use statistics::{ChannelStatistics, StationStatistics};
 

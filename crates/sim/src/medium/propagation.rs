@@ -6,6 +6,7 @@ use radio::Rate;
 use units::{Bytes, Timestamp};
 
 use super::StationId;
+use super::ground::Ground;
 
 /// A frame or an acknowledgement on its way from one station to another.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -45,12 +46,13 @@ pub trait Propagation {
     }
 }
 
-/// Fixed links: each direction between two stations has a signal and a loss.
-#[derive(Clone, PartialEq, Debug, Default)]
+/// Fixed links: each direction between two stations has a signal and a loss. Between two that have places on a [`Ground`] the signal follows from those.
+#[derive(Clone, Debug, Default)]
 pub struct Links {
     usual: Link,
     particular: BTreeMap<(StationId, StationId), Link>,
     hidden: BTreeSet<(StationId, StationId)>,
+    ground: Option<Ground>,
 }
 
 /// One direction between two stations.
@@ -91,20 +93,30 @@ impl Links {
         self.hidden.extend([(one, other), (other, one)]);
     }
 
+    /// Signals of those who have places there follow from them; who would notice whom, too.
+    pub fn set_ground(&mut self, ground: Ground) {
+        self.ground = Some(ground);
+    }
+
     fn link(&self, from: StationId, to: StationId) -> &Link {
         self.particular.get(&(from, to)).unwrap_or(&self.usual)
     }
 }
 
 impl Propagation for Links {
-    fn signal(&mut self, _at: Timestamp, from: StationId, to: StationId) -> Option<i8> {
-        self.link(from, to).signal_dbm
+    fn signal(&mut self, at: Timestamp, from: StationId, to: StationId) -> Option<i8> {
+        match self.ground.as_mut().and_then(|ground| ground.signal_dbm(at, from, to)) {
+            Some(signal) if signal < FAINTEST_DBM => None,
+            Some(signal) => Some(signal.round().min(0.0) as i8),
+            None => self.link(from, to).signal_dbm,
+        }
     }
 
-    fn loss(&mut self, _at: Timestamp, passage: &Passage) -> f64 {
+    fn loss(&mut self, at: Timestamp, passage: &Passage) -> f64 {
+        let signal = self.signal(at, passage.from, passage.to);
         let link = self.link(passage.from, passage.to);
         let by_signal = || {
-            let signal = link.signal_dbm.map_or(f64::NEG_INFINITY, f64::from);
+            let signal = signal.map_or(f64::NEG_INFINITY, f64::from);
             error_rate(passage.rate, passage.length, signal)
         };
         match (passage.kind, &link.loss) {
@@ -120,8 +132,9 @@ impl Propagation for Links {
         }
     }
 
-    fn senses(&mut self, _at: Timestamp, listener: StationId, sender: StationId) -> bool {
-        !self.hidden.contains(&(listener, sender))
+    fn senses(&mut self, at: Timestamp, listener: StationId, sender: StationId) -> bool {
+        let near = self.ground.as_ref().and_then(|ground| ground.senses(at, listener, sender));
+        near.unwrap_or(true) && !self.hidden.contains(&(listener, sender))
     }
 }
 
@@ -174,6 +187,8 @@ pub(super) fn disturbed(passage: &Passage, signal_dbm: i8, by: Disturbance) -> f
 const CAPTURE_DB: f64 = 10.0;
 /// Thermal noise of 20 MHz and the 10 dB of a receiver that [`SENSITIVITY`] rests on (IEEE Std 802.11-2020 section 17.3.10.2).
 const NOISE_DBM: f64 = -91.0;
+/// What is weaker does not even disturb: it adds less than a twentieth to the noise.
+const FAINTEST_DBM: f64 = NOISE_DBM - 14.0;
 
 /// Signal in dBm at which a receiver must cope, by rate: Table 17-18 for OFDM, in order of rates.
 const SENSITIVITY: [(Rate, f64); 12] = [

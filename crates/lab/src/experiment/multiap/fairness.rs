@@ -13,7 +13,7 @@ use policy::steering::MarkingForm;
 use super::shared_air::{NO_LIMIT, PlainClient, Point, SharedAir, Shares, Way};
 use super::{id, rounded};
 use crate::experiment::{Axes, BarGroup, Bed, Experiment, Goal, Metrics, Report};
-use crate::simbed::Algorithm;
+use crate::simbed::{Algorithm, jain_index};
 
 const ROUND_TRIP: Duration = Duration::from_millis(25);
 const SETTLING: Duration = Duration::from_secs(15);
@@ -154,7 +154,7 @@ fn run(seed: u64) -> anyhow::Result<Report> {
                 let mut over = |metric: &str, value: f64| {
                     metrics.insert(format!("{}.{metric}_over_best_one", name(way)), rounded(value));
                 };
-                over("jain", jain(shares) / jain(best));
+                over("jain", jain_index(&shares) / jain_index(&best));
                 over("device", shares[2] / best[2]);
                 over("plain", (shares[0] + shares[1]) / (best[0] + best[1]));
             }
@@ -212,28 +212,12 @@ fn put(metrics: &mut Metrics, row: &str, shares: [f64; 3]) {
     for (who, mbps) in CLIENTS.into_iter().zip(shares) {
         metrics.insert(format!("{row}.{who}_mbps"), rounded(mbps));
     }
-    metrics.insert(format!("{row}.jain"), rounded(jain(shares)));
-}
-
-/// Jain's index (RFC 5166 section 2.3): 1 if all get the same, 1/3 if one gets all.
-fn jain(shares: [f64; 3]) -> f64 {
-    let sum: f64 = shares.iter().sum();
-    let squares: f64 = shares.iter().map(|share| share * share).sum();
-    if squares > 0.0 { sum * sum / (3.0 * squares) } else { 0.0 }
+    metrics.insert(format!("{row}.jain"), rounded(jain_index(&shares)));
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_index_by_hand() {
-        assert!((jain([7.0; 3]) - 1.0).abs() < 1e-9);
-        // 20 squared over three times 150.
-        assert!((jain([10.0, 5.0, 5.0]) - 400.0 / 450.0).abs() < 1e-9);
-        assert!((jain([1.0, 0.0, 0.0]) - 1.0 / 3.0).abs() < 1e-9);
-        assert_eq!(jain([0.0; 3]), 0.0);
-    }
 
     /// The far access point's two figures give back the paper's rows over one access point, packets of both clients in turn.
     #[test]

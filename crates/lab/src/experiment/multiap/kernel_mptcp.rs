@@ -6,14 +6,14 @@ use std::collections::BTreeMap;
 use anyhow::Context;
 use sim::NetworkSpec;
 
+use super::mptcp_commands::{commands, mbps_in_pieces};
 use super::{id, mean, rounded};
 use crate::experiment::{Axes, BarGroup, Bed, Experiment, Goal, Report};
 use crate::medium::{Config, Quality};
 use crate::traffic;
 use crate::vm::direct::{Answers, OTHERS, others_on};
-use crate::vm::measurement::{Programs, tunnel_commands};
+use crate::vm::measurement::Programs;
 use crate::vm::scene::near_and_far;
-use crate::vm::topology::SERVER_ADDRESS;
 use crate::vm::{Machine, program};
 
 /// Of each download so many seconds are not counted: estimates and windows settle.
@@ -244,7 +244,7 @@ impl Place {
         } else {
             format!(
                 "{}ip -n core route add 10.67.1.0/24 via 10.66.1.1\n\
-                 beside() {{ in_namespace {OTHERS} anabranch-lab traffic fetch {SERVER_ADDRESS}:9000 --flows {} --congestion cubic \
+                 beside() {{ in_namespace {OTHERS} anabranch-lab traffic fetch $server --flows {} --congestion cubic \
                  --seconds {} --json /results/others-$2 & sleep 1; \"$@\"; wait $!; sleep 1; }}\n",
                 others_on(near, 1),
                 self.others,
@@ -252,14 +252,9 @@ impl Place {
             )
         };
         format!(
-            r#"fail() {{ echo "failed: $1"; cat /results/*.log; exit 1; }}
-{others}{COMMANDS}
+            r#"{commands}{others}
 radio_up --kernel --channels 6; address_on wl-near; address_on wl-far
-in_namespace server anabranch-lab traffic serve {SERVER_ADDRESS}:9000 --transport mptcp &
-ip -n server mptcp limits set subflow 8 add_addr_accepted 8
-server={SERVER_ADDRESS}:9000
-sleep 2
-fetch() {{ name=$1; shift; at_home anabranch-lab traffic fetch {SERVER_ADDRESS}:9000 --congestion cubic --json /results/$name "$@" || fail $name; }}
+serve
 whole="--seconds {length}"
 fetch warm --bytes 100000 --interface wl-near
 head -1 /proc/stat >/results/before
@@ -267,7 +262,7 @@ head -1 /proc/stat >/results/before
 beside fetch far $whole --interface wl-far; sleep 1
 plain_endpoints
 fetch warm --transport mptcp --bytes 100000
-beacons >/results/beacons & counting=$!
+while true; do count_beacons; sleep 1; done >/results/beacons & counting=$!
 beside fetch mptcp_plain $whole --transport mptcp
 kill $counting
 no_endpoints
@@ -278,18 +273,14 @@ heard_marks >/results/heard-before
 beside steered mptcp_marks $whole
 heard_marks >/results/heard-after
 direct_down
-{tunnel}
-at_home anabranch --state /tmp/device down; mv /tmp/device/* /tmp/state/
-at_home anabranch --state /tmp/state up --foreground >>/results/ours.log 2>&1 &
-for _ in $(seq 200); do ip -n device link show any0 >/dev/null 2>&1 && break; sleep 0.1; done
-sleep 3; fetch warm --seconds 3; sleep 1
+tunnel_up
 beside fetch ours $whole
-at_home anabranch --state /tmp/state down; radio_down
+tunnel_down; radio_down
 head -1 /proc/stat >/results/after
 air_down"#,
+            commands = commands(&["near", "far"]),
             length = SETTLING + MEASURED,
             alone = if self.others > 0 { "fetch alone $whole --interface wl-near; sleep 1\n" } else { "" },
-            tunnel = tunnel_commands(),
         )
     }
 
@@ -334,44 +325,6 @@ air_down"#,
 
 /// Mbit/s while it is measured, `settling` seconds after the beginning.
 fn settled(report: &traffic::Report, settling: u32) -> anyhow::Result<f64> {
-    anyhow::ensure!(report.intact, "a wrong byte arrived");
-    let bytes: u64 = report.tenths.iter().skip(10 * settling as usize).take(10 * MEASURED as usize).sum();
-    Ok(bytes as f64 * 8e-6 / f64::from(MEASURED))
+    let pieces = mbps_in_pieces(report, settling.into(), MEASURED.into(), 1)?;
+    Ok(mean(&pieces))
 }
-
-/// `plain_endpoints` and `no_endpoints`: MPTCP as a user would set it up. `direct_up`, `steered NAME ARGUMENTS...` (a download whose sockets the product
-/// makes MPTCP ones) and `direct_down`: the product. `heard_marks` prints of how many marked
-/// packets the server has heard, `beacons` each second the time and how many were heard of both access points.
-const COMMANDS: &str = r#"plain_endpoints() {
-    ip -n device mptcp limits set subflow 8 add_addr_accepted 8
-    for name in near far; do
-        address=$(ip -n device -4 -o addr show wl-$name | sed -n 's/.* inet \([0-9.]*\)\/.*/\1/p')
-        [ $name = near ] && table=201 || table=202
-        ip -n device rule add from $address lookup $table
-        ip -n device route add default via ${address%.*}.1 dev wl-$name table $table
-        ip -n device mptcp endpoint add $address dev wl-$name subflow || fail 'an endpoint'
-    done
-}
-no_endpoints() {
-    ip -n device mptcp endpoint flush; ip -n device mptcp limits set subflow 2 add_addr_accepted 0
-    for table in 201 202; do ip -n device rule del lookup $table; ip -n device route flush table $table; done
-}
-grouped() { in_namespace device sh -c 'mount -t cgroup2 cgroup2 /sys/fs/cgroup; exec "$@"' sh "$@"; }
-direct_up() {
-    printf '[device]\ngateway = "none"\nprobe = "off"\n' >/tmp/state/config.toml
-    grouped anabranch --state /tmp/state up --foreground >>/results/direct.log 2>&1 &
-    for _ in $(seq 200); do at_home nft list table inet anabranch_direct_any0 >/dev/null 2>&1 && break; sleep 0.1; done
-    at_home nft list table inet anabranch_direct_any0 >/dev/null || fail 'direct mode'
-    sleep 3
-}
-steered() {
-    name=$1; shift
-    grouped anabranch --state /tmp/state run --treat mptcp -- anabranch-lab traffic fetch $server --congestion cubic --json /results/$name "$@" || fail $name
-}
-direct_down() { at_home anabranch --state /tmp/state down; rm /tmp/state/config.toml; sleep 1; }
-heard_marks() {
-    in_namespace server awk '/^TcpExt:/ { if (!names) { names = split($0, name) } else for (at = 1; at <= names; at++) if (name[at] == "TCPDeliveredCE") print $at }' /proc/net/netstat
-}
-beacons() { while true; do echo $(cut -d' ' -f1 /proc/uptime) $(heard near) $(heard far); sleep 1; done; }
-heard() { at_home iw dev wl-$1 station dump | sed -n 's/.*beacon rx:[[:space:]]*//p'; }
-"#;

@@ -7,6 +7,7 @@ use radio::slots::SlotSettings;
 use super::switching_air::{CHANGE_OF_CHANNEL, SwitchingAir};
 use super::{id, mean, rounded};
 use crate::experiment::{Axes, BarGroup, Bed, Experiment, Goal, Metrics, Report};
+use crate::simbed::jain_index;
 
 const CHANNELS: usize = 3;
 /// What each carries, in Mbit/s: the paper's.
@@ -87,7 +88,7 @@ fn run(seed: u64) -> Report {
         for users in USERS {
             let draws = draws(way, users, SETTLING, MEASURED, seed);
             let parts = parts(&draws);
-            let fairness: Vec<f64> = draws.iter().map(|each| jain(each)).collect();
+            let fairness: Vec<f64> = draws.iter().map(|each| jain_index(each)).collect();
             let worst = parts.iter().copied().fold(f64::INFINITY, f64::min);
             metrics.insert(format!("{name}.users_{users}"), rounded(mean(&parts)));
             metrics.insert(format!("{name}.worst_draw_{users}"), rounded(worst));
@@ -120,21 +121,4 @@ fn draws(way: Way, users: usize, settling: Duration, measured: Duration, seed: u
 fn parts(draws: &[Vec<f64>]) -> Vec<f64> {
     let part = |each: &Vec<f64>| each.iter().sum::<f64>() / (CAPACITY * each.len().min(CHANNELS) as f64);
     draws.iter().map(part).collect()
-}
-
-/// Jain's index: 1 where all have the same, 1 / n where one has all.
-fn jain(shares: &[f64]) -> f64 {
-    let squares: f64 = shares.iter().map(|share| share * share).sum();
-    shares.iter().sum::<f64>().powi(2) / (shares.len() as f64 * squares).max(f64::MIN_POSITIVE)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn jains_index_by_hand() {
-        assert!((jain(&[2.0, 2.0]) - 1.0).abs() < 1e-9);
-        assert!((jain(&[2.0, 0.0]) - 0.5).abs() < 1e-9);
-    }
 }

@@ -1,13 +1,17 @@
 //! The experiments of MULTIAP: every access point in range, and only as much as each is worth.
 
 mod carrier_sense;
+mod course;
 mod cross_check;
 mod estimator;
 mod fairness;
+mod fairness_mptcp;
 mod hidden;
 mod kernel_mptcp;
 mod many_points;
 mod many_users;
+mod moving;
+mod mptcp_commands;
 mod nomadic;
 mod reaction;
 mod real_points;
@@ -38,10 +42,14 @@ pub(super) fn experiments() -> Vec<Experiment> {
         kernel_mptcp::busy_uplink(),
         many_points::experiment(),
         walk::experiment(),
+        moving::walk(),
         varying::experiment(),
+        moving::varying(),
         reaction::experiment(),
+        moving::reaction(),
         nomadic::experiment(),
         fairness::experiment(),
+        fairness_mptcp::experiment(),
         two_channels::experiment(),
         many_users::experiment(),
         together::experiment(),

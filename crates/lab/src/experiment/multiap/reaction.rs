@@ -22,7 +22,7 @@ const BETWEEN: Duration = Duration::from_secs(10);
 const PIECE: Duration = Duration::from_millis(50);
 const STEADY: usize = 10;
 /// As much of what the good one alone carries.
-const MOVED: f64 = 0.8;
+pub(super) const MOVED: f64 = 0.8;
 
 /// Each actuator, and nothing at all.
 const WAYS: [(&str, Algorithm, Way); 3] = [
@@ -83,12 +83,13 @@ fn run(seed: u64) -> anyhow::Result<Report> {
             let pieces = (BETWEEN.as_micros() / PIECE.as_micros()) as usize;
             let after: Vec<&[f64]> = parts.chunks_exact(pieces).skip(1).collect();
             // One that never comes so far counts as if it came at the next change.
-            let moved: Vec<f64> = after.iter().map(|parts| until_moved(parts).as_secs_f64()).collect();
+            let moved: Vec<f64> =
+                after.iter().map(|parts| until_moved(parts, PIECE, STEADY).as_secs_f64()).collect();
             let key = format!("{name}.rtt_{millis}");
             metrics.insert(format!("{key}.mean_s"), rounded(mean(&moved)));
             metrics.insert(format!("{key}.worst_s"), rounded(quantile(&moved, 1.0).unwrap_or(f64::NAN)));
             if millis == 50 {
-                series.push((name.to_owned(), course(&after)));
+                series.push((name.to_owned(), course(&after, PIECE)));
             }
         }
     }
@@ -104,17 +105,17 @@ fn changes() -> Vec<Change> {
     (1..=CHANGES).flat_map(at_once).collect()
 }
 
-/// When the first piece begins from which on enough arrives for a while, on average; the whole time if there is none.
-fn until_moved(parts: &[f64]) -> Duration {
-    let first = parts.windows(STEADY).position(|window| mean(window) >= MOVED);
-    PIECE * first.map_or(parts.len(), |first| first) as u32
+/// When the first piece begins from which on enough arrives for `steady` of them, on average; the whole time if there is none.
+pub(super) fn until_moved(parts: &[f64], piece: Duration, steady: usize) -> Duration {
+    let first = parts.windows(steady).position(|window| mean(window) >= MOVED);
+    piece * first.unwrap_or(parts.len()) as u32
 }
 
-/// What arrives after a change, on average over all.
-fn course(after: &[&[f64]]) -> Vec<(f64, f64)> {
-    let pieces = after.first().map_or(0, |parts| parts.len());
-    let at = |piece: usize| mean(&after.iter().map(|parts| parts[piece]).collect::<Vec<_>>());
-    (0..pieces).map(|piece| (rounded(PIECE.as_secs_f64() * piece as f64), rounded(at(piece)))).collect()
+/// What arrives after a change, on average over all, by seconds.
+pub(super) fn course(after: &[&[f64]], piece: Duration) -> Vec<(f64, f64)> {
+    let pieces = after.iter().map(|parts| parts.len()).min().unwrap_or_default();
+    let at = |number: usize| mean(&after.iter().map(|parts| parts[number]).collect::<Vec<_>>());
+    (0..pieces).map(|number| (rounded(piece.as_secs_f64() * number as f64), rounded(at(number)))).collect()
 }
 
 fn micros(time: Duration) -> i64 {
@@ -128,10 +129,10 @@ mod tests {
     #[test]
     fn moved_is_the_first_moment_from_which_enough_arrives() {
         let mut parts = vec![0.1; 30];
-        assert_eq!(until_moved(&parts), PIECE * 30);
+        assert_eq!(until_moved(&parts, PIECE, STEADY), PIECE * 30);
         parts[12..].fill(1.0);
         // A window of ten with two poor ones is good enough.
-        assert_eq!(until_moved(&parts), PIECE * 10);
+        assert_eq!(until_moved(&parts, PIECE, STEADY), PIECE * 10);
     }
 
     #[test]

@@ -30,7 +30,7 @@ use wire::inner::Ecn;
 
 use contention::Contention;
 pub(super) use contention::{Air, Contended, Transmitter};
-pub(super) use fading::{fade_db, loss};
+pub(super) use fading::loss;
 use plain::Plain;
 pub(super) use plain::{PlainClient, Shares};
 pub(super) use single::Single;

@@ -17,7 +17,7 @@ use sim::SeededRandom;
 use sim::medium::{Event, Frame, FrameId, Medium, Rates, Reception, Series, StationId, Tuning};
 use units::{Bytes, Frequency, MacAddress, Timestamp};
 
-use super::fading::{Fade, Fading};
+use super::fading::{Fading, Signal};
 use super::{SEED_STEP, SharedAir, World};
 
 /// How an access point sends to the device.
@@ -134,8 +134,8 @@ impl Contention {
     fn new(Air { transmitters, hidden, estimated }: &Air, seed: u64) -> Self {
         let stations = (1..=transmitters.len()).map(StationId);
         let links = stations.clone().zip(transmitters).map(|(station, transmitter)| {
-            let fade = Fade::new(transmitter.signal_dbm, transmitter.fades, seed);
-            (station, fade.with_loss(transmitter.loss))
+            let signal = Signal::new(transmitter.signal_dbm, transmitter.fades, seed);
+            (station, signal.with_loss(transmitter.loss))
         });
         let links = Fading { device: DEVICE, links: links.collect(), hidden: *hidden };
         let mut medium = Medium::new(links, seed);

@@ -4,34 +4,32 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use sim::SeededRandom;
-use sim::medium::{Link, Links, Passage, PassageKind, Propagation, SignalLoss, StationId};
+use sim::medium::{Fade, Link, Links, Passage, PassageKind, Propagation, SignalLoss, StationId};
 use units::Timestamp;
 
 /// Links between the device and each access point.
 pub(super) struct Fading {
     pub device: StationId,
-    pub links: BTreeMap<StationId, Fade>,
+    pub links: BTreeMap<StationId, Signal>,
     /// Access points do not notice each other's sending.
     pub hidden: bool,
 }
 
-/// A signal that fades as one without a direct way (Rayleigh), drawn anew after each coherence time.
-pub(super) struct Fade {
+/// The signal of one access point.
+pub(super) struct Signal {
     mean_dbm: f64,
     /// The part of frames that is lost at all rates; `None`: as the signal has it.
     loss: Option<f64>,
     /// `None`: it does not fade.
-    random: Option<SeededRandom>,
-    /// How many were drawn.
-    drawn: u128,
-    gain_db: f64,
+    fade: Option<Fade>,
 }
 
-impl Fade {
+impl Signal {
     /// A signal around `mean_dbm`, whose fades are those of this number; `None`: it has none.
     pub fn new(mean_dbm: f64, fades: Option<u32>, seed: u64) -> Self {
         let random = fades.map(|fades| SeededRandom::derive(seed, &format!("fades {fades}")));
-        Self { mean_dbm, loss: None, random, drawn: 0, gain_db: 0.0 }
+        let fade = random.map(|random| Fade::new(COHERENCE, Timestamp::ZERO, random));
+        Self { mean_dbm, loss: None, fade }
     }
 
     /// Loses this part of the frames that go to the device, whatever their signal.
@@ -40,21 +38,9 @@ impl Fade {
     }
 
     fn signal_dbm(&mut self, at: Timestamp) -> i8 {
-        let block = at.since(Timestamp::ZERO).as_millis() / COHERENCE.as_millis();
-        while let Some(random) = &mut self.random
-            && self.drawn <= block
-        {
-            self.drawn += 1;
-            self.gain_db = fade_db(random.unit());
-        }
-        (self.mean_dbm + self.gain_db).round().clamp(-127.0, 0.0) as i8
+        let gain_db = self.fade.as_mut().map_or(0.0, |fade| fade.gain_db(at));
+        (self.mean_dbm + gain_db).round().clamp(-127.0, 0.0) as i8
     }
-}
-
-/// A fade in dB, of which so many parts of one are deeper: the power of a Rayleigh link is distributed exponentially around its mean.
-pub(in super::super) fn fade_db(deeper: f64) -> f64 {
-    let power = -f64::ln_1p(-deeper.clamp(1e-6, 1.0 - 1e-6));
-    10.0 * power.log10()
 }
 
 impl Propagation for Fading {
@@ -67,7 +53,7 @@ impl Propagation for Fading {
     }
 
     fn loss(&mut self, at: Timestamp, passage: &Passage) -> f64 {
-        let steady = self.links.get(&passage.from).and_then(|fade| fade.loss);
+        let steady = self.links.get(&passage.from).and_then(|signal| signal.loss);
         if let (Some(loss), PassageKind::Frame) = (steady, passage.kind) {
             return loss;
         }

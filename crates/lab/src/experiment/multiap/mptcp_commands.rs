@@ -1,0 +1,132 @@
+//! Shell commands of the guest by which a device uses the access points that its kernel's stations are in: kernel MPTCP as a user would set it up, alone and
+//! managed by scripts, and the product.
+
+use crate::traffic;
+use crate::vm::measurement::tunnel_commands;
+use crate::vm::topology::SERVER_ADDRESS;
+
+/// Defines functions for the networks `names`, whose interfaces are called `wl-NAME`. They are numbered from 1, as their MPTCP endpoints are.
+///
+/// - `fail TEXT`; `fetch NAME ARGUMENTS...`, a download with CUBIC whose report is `/results/NAME`; `serve`, the server of both protocols.
+/// - `plain_endpoints`: MPTCP over all of them; `follow_endpoints`: the same once more, for those that have come and gone since; `no_endpoints`. With
+///   `only NUMBER` no other one has an endpoint, and the old one is left first; with `turn NUMBER` all others are backups.
+/// - `count_beacons`: one line with the time and how many were heard of each, since it was joined.
+/// - `direct_up`, `steered NAME ARGUMENTS...` (a download whose sockets the product makes MPTCP ones), `direct_down`; `heard_marks` prints of how many
+///   marked packets the server has heard.
+/// - `tunnel_up`, `tunnel_down`: the product with its gateway and the radio's advice.
+pub(super) fn commands(names: &[&str]) -> String {
+    format!(
+        "fail() {{ echo \"failed: $1\"; cat /results/*.log; exit 1; }}
+networks='{names}'
+server={SERVER_ADDRESS}:9000
+{COMMANDS}tunnel_up() {{
+{tunnel}
+at_home anabranch --state /tmp/device down; mv /tmp/device/* /tmp/state/
+at_home anabranch --state /tmp/state up --foreground >>/results/ours.log 2>&1 &
+for _ in $(seq 200); do ip -n device link show any0 >/dev/null 2>&1 && break; sleep 0.1; done
+sleep 3; fetch warm --seconds 3; sleep 1
+}}
+tunnel_down() {{ at_home anabranch --state /tmp/state down; }}
+",
+        names = names.join(" "),
+        tunnel = tunnel_commands(),
+    )
+}
+
+/// Mbit/s of a download in each of so many pieces of so many seconds, the first from `from` on, in seconds after its begin.
+///
+/// # Errors
+/// If a wrong byte arrived.
+pub(super) fn mbps_in_pieces(
+    report: &traffic::Report,
+    from: f64,
+    piece: f64,
+    pieces: u32,
+) -> anyhow::Result<Vec<f64>> {
+    anyhow::ensure!(report.intact, "a wrong byte arrived");
+    // Bytes up to a moment; within a tenth they arrive evenly.
+    let until = |seconds: f64| -> f64 {
+        let tenths = (seconds * 10.0).max(0.0);
+        let whole = report.tenths.iter().take(tenths as usize).sum::<u64>() as f64;
+        let next = report.tenths.get(tenths as usize).copied().unwrap_or_default();
+        whole + tenths.fract() * next as f64
+    };
+    let begin = |number: u32| from + piece * f64::from(number);
+    Ok((0..pieces).map(|number| (until(begin(number + 1)) - until(begin(number))) * 8e-6 / piece).collect())
+}
+
+const COMMANDS: &str = r#"fetch() { name=$1; shift; at_home anabranch-lab traffic fetch $server --congestion cubic --json /results/$name "$@" || fail $name; }
+serve() {
+    in_namespace server anabranch-lab traffic serve $server --transport mptcp &
+    ip -n server mptcp limits set subflow 8 add_addr_accepted 8
+    sleep 2
+}
+up_with_address() { ip -n device -4 -br addr show up | sed -n 's/^wl-\([^ ]*\) *UP *\([0-9.]*\)\/.*/\1 \2/p'; }
+set_endpoint() {
+    number=0; for one in $networks; do number=$((number + 1)); [ $one = $1 ] && break; done
+    ip -n device rule show | grep -q "from $2 lookup 20$number" || ip -n device rule add from $2 lookup 20$number
+    ip -n device route replace default via ${2%.*}.1 dev wl-$1 table 20$number
+    ip -n device mptcp endpoint add $2 dev wl-$1 id $number subflow
+}
+plain_endpoints() { ip -n device mptcp limits set subflow 8 add_addr_accepted 8; follow_endpoints; }
+follow_endpoints() {
+    up_with_address >/tmp/up; ip -n device mptcp endpoint >/tmp/endpoints
+    while read -r name address; do
+        grep -q "dev wl-$name" /tmp/endpoints || set_endpoint $name $address || fail 'an endpoint'
+    done </tmp/up
+    number=0
+    for name in $networks; do
+        number=$((number + 1))
+        grep -q "dev wl-$name" /tmp/endpoints && ! grep -q "^$name " /tmp/up && ip -n device mptcp endpoint delete id $number
+    done
+    true
+}
+no_endpoints() {
+    ip -n device mptcp endpoint flush; ip -n device mptcp limits set subflow 2 add_addr_accepted 0
+    number=0
+    for name in $networks; do
+        number=$((number + 1))
+        ip -n device rule del lookup 20$number; ip -n device route flush table 20$number
+    done 2>/dev/null
+}
+only() {
+    number=0
+    for name in $networks; do
+        number=$((number + 1)); [ $number = $1 ] && chosen=$name && continue
+        address=$(ip -n device mptcp endpoint | sed -n "s/^\([0-9.]*\) .*wl-$name.*/\1/p")
+        [ -n "$address" ] && ip -n device mptcp endpoint delete id $number && ip -n device mptcp endpoint delete id 0 $address
+    done
+    up_with_address | while read -r name address; do [ $name = $chosen ] && set_endpoint $name $address; done
+    true
+}
+turn() {
+    number=0
+    for name in $networks; do
+        number=$((number + 1)); backup=backup; [ $number = $1 ] && backup=nobackup
+        echo "mptcp endpoint change id $number $backup"
+    done | ip -n device -force -batch - 2>/dev/null
+}
+count_beacons() {
+    line=$(cut -d' ' -f1 /proc/uptime)
+    for name in $networks; do
+        heard=$(at_home iw dev wl-$name station dump | sed -n 's/.*beacon rx:[[:space:]]*//p'); line="$line ${heard:-0}"
+    done
+    echo $line
+}
+grouped() { in_namespace device sh -c 'mount -t cgroup2 cgroup2 /sys/fs/cgroup; exec "$@"' sh "$@"; }
+direct_up() {
+    printf '[device]\ngateway = "none"\nprobe = "off"\n' >/tmp/state/config.toml
+    grouped anabranch --state /tmp/state up --foreground >>/results/direct.log 2>&1 &
+    for _ in $(seq 200); do at_home nft list table inet anabranch_direct_any0 >/dev/null 2>&1 && break; sleep 0.1; done
+    at_home nft list table inet anabranch_direct_any0 >/dev/null || fail 'direct mode'
+    sleep 3
+}
+steered() {
+    name=$1; shift
+    grouped anabranch --state /tmp/state run --treat mptcp -- anabranch-lab traffic fetch $server --congestion cubic --json /results/$name "$@" || fail $name
+}
+direct_down() { at_home anabranch --state /tmp/state down; rm /tmp/state/config.toml; sleep 1; }
+heard_marks() {
+    in_namespace server awk '/^TcpExt:/ { if (!names) { names = split($0, name) } else for (at = 1; at <= names; at++) if (name[at] == "TCPDeliveredCE") print $at }' /proc/net/netstat
+}
+"#;

@@ -22,7 +22,7 @@ pub fn run(client: &BlockingClient, mut command: Command) -> anyhow::Result<()> 
     std::process::exit(code(status))
 }
 
-/// The address of the network that has the largest part of such flows; `None` if the daemon leads them nowhere.
+/// The address of the network that has the largest part of such flows, of those that let MPTCP through; `None` if the daemon leads them nowhere.
 fn first_address(client: &BlockingClient, destination: SocketAddr) -> Option<IpAddr> {
     let request = ExplainRequest {
         destination: destination.ip(),
@@ -32,7 +32,7 @@ fn first_address(client: &BlockingClient, destination: SocketAddr) -> Option<IpA
         dscp: 0,
     };
     let explained = client.explain(&request).ok()?;
-    Netlink::open().ok()?.address_on(explained.preferred()?, destination.is_ipv6()).ok()?
+    Netlink::open().ok()?.address_on(explained.preferred_for_mptcp()?, destination.is_ipv6()).ok()?
 }
 
 /// As a shell tells it.

@@ -104,6 +104,14 @@ impl Explained {
         let used = self.networks.iter().filter(|network| network.share.0 > 0.0);
         used.max_by(|one, other| one.share.0.total_cmp(&other.share.0)).map(|network| network.name.as_str())
     }
+
+    /// Name of the network for the first subflow of an MPTCP connection: as [`preferred`](Self::preferred), among those that let MPTCP through if there
+    /// are any.
+    pub fn preferred_for_mptcp(&self) -> Option<&str> {
+        let lets_through = self.networks.iter().filter(|network| network.share.0 > 0.0 && !network.no_mptcp);
+        let most = lets_through.max_by(|one, other| one.share.0.total_cmp(&other.share.0));
+        most.map_or_else(|| self.preferred(), |network| Some(network.name.as_str()))
+    }
 }
 
 /// One network's part of flows.
@@ -116,6 +124,9 @@ pub struct NetworkPart {
     pub share: Fraction,
     /// Why.
     pub why: String,
+    /// Something on the way takes MPTCP out of connections.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub no_mptcp: bool,
 }
 
 /// What a flow is held to.
@@ -282,5 +293,32 @@ impl BlockingClient {
     /// As there.
     pub fn unpin(&self, name: &str) -> Result<RuleReport, ClientError> {
         self.wait(self.client.unpin(name))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mptcp_begins_where_it_gets_through_if_there_is_such_a_network() {
+        let part = |name: &str, share, no_mptcp| NetworkPart {
+            name: name.to_owned(),
+            share: Fraction(share),
+            why: String::new(),
+            no_mptcp,
+        };
+        let explained = |networks| Explained {
+            rules: Vec::new(),
+            rule: None,
+            treatment: Treatment::Direct,
+            networks,
+            outcome: String::new(),
+        };
+        let both = explained(vec![part("lte", 0.7, true), part("wlan", 0.3, false), part("usb", 0.0, false)]);
+        assert_eq!((both.preferred(), both.preferred_for_mptcp()), (Some("lte"), Some("wlan")));
+        let alone = explained(vec![part("lte", 1.0, true), part("usb", 0.0, false)]);
+        assert_eq!(alone.preferred_for_mptcp(), Some("lte"), "as plain TCP");
+        assert_eq!(explained(Vec::new()).preferred_for_mptcp(), None);
     }
 }

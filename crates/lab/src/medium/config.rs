@@ -146,7 +146,7 @@ pub enum ConfigError {
     Ground,
     /// Not a way.
     #[error(
-        "ground: the trace of radio {0} has at least one point, [seconds, metres, metres], seconds never go back, and the radio is one of 0 to 99"
+        "ground: the trace of radio {0} has at least one point, [seconds, metres, metres], seconds never go back, and the radio is one of 0 to 99, named once"
     )]
     Trace(usize),
     /// Not a signal.
@@ -228,7 +228,8 @@ impl GroundConfig {
                 Some((Duration::try_from_secs_f64(*seconds).ok()?, [*east, *north]))
             });
             let trace = points.collect::<Option<Vec<_>>>().and_then(Trace::new);
-            let (Some(trace), true) = (trace, *radio < RADIOS) else { return Err(wrong) };
+            let named = self.place.iter().filter(|other| other.radio == *radio).count();
+            let (Some(trace), true, 1) = (trace, *radio < RADIOS, named) else { return Err(wrong) };
             if let Some(station) = station(*radio) {
                 ground.place(StationId(station), trace);
             }
@@ -404,6 +405,10 @@ mod tests {
             ("ground = { fading_ms = 0.2 }", "fading_ms 0 or from 1"),
             ("ground = { place = [{ radio = 100, trace = [[0, 1, 1]] }] }", "radio 100"),
             ("ground = { place = [{ radio = 1, trace = [] }] }", "at least one point"),
+            (
+                "ground = { place = [{ radio = 1, trace = [[0, 1, 1]] }, { radio = 1, trace = [[0, 2, 2]] }] }",
+                "named once",
+            ),
             ("ground = { place = [{ radio = 1, trace = [[2, 0, 0], [1, 0, 0]] }] }", "never go back"),
             ("ground = { place = [{ radio = 1, trace = [[-1, 0, 0]] }] }", "never go back"),
             ("ground = { place = [{ radio = 1, trace = [[0, inf, 0]] }] }", "at least one point"),

@@ -27,7 +27,7 @@ pub struct RadioScene {
     pub air: Option<Config>,
     /// What the air becomes by `air NAME`. Ways of radios begin then.
     pub later_airs: Vec<(String, Config)>,
-    /// How long it may take, in the guest's time; half as much again by the clock.
+    /// How long it may take, in the guest's time; by the clock three times as much.
     pub length: Duration,
     /// Further programs of this machine that it uses.
     pub programs: Vec<PathBuf>,
@@ -95,7 +95,7 @@ impl RadioScene {
             let text = toml::to_string(&air).context("writing what the air is like")?;
             job.files.insert(file, text.into_bytes());
         }
-        (job.timeout, job.wall_timeout) = (self.length, self.length * 3 / 2);
+        (job.timeout, job.wall_timeout) = (self.length, self.length * 3);
         job.programs.extend([programs.lab.clone(), programs.anabranch()?]);
         job.programs.extend(self.programs);
         job.modules.extend(self.modules);

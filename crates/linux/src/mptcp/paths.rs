@@ -112,7 +112,7 @@ impl Paths {
         Ok(nft::load(&marking::rules(&marking_table(self.table), &self.networks))?)
     }
 
-    /// Has nftables count what becomes of MPTCP's option and of ECN on the way, from nothing, in a table of its own: marks change more often.
+    /// Has nftables count what becomes of MPTCP's option and of ECN on the way, from nothing, in a table of its own that marks do not change.
     ///
     /// # Errors
     /// If nft cannot be run or refuses; nothing is changed then.
@@ -431,7 +431,7 @@ mod tests {
                     socket.connect(&address.into()).unwrap();
                     socket.read_exact(&mut [0; 300_000]).unwrap();
                     let end = std::time::Instant::now() + std::time::Duration::from_secs(5);
-                    let answered = |counts: &WayCounts| counts.joined + counts.stripped > 0;
+                    let answered = |counts: &WayCounts| counts.joined + counts.join_stripped > 0;
                     let counted = loop {
                         let counts = paths.counts().unwrap();
                         if answered(&counts[&2]) || std::time::Instant::now() > end {
@@ -447,15 +447,45 @@ mod tests {
             counted
         };
         let whole = download(4_100);
-        assert_eq!((whole[&2].joined, whole[&2].stripped), (1, 0), "{whole:?}");
-        assert_eq!((whole[&1].joined, whole[&1].stripped), (0, 0), "{whole:?}");
+        assert_eq!((whole[&2].joined, whole[&2].join_stripped), (1, 0), "{whole:?}");
+        assert_eq!((whole[&1].joined, whole[&1].begun), (0, 1), "{whole:?}");
         assert!(whole[&1].unmarkable > 10 && whole[&1].markable == 0, "nobody asked for ECN: {whole:?}");
         let strip = "table ip box { chain strip { type filter hook prerouting priority raw; policy accept; \
                      ip saddr 10.77.0.3 tcp flags & (syn | ack) == syn reset tcp option mptcp;\n}\n}\n";
         right.run(|| nft::load(strip).unwrap()).unwrap();
         left.run(|| paths.watch().unwrap()).unwrap();
         let stripped = download(4_101);
-        assert_eq!((stripped[&2].joined, stripped[&2].stripped), (0, 1), "{stripped:?}");
+        assert_eq!((stripped[&2].joined, stripped[&2].join_stripped), (0, 1), "{stripped:?}");
+
+        // First ones: a server of which nothing is known may just not speak it.
+        let address = std::net::SocketAddr::from(([10, 77, 0, 2], 4_102));
+        let listener = right
+            .run(|| {
+                let listener = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::MPTCP)).unwrap();
+                listener.bind(&address.into()).unwrap();
+                listener.listen(4).unwrap();
+                listener
+            })
+            .unwrap();
+        let connected_from = |own: [u8; 4]| {
+            left.run(|| {
+                let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::MPTCP)).unwrap();
+                socket.bind(&std::net::SocketAddr::from((own, 0)).into()).unwrap();
+                socket.connect(&address.into()).unwrap();
+                paths.counts().unwrap()
+            })
+            .unwrap()
+        };
+        left.run(|| paths.watch().unwrap()).unwrap();
+        let counts = connected_from([10, 77, 0, 3]);
+        assert_eq!((counts[&2].begun, counts[&2].begin_stripped), (0, 0), "{counts:?}");
+        let counts = connected_from([10, 77, 0, 1]);
+        assert_eq!((counts[&1].begun, counts[&2].begin_stripped), (1, 0), "{counts:?}");
+        let counts = connected_from([10, 77, 0, 3]);
+        assert_eq!((counts[&2].begun, counts[&2].begin_stripped), (0, 1), "it is one that does: {counts:?}");
+        let counts = connected_from([10, 77, 0, 3]);
+        assert_eq!(counts[&2].begin_stripped, 1, "it has not answered another one since: {counts:?}");
+        drop(listener);
         left.run(|| end(43_950, None).unwrap()).unwrap();
     }
 }

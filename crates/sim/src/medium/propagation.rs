@@ -46,7 +46,8 @@ pub trait Propagation {
     }
 }
 
-/// Fixed links: each direction between two stations has a signal and a loss. Between two that have places on a [`Ground`] the signal follows from those.
+/// Fixed links: each direction between two stations has a signal and a loss. Between two that have places on a [`Ground`] the signal follows
+/// from those, unless their link is out of range.
 #[derive(Clone, Debug, Default)]
 pub struct Links {
     usual: Link,
@@ -105,10 +106,11 @@ impl Links {
 
 impl Propagation for Links {
     fn signal(&mut self, at: Timestamp, from: StationId, to: StationId) -> Option<i8> {
+        let steady = self.link(from, to).signal_dbm?;
         match self.ground.as_mut().and_then(|ground| ground.signal_dbm(at, from, to)) {
             Some(signal) if signal < FAINTEST_DBM => None,
             Some(signal) => Some(signal.round().min(0.0) as i8),
-            None => self.link(from, to).signal_dbm,
+            None => Some(steady),
         }
     }
 

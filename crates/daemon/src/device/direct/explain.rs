@@ -1,7 +1,7 @@
 //! What becomes of a flow, and why. Pure.
 
 use anabranch::control::{Explained, Fraction, NetworkPart};
-use policy::rules::{Dscp, FlowFacts, Rule, Strictness};
+use policy::rules::{Dscp, FlowFacts, Protocol, Rule, Strictness};
 use policy::{Entry, PathStatus, Treatment};
 use units::NetworkId;
 
@@ -25,7 +25,14 @@ pub fn explain(picture: &Picture, flow: &FlowFacts<'_>) -> Explained {
     }
     let explanation = picture.rules.explain(flow);
     let rule = explanation.decided.and_then(|number| picture.rules.get(number));
-    let (treatment, networks, outcome) = decide(picture, rule, flow);
+    let (treatment, mut networks, outcome) = decide(picture, rule, flow);
+    for part in networks.iter_mut().filter(|_| flow.protocol == Protocol::Tcp) {
+        let network = picture.network(&part.name);
+        part.no_mptcp = network.is_some_and(|network| picture.stripping.contains(&network.id));
+        if part.no_mptcp {
+            part.why += "; MPTCP does not get through";
+        }
+    }
     Explained {
         rules: explanation.lines.iter().map(ToString::to_string).collect(),
         rule: rule.map(|rule| rule.key().to_owned()),
@@ -111,13 +118,15 @@ fn parts(picture: &Picture, ipv6: bool, may: &dyn Fn(NetworkId) -> bool) -> Vec<
             name: network.interface.name.clone(),
             share: Fraction(entry.map_or(0.0, |entry| entry.share.part())),
             why: entry.map_or_else(|| "not judged yet".to_owned(), reason),
+            no_mptcp: false,
         }
     };
     let mut parts: Vec<NetworkPart> = able.iter().map(part).collect();
     for network in picture.networks.iter().filter(|network| may(network.id) && !carries(network)) {
         let family = if ipv6 { "IPv6" } else { "IPv4" };
         let why = if network.connected { format!("has no {family}") } else { "not connected".to_owned() };
-        parts.push(NetworkPart { name: network.interface.name.clone(), share: Fraction(0.0), why });
+        let name = network.interface.name.clone();
+        parts.push(NetworkPart { name, share: Fraction(0.0), why, no_mptcp: false });
     }
     parts
 }
@@ -161,5 +170,5 @@ fn usable(picture: &Picture, ids: &[NetworkId], strictness: Strictness, ipv6: bo
     let names: Vec<String> = usable.map(|network| network.interface.name.clone()).collect();
     let share = Fraction(1.0 / names.len().max(1) as f64);
     let why = "only because the rule names it";
-    names.into_iter().map(|name| NetworkPart { name, share, why: why.to_owned() }).collect()
+    names.into_iter().map(|name| NetworkPart { name, share, why: why.to_owned(), no_mptcp: false }).collect()
 }

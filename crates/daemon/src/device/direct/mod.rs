@@ -147,6 +147,8 @@ pub struct DirectControl {
     over_mptcp: bool,
     /// What the kernel has for it, or has refused.
     paths: Option<Paths>,
+    /// When to try again what it has refused.
+    paths_again: Option<Timestamp>,
     /// What networks were seen to do to it, and when to look again.
     ways: Ways,
     /// What MPTCP's networks were set up without.
@@ -215,6 +217,7 @@ impl DirectControl {
             ways_due: Timestamp::ZERO,
             challenges: challenge::Challenges::default(),
             paths: None,
+            paths_again: None,
             retry_at: None,
             failing: None,
         }
@@ -396,6 +399,7 @@ impl DirectControl {
         let following = self.run_time.pins_names().then(|| self.following.due());
         let learning = self.learns().filter(|_| captured).map(|purpose| self.learning.due_for(purpose));
         let ways = self.paths.is_some().then_some(self.ways_due);
+        let paths = self.paths_again.filter(|_| captured && self.retry_at.is_none());
         let challenge = self.challenges.due();
         [
             evaluation,
@@ -406,6 +410,7 @@ impl DirectControl {
             ways,
             challenge,
             self.retry_at,
+            paths,
             self.run_time.next_sweep(),
         ]
         .into_iter()
@@ -464,12 +469,19 @@ impl DirectControl {
             .over_mptcp
             .then(|| mptcp::paths(self.config.table, &scene, &marks, |id| self.ways.strips(now, id)));
         let wanted = Direct { ecn: self.over_mptcp && self.advice.len() > 1, ..wanted };
-        if self.applied.as_ref() != Some(&wanted) && !waits {
+        if self.applied.as_ref() == Some(&wanted) {
+            // What could not be done is not wanted any more.
+            self.retry_at = None;
+        } else if !waits {
             self.apply(now, wanted);
         }
         self.close_dead();
-        if let Some(paths) = paths.filter(|paths| self.paths.as_ref() != Some(paths)) {
-            self.apply_paths(paths);
+        let again = self.paths_again.is_some_and(|at| now >= at);
+        // Not while networks have no routes of their own.
+        if let Some(paths) = paths.filter(|_| self.retry_at.is_none())
+            && (again || self.paths.as_ref() != Some(&paths))
+        {
+            self.apply_paths(now, paths);
         }
         // Only now: what is told is what holds.
         self.observations.publish(&self.judged, &self.table);
@@ -563,7 +575,9 @@ impl DirectControl {
             let Some((_, counts)) = counts.iter().find(|(counted, _)| Some(*counted) == number) else {
                 continue;
             };
-            if let Some(finding) = self.ways.take(now, network.id, *counts) {
+            let paths = self.paths.iter().flat_map(|paths| &paths.networks);
+            let marked = paths.filter(|path| Some(path.number) == number).any(|path| path.marks > 0);
+            if let Some(finding) = self.ways.take(now, network.id, *counts, marked) {
                 self.events.push(
                     EventKind::Warning,
                     Some(&network.interface.name),
@@ -573,8 +587,8 @@ impl DirectControl {
         }
     }
 
-    /// Tried once for each set of networks; routes of a network come before what leads to them.
-    fn apply_paths(&mut self, paths: Paths) {
+    /// What is lacking then is tried again after a while: others may have made room.
+    fn apply_paths(&mut self, now: Timestamp, paths: Paths) {
         let lack = match self.root.ask_for(&Request::Mptcp(paths.clone())) {
             Ok(RootAnswer::DoneWithout { what }) => Some(what),
             Ok(_) => None,
@@ -584,6 +598,10 @@ impl DirectControl {
         if let Some(lack) = lack.as_ref().filter(|lack| self.lack.as_ref() != Some(lack)) {
             self.events.push(EventKind::Warning, None, lack.clone());
         }
+        if !self.paths.as_ref().is_some_and(|before| before.is_watched_as(&paths)) {
+            self.ways.count_anew();
+        }
+        self.paths_again = lack.is_some().then(|| now + PATHS_PAUSE);
         self.lack = lack;
         self.paths = Some(paths);
     }
@@ -671,3 +689,5 @@ const LEARNING_TIME: Duration = Duration::from_millis(500);
 /// How often it is looked what networks do to MPTCP.
 const WAYS_INTERVAL: Duration = Duration::from_secs(10);
 const RETRY_PAUSE: Duration = Duration::from_secs(5);
+/// Until networks of MPTCP connections are tried again for what was lacking.
+const PATHS_PAUSE: Duration = Duration::from_secs(30);

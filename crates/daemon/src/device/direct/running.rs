@@ -15,7 +15,7 @@ use policy::rules::{Matcher, NetworkChoice, ProgramPattern, Rule, Rules, Strictn
 use policy::services::Services;
 use policy::{Table, Treatment};
 use tracing::{info, warn};
-use units::Timestamp;
+use units::{NetworkId, Timestamp};
 
 use super::{DirectControl, plan, rules};
 use crate::control::{BackendError, Requester};
@@ -62,6 +62,8 @@ pub struct Picture {
     pub kill_switch: bool,
     /// Mark of the daemon's own packets.
     pub own_mark: u32,
+    /// Networks by which MPTCP does not get through, as far as known.
+    pub stripping: Vec<NetworkId>,
     /// Networks that carry IPv4 through a NAT64.
     pub translations: plan::Translated,
     /// Classes of flows, by where they go.
@@ -318,6 +320,7 @@ impl DirectControl {
             has_gateway: self.has_gateway,
             kill_switch: self.config.kill_switch,
             own_mark: self.config.mark,
+            stripping: self.ways.stripping(clock::now()),
             translations: self.translations.active(),
             services: self.learning.services().clone(),
             names: self.run_time.with_names(self.names.addresses()).into_owned(),

@@ -7,9 +7,10 @@ use crate::vm::topology::SERVER_ADDRESS;
 
 /// Defines functions for the networks `names`, whose interfaces are called `wl-NAME`. They are numbered from 1, as their MPTCP endpoints are.
 ///
-/// - `fail TEXT`; `fetch NAME ARGUMENTS...`, a download with CUBIC whose report is `/results/NAME`; `serve`, the server of both protocols.
-/// - `plain_endpoints`: MPTCP over all of them; `follow_endpoints`: the same once more, for those that have come and gone since; `no_endpoints`. With
-///   `only NUMBER` no other one has an endpoint, and the old one is left first; with `turn NUMBER` all others are backups.
+/// - `fail TEXT`; `say TEXT` (on the console, with the guest's time); `fetch NAME ARGUMENTS...`, a download with CUBIC whose report is `/results/NAME`; `serve`, the server of both protocols.
+/// - `plain_endpoints`: MPTCP over all of them that have an address; `follow_endpoints`: the same once more, for those that have come and gone since;
+///   `no_endpoints`. With `only NUMBER` no other one has an endpoint, and the old one is left first; with `turn NUMBER`, after `follow_endpoints`, all others
+///   are backups.
 /// - `count_beacons`: one line with the time and how many were heard of each, since it was joined.
 /// - `direct_up`, `steered NAME ARGUMENTS...` (a download whose sockets the product makes MPTCP ones), `direct_down`; `heard_marks` prints of how many
 ///   marked packets the server has heard.
@@ -55,7 +56,8 @@ pub(super) fn mbps_in_pieces(
     Ok((0..pieces).map(|number| (until(begin(number + 1)) - until(begin(number))) * 8e-6 / piece).collect())
 }
 
-const COMMANDS: &str = r#"fetch() { name=$1; shift; at_home anabranch-lab traffic fetch $server --congestion cubic --json /results/$name "$@" || fail $name; }
+const COMMANDS: &str = r#"say() { echo "$(cut -d' ' -f1 /proc/uptime): $*" >/dev/console; }
+fetch() { name=$1; shift; say $name; at_home anabranch-lab traffic fetch $server --congestion cubic --json /results/$name "$@" || fail $name; }
 serve() {
     in_namespace server anabranch-lab traffic serve $server --transport mptcp &
     ip -n server mptcp limits set subflow 8 add_addr_accepted 8
@@ -68,11 +70,14 @@ set_endpoint() {
     ip -n device route replace default via ${2%.*}.1 dev wl-$1 table 20$number
     ip -n device mptcp endpoint add $2 dev wl-$1 id $number subflow
 }
-plain_endpoints() { ip -n device mptcp limits set subflow 8 add_addr_accepted 8; follow_endpoints; }
+plain_endpoints() {
+    ip -n device mptcp limits set subflow 8 add_addr_accepted 8; follow_endpoints
+    [ -s /tmp/up ] || fail 'no network has an address'
+}
 follow_endpoints() {
     up_with_address >/tmp/up; ip -n device mptcp endpoint >/tmp/endpoints
     while read -r name address; do
-        grep -q "dev wl-$name" /tmp/endpoints || set_endpoint $name $address || fail 'an endpoint'
+        grep -q "dev wl-$name" /tmp/endpoints || set_endpoint $name $address || say "no endpoint for $name yet"
     done </tmp/up
     number=0
     for name in $networks; do
@@ -96,14 +101,17 @@ only() {
         address=$(ip -n device mptcp endpoint | sed -n "s/^\([0-9.]*\) .*wl-$name.*/\1/p")
         [ -n "$address" ] && ip -n device mptcp endpoint delete id $number && ip -n device mptcp endpoint delete id 0 $address
     done
-    up_with_address | while read -r name address; do [ $name = $chosen ] && set_endpoint $name $address; done
-    true
+    for _ in $(seq 50); do
+        address=$(up_with_address | sed -n "s/^$chosen //p")
+        [ -n "$address" ] && set_endpoint $chosen $address && break
+        sleep 0.1
+    done
 }
 turn() {
-    number=0
+    at=0
     for name in $networks; do
-        number=$((number + 1)); backup=backup; [ $number = $1 ] && backup=nobackup
-        echo "mptcp endpoint change id $number $backup"
+        at=$((at + 1)); backup=backup; [ $at = $1 ] && backup=nobackup
+        grep -q "^$name " /tmp/up && echo "mptcp endpoint change id $at $backup"
     done | ip -n device -force -batch - 2>/dev/null
 }
 count_beacons() {
@@ -122,7 +130,7 @@ direct_up() {
     sleep 3
 }
 steered() {
-    name=$1; shift
+    name=$1; shift; say $name
     grouped anabranch --state /tmp/state run --treat mptcp -- anabranch-lab traffic fetch $server --congestion cubic --json /results/$name "$@" || fail $name
 }
 direct_down() { at_home anabranch --state /tmp/state down; rm /tmp/state/config.toml; sleep 1; }

@@ -171,6 +171,17 @@ pub fn what_takes_mptcp_out_is_noticed_and_remembered() {
     });
     let endpoints = || bed.device.run(|| PathManager::open().unwrap().unwrap().endpoints().unwrap()).unwrap();
     eventually("such a network is left out", || endpoints().len() < 2);
+    let explained = client
+        .explain(&ExplainRequest {
+            destination: address.ip(),
+            domain: None,
+            port: address.port(),
+            udp: false,
+            dscp: 0,
+        })
+        .unwrap();
+    let told = explained.networks.iter().any(|network| network.no_mptcp && network.why.contains("MPTCP"));
+    assert!(told, "{explained:?}");
     client.down().unwrap();
     daemon.wait();
     assert!(!listing(&bed.device).contains("anabranch_mptcp"), "{}", listing(&bed.device));

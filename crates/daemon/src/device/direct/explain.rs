@@ -26,7 +26,7 @@ pub fn explain(picture: &Picture, flow: &FlowFacts<'_>) -> Explained {
     let explanation = picture.rules.explain(flow);
     let rule = explanation.decided.and_then(|number| picture.rules.get(number));
     let (treatment, mut networks, outcome) = decide(picture, rule, flow);
-    for part in networks.iter_mut().filter(|_| flow.protocol == Protocol::Tcp) {
+    for part in networks.iter_mut().filter(|_| flow.protocol == Protocol::TCP) {
         let network = picture.network(&part.name);
         part.no_mptcp = network.is_some_and(|network| picture.stripping.contains(&network.id));
         if part.no_mptcp {

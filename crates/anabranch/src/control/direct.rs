@@ -101,16 +101,18 @@ pub struct Explained {
 impl Explained {
     /// Name of the network that gets the largest part; `None` if none gets any.
     pub fn preferred(&self) -> Option<&str> {
-        let used = self.networks.iter().filter(|network| network.share.0 > 0.0);
-        used.max_by(|one, other| one.share.0.total_cmp(&other.share.0)).map(|network| network.name.as_str())
+        self.largest_part(|_| true)
     }
 
     /// Name of the network for the first subflow of an MPTCP connection: as [`preferred`](Self::preferred), among those that let MPTCP through if there
     /// are any.
     pub fn preferred_for_mptcp(&self) -> Option<&str> {
-        let lets_through = self.networks.iter().filter(|network| network.share.0 > 0.0 && !network.no_mptcp);
-        let most = lets_through.max_by(|one, other| one.share.0.total_cmp(&other.share.0));
-        most.map_or_else(|| self.preferred(), |network| Some(network.name.as_str()))
+        self.largest_part(|network| !network.no_mptcp).or_else(|| self.preferred())
+    }
+
+    fn largest_part(&self, may: impl Fn(&NetworkPart) -> bool) -> Option<&str> {
+        let used = self.networks.iter().filter(|network| network.share.0 > 0.0 && may(network));
+        used.max_by(|one, other| one.share.0.total_cmp(&other.share.0)).map(|network| network.name.as_str())
     }
 }
 

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use anyhow::Context;
 use sim::NetworkSpec;
 
-use super::mptcp_commands::{commands, mbps_in_pieces};
+use super::mptcp_commands::{BEACON_SECONDS, MORE_BEACONS, commands, mbps_in_pieces};
 use super::{id, mean, rounded};
 use crate::experiment::{Axes, BarGroup, Bed, Experiment, Goal, Report};
 use crate::medium::{Config, Quality};
@@ -19,9 +19,6 @@ use crate::vm::{Machine, program};
 /// Of each download so many seconds are not counted: estimates and windows settle.
 const SETTLING: u32 = 4;
 const MEASURED: u32 = 6;
-/// A beacon-count hand-over compares so many seconds and leaves for one of which so many more beacons were heard (`[MULTIAP] section 6.3`).
-const BEACON_SECONDS: usize = 2;
-const MORE_BEACONS: f64 = 10.0;
 /// Of the good access point's uplink where others share it, as `[MULTIAP] section 6.2.1`.
 const UPLINK_MBPS: f64 = 25.0;
 /// Flows of others there.
@@ -314,12 +311,20 @@ air_down"#,
             words.try_into().ok()
         };
         let seconds: Vec<[f64; 3]> = text.lines().filter_map(line).collect();
-        anyhow::ensure!(seconds.len() > BEACON_SECONDS, "{}: beacons were not counted: {text}", self.name);
+        anyhow::ensure!(
+            seconds.len() > BEACON_SECONDS as usize,
+            "{}: beacons were not counted: {text}",
+            self.name
+        );
         let more = |pair: (&[f64; 3], &[f64; 3])| {
             let ([begin, near_before, far_before], [end, near, far]) = pair;
-            ((near - near_before) - (far - far_before)) / (end - begin) * BEACON_SECONDS as f64
+            ((near - near_before) - (far - far_before)) / (end - begin) * f64::from(BEACON_SECONDS)
         };
-        Ok(seconds.iter().zip(&seconds[BEACON_SECONDS..]).map(more).any(|more| more >= MORE_BEACONS))
+        Ok(seconds
+            .iter()
+            .zip(&seconds[BEACON_SECONDS as usize..])
+            .map(more)
+            .any(|more| more >= f64::from(MORE_BEACONS)))
     }
 }
 

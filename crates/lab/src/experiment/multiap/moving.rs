@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::Context;
 
 use super::course::{ASIDE, Course, NAMES, spec};
-use super::mptcp_commands::mbps_in_pieces;
+use super::mptcp_commands::{BEACON_SECONDS, MORE_BEACONS, mbps_in_pieces};
 use super::reaction::{MOVED, course, until_moved};
 use super::{id, mean, rounded};
 use crate::experiment::{Axes, BarGroup, Bed, Experiment, Goal, Metrics, Report};
@@ -25,9 +25,6 @@ const STANDS: [u32; 4] = [0, 5, 10, 15];
 const LEAD: u32 = 4;
 /// What an ideal hand-over has is measured for so long at each place, after as long that is not counted.
 const STANDING: u32 = 4;
-/// Hand-over by beacons: so many more in so many seconds (`[MULTIAP] section 6.3`).
-const MORE_BEACONS: u32 = 10;
-const BEACON_SECONDS: f64 = 2.0;
 /// How long the turn of an access point lasts.
 const TURN_SECONDS: f64 = 0.1;
 

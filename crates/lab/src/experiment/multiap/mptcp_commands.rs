@@ -5,6 +5,10 @@ use crate::traffic;
 use crate::vm::measurement::tunnel_commands;
 use crate::vm::topology::SERVER_ADDRESS;
 
+/// A hand-over by beacons leaves for an access point of which so many more were heard in so many seconds (`[MULTIAP] section 6.3`).
+pub(super) const MORE_BEACONS: u32 = 10;
+pub(super) const BEACON_SECONDS: u32 = 2;
+
 /// Defines functions for the networks `names`, whose interfaces are called `wl-NAME`. They are numbered from 1, as their MPTCP endpoints are.
 ///
 /// - `fail TEXT`; `say TEXT` (on the console, with the guest's time); `fetch NAME ARGUMENTS...`, a download with CUBIC whose report is `/results/NAME`; `serve`, the server of both protocols.

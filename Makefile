@@ -13,6 +13,8 @@ WHAT ?= all
 # Seconds for each fuzz target, and which; all if none is named.
 SECONDS ?= 60
 TARGETS ?=
+# What tests build and start, always together: with other targets cargo chooses other features of dependencies, and nearly everything is built once more.
+BUILD_TESTED = $(CARGO) build --locked --workspace --all-targets
 # The pure crates, as cargo takes them.
 PURE := $(addprefix -p anabranch-,units wire policy bond mesh radio upload trace sim)
 
@@ -57,7 +59,7 @@ test-unit: ## Run the tests of the pure crates only: quick, no privileges
 
 # The tests of the lab start the programs, so these come first.
 test-rust:
-	$(CARGO) build --locked --workspace --bins
+	$(BUILD_TESTED)
 	python3 scripts/run_tests.py
 
 test-scripts:
@@ -66,22 +68,22 @@ test-scripts:
 
 # The page of commands, beside what the program says.
 test-commands:
-	$(CARGO) build --locked --workspace --bins
+	$(BUILD_TESTED)
 	python3 scripts/commands_page.py --check target/debug/anabranch
 
 # The Python package, over the C library.
 test-python:
-	$(CARGO) build --locked --package anabranch-c --lib
+	$(BUILD_TESTED)
 	ANABRANCH_LIBRARY=$(CURDIR)/target/debug/libanabranch_c.so python3 -m unittest discover --start-directory python/tests
 
 # The control API, as docs/openapi.json describes it, under a generated load of requests.
 test-api:
-	$(CARGO) build --locked --workspace --examples
+	$(BUILD_TESTED)
 	python3 scripts/check_api.py
 
 # The daemon's web page in a browser. Where there is no Node.js or no Chromium it says so.
 test-web: web/node_modules
-	$(CARGO) build --locked --workspace --example web_page
+	$(BUILD_TESTED)
 	cd web && npm run --silent check && node --test-reporter=spec test/run.mjs
 
 web/node_modules: web/package-lock.json
@@ -96,29 +98,28 @@ test-dissector:
 
 # One experiment of each family again, against the verdict that is kept.
 test-experiments:
-	$(CARGO) build --locked --workspace --bins
+	$(BUILD_TESTED)
 	python3 scripts/check_experiments.py
 
 # The systemd units, under a systemd of their own.
 test-systemd:
-	$(CARGO) build --locked --workspace --bins
+	$(BUILD_TESTED)
 	python3 scripts/check_units.py
 
 # The Debian packages, in a clean Debian; of what is built for development, since that is there already.
 test-packages:
-	$(CARGO) build --locked --workspace --bins
-	$(CARGO) build --locked --package anabranch-preload --package anabranch-c --lib
+	$(BUILD_TESTED)
 	@$(MAKE) --no-print-directory pages PROFILE=debug
 	python3 scripts/check_packages.py
 
 # The static program, and the container image of the gateway.
 test-image:
-	$(CARGO) build --locked --workspace --bins
+	$(BUILD_TESTED)
 	python3 scripts/check_image.py
 
 # The whole product once: real programs, real sockets, a link cut on the way.
 test-demo:
-	$(CARGO) build --locked --workspace --bins
+	$(BUILD_TESTED)
 	python3 scripts/check_demo.py
 
 coverage: ## Measure how much of the pure crates their tests reach; builds them anew

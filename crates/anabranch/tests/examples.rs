@@ -7,14 +7,14 @@ use std::net::UdpSocket;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-/// An example, built if `cargo test` of this file alone has not done so.
+/// An example, built if `cargo test` of this file alone has not done so; with the whole workspace's features, as those that are built already have.
 fn example(name: &str) -> PathBuf {
     // target/debug/deps/examples-0123
     let own = std::env::current_exe().unwrap();
     let directory = own.parent().and_then(|deps| deps.parent()).unwrap();
     let mut cargo = Command::new(env!("CARGO"));
     cargo
-        .args(["build", "--locked", "-q", "-p", "anabranch", "--example", name, "--target-dir"])
+        .args(["build", "--locked", "-q", "--workspace", "--example", name, "--target-dir"])
         .arg(directory.parent().unwrap());
     if directory.ends_with("release") {
         cargo.arg("--release");

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """Runs the tests of the workspace, and those that failed once more, each alone.
 
-Many of them start programs, network namespaces and virtual machines, and wait for what these do. A machine that stands still for
-seconds can break one of them; it does not break the same one twice. What passed only then is named at the end.
+Many of them start programs, network namespaces and virtual machines, and wait for what these do. So the longest of all, which mostly waits, runs
+beside the others. A machine that stands still for seconds can break one of them; it does not break the same one twice. What passed only then is named
+at the end.
 """
 
 import dataclasses
+import json
 import re
 import subprocess
 import sys
@@ -13,6 +15,8 @@ import threading
 from collections.abc import Callable
 
 TESTS = ["cargo", "test", "--locked", "--workspace"]
+# The test that runs beside all others.
+BESIDE = "namespaces"
 # More than this is no accident.
 MOST_AGAIN = 5
 # Seconds.
@@ -96,22 +100,55 @@ def run(command: list[str], heed: Callable[[str], None], shown: Callable[[str], 
     return ended
 
 
+def others(metadata: dict) -> list[str]:
+    """What selects all tests but the one that runs beside them, and those in the documentation, which cargo runs by themselves only."""
+    targets = [target for package in metadata["packages"] for target in package["targets"] if "test" in target["kind"]]
+    names = sorted({target["name"] for target in targets} - {BESIDE})
+    return ["--lib", "--bins", *(word for name in names for word in ("--test", name))]
+
+
+class Lane(threading.Thread):
+    """Commands of cargo, one after the other, beside others."""
+
+    def __init__(self, *selections: list[str]) -> None:
+        super().__init__()
+        self.outcome = Outcome()
+        self.passed = True
+        self._selections = selections
+
+    def run(self) -> None:
+        for selection in self._selections:
+            command = [*TESTS, "--no-fail-fast", *selection]
+            self.passed &= run(command, lambda line: self.outcome.take(line.rstrip("\n")), first_time) == 0
+
+
 def main() -> int:
-    outcome = Outcome()
-    command = [*TESTS, "--no-fail-fast"]
-    if run(command, lambda line: outcome.take(line.rstrip("\n")), first_time) == 0:
+    # Built before, as one that builds keeps the others waiting.
+    if subprocess.run([*TESTS, "--no-run"]).returncode:
+        return 1
+    told = subprocess.run(
+        ["cargo", "metadata", "--locked", "--no-deps", "--format-version", "1"], check=True, stdout=subprocess.PIPE
+    )
+    lanes = [Lane(["--test", BESIDE]), Lane(others(json.loads(told.stdout)), ["--doc"])]
+    for lane in lanes:
+        lane.start()
+    for lane in lanes:
+        lane.join()
+    if all(lane.passed for lane in lanes):
         return 0
-    if outcome.others or not 0 < len(outcome.failed) <= MOST_AGAIN:
-        for test in outcome.failed:
+    failed = [test for lane in lanes for test in lane.outcome.failed]
+    is_unknown = any(lane.outcome.others or not lane.passed and not lane.outcome.failed for lane in lanes)
+    if is_unknown or len(failed) > MOST_AGAIN:
+        for test in failed:
             print(f"test {test.name} ... FAILED", flush=True)
         return 1
-    for test in outcome.failed:
+    for test in failed:
         print(f"=== once more, alone: {test.name}", flush=True)
         lines: list[str] = []
         if run(test.command(), lines.append) != 0 or not PASSED.search("".join(lines)):
             print(f"=== failed twice: {test.name}; to repeat it: {' '.join(test.command())}", flush=True)
             return 1
-    print("=== passed, but only the second time: " + ", ".join(test.name for test in outcome.failed), flush=True)
+    print("=== passed, but only the second time: " + ", ".join(test.name for test in failed), flush=True)
     return 0
 
 

@@ -70,5 +70,20 @@ class Reading(unittest.TestCase):
         self.assertIsNotNone(run_tests.PASSED.search("x\ntest result: ok. 1 passed; 0 failed"))
 
 
+class Selecting(unittest.TestCase):
+    def test_every_test_runs_in_one_of_the_lanes(self) -> None:
+        def target(name: str, kind: str) -> dict:
+            return {"name": name, "kind": [kind]}
+
+        packages = [
+            {"targets": [target("lab", "lib"), target("vm_boot", "test"), target("upload", "test")]},
+            {"targets": [target("daemon", "lib"), target("namespaces", "test"), target("upload", "test")]},
+        ]
+        self.assertEqual(
+            run_tests.others({"packages": packages}),
+            ["--lib", "--bins", "--test", "upload", "--test", "vm_boot"],
+        )
+
+
 if __name__ == "__main__":
     unittest.main()

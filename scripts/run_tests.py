@@ -1,9 +1,8 @@
 #!/usr/bin/env python3
 """Runs the tests of the workspace, and those that failed once more, each alone.
 
-Many of them start programs, network namespaces and virtual machines, and wait for what these do. So the longest of all, which mostly waits, runs
-beside the others. A machine that stands still for seconds can break one of them; it does not break the same one twice. What passed only then is named
-at the end.
+Many of them start programs and network namespaces, and wait for what these do. Those that start virtual machines, whose time is their own, run beside
+them. A machine that stands still for seconds can break a test; it does not break the same one twice. What passed only then is named at the end.
 """
 
 import dataclasses
@@ -15,8 +14,8 @@ import threading
 from collections.abc import Callable
 
 TESTS = ["cargo", "test", "--locked", "--workspace"]
-# The test that runs beside all others.
-BESIDE = "namespaces"
+# How the names of tests begin that run beside all others.
+BESIDE = "vm_"
 # More than this is no accident.
 MOST_AGAIN = 5
 # Seconds.
@@ -100,11 +99,13 @@ def run(command: list[str], heed: Callable[[str], None], shown: Callable[[str], 
     return ended
 
 
-def others(metadata: dict) -> list[str]:
-    """What selects all tests but the one that runs beside them, and those in the documentation, which cargo runs by themselves only."""
+def selections(metadata: dict) -> tuple[list[str], list[str]]:
+    """What selects the tests that run beside the others, and the others, but for those in the documentation, which cargo runs by themselves only."""
     targets = [target for package in metadata["packages"] for target in package["targets"] if "test" in target["kind"]]
-    names = sorted({target["name"] for target in targets} - {BESIDE})
-    return ["--lib", "--bins", *(word for name in names for word in ("--test", name))]
+    names = sorted({target["name"] for target in targets})
+    beside = [word for name in names if name.startswith(BESIDE) for word in ("--test", name)]
+    others = [word for name in names if not name.startswith(BESIDE) for word in ("--test", name)]
+    return beside, ["--lib", "--bins", *others]
 
 
 class Lane(threading.Thread):
@@ -129,7 +130,8 @@ def main() -> int:
     told = subprocess.run(
         ["cargo", "metadata", "--locked", "--no-deps", "--format-version", "1"], check=True, stdout=subprocess.PIPE
     )
-    lanes = [Lane(["--test", BESIDE]), Lane(others(json.loads(told.stdout)), ["--doc"])]
+    beside, others = selections(json.loads(told.stdout))
+    lanes = [Lane(beside), Lane(others, ["--doc"])]
     for lane in lanes:
         lane.start()
     for lane in lanes:

@@ -80,8 +80,8 @@ class Selecting(unittest.TestCase):
             {"targets": [target("daemon", "lib"), target("namespaces", "test"), target("upload", "test")]},
         ]
         self.assertEqual(
-            run_tests.others({"packages": packages}),
-            ["--lib", "--bins", "--test", "upload", "--test", "vm_boot"],
+            run_tests.selections({"packages": packages}),
+            (["--test", "vm_boot"], ["--lib", "--bins", "--test", "namespaces", "--test", "upload"]),
         )
 
 

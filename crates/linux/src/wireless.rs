@@ -85,6 +85,8 @@ pub struct Association {
     pub frequency: Frequency,
     /// Signal of its latest frames, in dBm; that of its beacons if the card tells no other.
     pub signal_dbm: Option<i32>,
+    /// Signal of its beacons lately, in dBm, which come however little is sent to us.
+    pub beacon_dbm: Option<i32>,
     /// Rate at which frames are now sent to it, before retries and overhead.
     pub transmit_rate: Option<BitRate>,
     /// Rate at which it sends.
@@ -209,6 +211,7 @@ fn parse_access_point(attributes: &[u8]) -> Option<Association> {
         bssid,
         frequency,
         signal_dbm,
+        beacon_dbm: None,
         transmit_rate: None,
         receive_rate: None,
         received: None,
@@ -248,6 +251,10 @@ fn add_station(association: &mut Association, attributes: &[u8]) {
             // The mean is steadier than the last frame's.
             STATION_SIGNAL => signal = signal.or(value.first().copied()),
             STATION_MEAN_SIGNAL => signal = value.first().copied().or(signal),
+            STATION_BEACON_SIGNAL => {
+                let known = value.first().filter(|signal| **signal != 0);
+                association.beacon_dbm = known.map(|signal| i32::from(*signal as i8));
+            }
             STATION_TRANSMIT_RATE => association.transmit_rate = parse_rate(value),
             STATION_RECEIVE_RATE => association.receive_rate = parse_rate(value),
             STATION_RECEIVED => association.received = message::number(value, 0),
@@ -316,6 +323,7 @@ const STATION_RETRIES: u16 = 11;
 const STATION_FAILED: u16 = 12;
 const STATION_MEAN_SIGNAL: u16 = 13;
 const STATION_RECEIVE_RATE: u16 = 14;
+const STATION_BEACON_SIGNAL: u16 = 30;
 const STATION_RECEIVE_TIME: u16 = 32;
 
 // `enum nl80211_rate_info`.

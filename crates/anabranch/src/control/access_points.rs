@@ -77,7 +77,7 @@ pub struct AccessPointReport {
     pub others: Option<Fraction>,
     /// Whether it is to carry data, or is only kept ready; false without an association.
     pub used: bool,
-    /// No more than this is to go over it, since better ones need the air; `None`: as much as it takes.
+    /// No more than this is to go over it, or over one that is kept ready if the others fail, since better ones need the air; `None`: as much as it takes.
     #[serde(rename = "limit_bps", skip_serializing_if = "Option::is_none")]
     pub limit: Option<BitRate>,
     /// The most of its packets that may be marked so that senders prefer others.

@@ -176,7 +176,7 @@ impl OtherCards {
         }
         let up: Vec<Up<'_>> = self.wireless.iter().map(Card::up).collect();
         if self.statistics.is_due(now) {
-            self.statistics.read(now, &up);
+            self.statistics.read(now, &up, false);
             let reaches = |interface: &str| !unreached.contains(interface);
             self.points.decide(now, &self.statistics.joined(now, &up, None, reaches), events);
         }

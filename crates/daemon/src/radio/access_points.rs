@@ -24,6 +24,7 @@ pub(super) fn joined(
             ssid,
             channel,
             estimate: station.qualities().estimate(now, channel, bssid),
+            signal_dbm: station.seen().find(|seen| seen.bssid == bssid).and_then(|seen| seen.signal_dbm),
             received: status.visits.received_packets,
             presence: status.presence,
             there: status.visits.time,

@@ -33,6 +33,8 @@ pub(crate) struct Joined {
     pub ssid: String,
     pub channel: Frequency,
     pub estimate: Option<Estimate>,
+    /// Of its beacons lately, dBm.
+    pub signal_dbm: Option<f32>,
     /// Packets that have come by it in the time that the radio was on its channel.
     pub received: u64,
     /// The part of the time that the radio is on this channel, 0 to 1.
@@ -147,6 +149,7 @@ impl Points {
             packet_time: estimate.and_then(|estimate| estimate.packet_time),
             confidence: estimate.map_or(0.0, Estimate::confidence),
             // Counts of what we sent do not tell who disturbs what we receive.
+            signal_dbm: one.signal_dbm,
             delivered: estimate
                 .filter(|estimate| estimate.source != Source::Sent)
                 .map(|estimate| estimate.delivery_ratio),
@@ -244,6 +247,7 @@ mod tests {
             ssid: format!("net{network}"),
             channel: Frequency(2_437),
             estimate: Estimate::of_counts(Flavour::G, 500, 0, 0, rate),
+            signal_dbm: None,
             received,
             presence: 1.0,
             there: Duration::ZERO,

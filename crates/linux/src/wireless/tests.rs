@@ -37,7 +37,7 @@ fn station(address: [u8; 6]) -> Vec<u8> {
             station.nested(STATION_RECEIVE_RATE, |rate| {
                 rate.attribute(RATE_SHORT, &60u16.to_ne_bytes());
             });
-            station.number(STATION_RECEIVED, 4321);
+            station.attribute(STATION_BEACON_SIGNAL, &[(-63_i8) as u8]).number(STATION_RECEIVED, 4321);
             station.attribute(STATION_RECEIVE_TIME, &1_500_000_u64.to_ne_bytes());
             station.number(STATION_TRANSMITTED, 1000).number(STATION_RETRIES, 70).number(STATION_FAILED, 2);
         });
@@ -53,7 +53,7 @@ fn the_associated_access_point_is_read_with_its_signal_and_rates() {
     add_station(&mut found, &station([9; 6]));
     assert_eq!(found.transmit_rate, None, "that was another station");
     add_station(&mut found, &station(POINT));
-    assert_eq!(found.signal_dbm, Some(-60));
+    assert_eq!((found.signal_dbm, found.beacon_dbm), (Some(-60), Some(-63)));
     assert_eq!(found.transmit_rate, Some(BitRate(866_700_000)));
     assert_eq!(found.receive_rate, Some(BitRate(6_000_000)));
     assert_eq!(found.received, Some(4321));

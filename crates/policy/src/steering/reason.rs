@@ -27,6 +27,11 @@ pub enum SteeringReason {
         /// How much longer, as a part of the best one's time.
         longer: f64,
     },
+    /// By what is remembered it takes longer than the best, but it is heard better now, so it is tried.
+    HeardBetter {
+        /// How much longer, as a part of the best one's time.
+        longer: f64,
+    },
     /// It takes longer than the best, but nothing is known of its flows' other ways, or there are none.
     NoOtherWay {
         /// How much longer, as a part of the best one's time.
@@ -63,6 +68,11 @@ impl fmt::Display for SteeringReason {
             Self::NoFreeAir { longer } => write!(
                 formatter,
                 "{:.0} % longer for a packet than the best, and better ones and others leave no air free",
+                percent(longer)
+            ),
+            Self::HeardBetter { longer } => write!(
+                formatter,
+                "{:.0} % longer for a packet than the best by the little that came, but heard better: it is tried",
                 percent(longer)
             ),
             Self::NoOtherWay { longer } => {

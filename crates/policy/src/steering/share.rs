@@ -68,15 +68,15 @@ pub(super) struct Slower<'a> {
     pub marks: &'a mut MarkShare,
 }
 
-/// What is free beyond what is kept free, if `taken` is taken in all, by others too; negative if too much is.
+/// What is free now beyond what is kept free, if `taken` is taken in all, by others too; negative if too much is.
 pub(super) fn spare(taken: f64) -> f64 {
     1.0 - KEPT_FREE - taken.clamp(0.0, 1.0)
 }
 
-/// Whether another slower one may begin, beside those that are in use; and with what.
-pub(super) fn beginning(spare: f64, in_use: &[Slower]) -> Option<f64> {
+/// Whether another slower one may begin, beside those that are in use; and with what. `lasting`: what has been free for a while.
+pub(super) fn beginning(lasting: f64, in_use: &[Slower]) -> Option<f64> {
     let growing = in_use.iter().any(|one| one.has_use());
-    (spare > ROOM_TO_BEGIN && !growing).then_some(FIRST)
+    (lasting > ROOM_TO_BEGIN && !growing).then_some(FIRST)
 }
 
 /// Whether it may have so little that it is not worth being in use.
@@ -84,12 +84,13 @@ pub(super) fn must_leave(allowed: f64) -> bool {
     allowed < LEAST
 }
 
-/// Shares what is free among those in use, given the best first: the best one that has use for it has more; if too much is taken, the worst one has
-/// less, and if nothing is free all have. `steps` is how often this would have been done in the time since the last call.
-pub(super) fn share(spare: f64, steps: f64, in_use: &mut [Slower]) {
+/// Shares what is free among those in use, given the best first: the best one that has use for it has more of what has been free for a while
+/// (`lasting`); if too much is taken now, the worst one has less, and if nothing is free all have. `steps` is how often this would have been done in the
+/// time since the last call.
+pub(super) fn share(spare: f64, lasting: f64, steps: f64, in_use: &mut [Slower]) {
     if spare >= 0.0 {
         if let Some(one) = in_use.iter_mut().find(|one| one.has_use()) {
-            *one.allowed = (*one.allowed + spare * (GIVEN * steps).min(1.0)).min(1.0);
+            *one.allowed = (*one.allowed + lasting.max(0.0) * (GIVEN * steps).min(1.0)).min(1.0);
         }
         return;
     }
@@ -145,7 +146,7 @@ mod tests {
             let mut in_use: Vec<Slower> =
                 parts.map(|((allowed, marks), takes)| Slower { takes, allowed, marks }).collect();
             let beginning = beginning(spare, &in_use);
-            share(spare, 1.0, &mut in_use);
+            share(spare, spare, 1.0, &mut in_use);
             (beginning, allowed)
         };
         assert_eq!(run(0.4, [0.1, 0.1, 0.1]), (None, [0.2, 0.16, 0.1]));

@@ -13,6 +13,7 @@ fn view(network: u32, micros: u64) -> PointView {
         packet_time: Some(Duration::from_micros(micros)),
         confidence: 0.9,
         delivered: None,
+        signal_dbm: None,
         other_way: true,
         carried: 0.0,
         others: 0.0,
@@ -106,17 +107,20 @@ impl World {
 fn those_far_behind_the_best_are_marked_and_those_near_are_not() {
     let mut steering = Steering::new(SteeringSettings::default());
     let at = |millis| Timestamp::from_millis(millis);
-    let mut shown = |millis, micros| {
-        let steered = steering.update(at(millis), &[view(0, 1_000), view(1, micros)]);
+    let mut shown = |seconds: u64, micros| {
+        let update = |step: u64| {
+            steering.update(at(seconds * 10_000 + step * 100), &[view(0, 1_000), view(1, micros)])
+        };
+        let steered = (0..90_u64).map(update).last().unwrap();
         assert_eq!(steered[0].reason, SteeringReason::Best);
         assert_eq!(steered[0].marks, MarkShare::NONE);
         steered[1].marks.part()
     };
     assert_eq!(shown(0, 1_190), 0.0);
-    assert_eq!(shown(100, 1_240), 0.05);
-    assert_eq!(shown(200, 1_150), 0.05, "it goes on to half of the threshold");
-    assert_eq!(shown(300, 1_090), 0.0);
-    assert_eq!(shown(400, 1_150), 0.0);
+    assert_eq!(shown(1, 1_240), 0.05);
+    assert_eq!(shown(2, 1_150), 0.05, "it goes on to half of the threshold");
+    assert_eq!(shown(3, 1_090), 0.0);
+    assert_eq!(shown(4, 1_150), 0.0);
 }
 
 /// The better one wants half of the air, the slower one's sender obeys nothing but marks, as `[MULTIAP] eq. 3` says.
@@ -232,6 +236,116 @@ fn an_abrupt_change_moves_the_traffic_within_a_second() {
     world.points[0].0 = 500;
     world.run(150);
     assert_eq!(world.used(), [0, 1]);
+}
+
+#[test]
+fn packet_times_follow_fades_slowly_and_abrupt_changes_at_once() {
+    let time = |before: u64, estimate: u64, confidence: f64, steps: f64| {
+        let [before, estimate] = [before, estimate].map(Duration::from_micros);
+        settled(before, estimate, confidence, steps).as_micros()
+    };
+    // By hand: 1,000 x 2^0.15; the same after two and a half times the time.
+    assert_eq!(time(1_000, 2_000, 0.9, 1.0), 1_109);
+    assert_eq!(time(2_000, 1_000, 0.9, 2.5), 1_542);
+    assert_eq!((time(1_000, 6_000, 0.9, 1.0), time(6_000, 1_000, 0.9, 1.0)), (6_000, 1_000));
+    assert_eq!(time(1_000, 6_000, 0.5, 1.0), 1_308, "a few frames may all fail");
+}
+
+/// Far away it would take all of the air, and the best one may answer in the next moment.
+#[test]
+fn one_that_stands_by_has_no_more_than_half_of_the_air_if_the_others_fail() {
+    let mut steering = Steering::new(SteeringSettings::default());
+    let silent = PointView { packet_time: None, ..view(2, 0) };
+    let near = PointView { carried: 990.0, ..view(0, 1_000) };
+    let steered = (0..60)
+        .map(|step| steering.update(Timestamp::from_millis(step * 100), &[near, view(1, 100_000), silent]));
+    let steered = steered.last().unwrap();
+    assert_eq!([steered[0].used, steered[1].used, steered[2].used], [true, false, false]);
+    // Four packets a second, which is not quite half of the air; ten where nothing is known.
+    let limits = [steered[0].limit, steered[1].limit, steered[2].limit];
+    assert_eq!(limits, [None, Some(BitRate(48_000)), Some(BitRate(120_000))]);
+}
+
+/// One that becomes the best brings the air with it: the one that was the best until now has none of it, though much seems free while traffic moves.
+#[test]
+fn who_was_the_best_until_now_gives_way_at_once() {
+    let mut steering = Steering::new(SteeringSettings::default());
+    let mut now = Timestamp::ZERO;
+    let mut last: Vec<Steered> = Vec::new();
+    // Each that is used takes a third of the air.
+    let mut used = |times: [u64; 2], steps: u32| {
+        for _ in 0..steps {
+            now += STEP;
+            let views = [0, 1].map(|network| {
+                let micros = times[network as usize];
+                let sends = last.get(network as usize).is_none_or(|point| point.used);
+                PointView {
+                    carried: if sends { 0.33e6 / micros as f64 } else { 0.0 },
+                    ..view(network, micros)
+                }
+            });
+            last = steering.update(now, &views);
+        }
+        [last[0].used, last[1].used]
+    };
+    assert_eq!(used([1_000, 1_100], 30), [true, true], "as good");
+    assert_eq!(used([1_100, 1_000], 30), [true, true], "still");
+    assert_eq!(used([2_000, 1_000], 8), [false, true]);
+    assert_eq!(used([2_000, 1_000], 10), [false, true], "while its senders find out");
+    assert_eq!(used([2_000, 1_000], 30), [true, true], "what stays free is for all");
+}
+
+/// An access point that carries hardly anything seems slow however near it has come, since its rate control has nothing to learn from.
+#[test]
+fn one_that_is_heard_better_is_tried_though_it_seems_slow() {
+    let mut steering = Steering::new(SteeringSettings::default());
+    let mut now = Timestamp::ZERO;
+    let mut run = |signal: f32, truth: u64, steps: u32| {
+        let mut asked = 0;
+        let mut last: Vec<Steered> = Vec::new();
+        for _ in 0..steps {
+            now += STEP;
+            // A quarter of a second of being asked for packets, and its rate is found.
+            let sends = last
+                .get(1)
+                .is_some_and(|point| point.used && point.limit.is_none_or(|limit| limit.0 > 500_000));
+            asked = if sends { asked + 1 } else { 0 };
+            let far =
+                if asked > 3 { view(1, truth) } else { PointView { confidence: 0.4, ..view(1, 9_000) } };
+            let near = PointView { carried: 990.0, signal_dbm: Some(-70.0), ..view(0, 1_000) };
+            last = steering.update(now, &[near, PointView { signal_dbm: Some(signal), ..far }]);
+        }
+        (last[0].used, last[1])
+    };
+    let (_, far) = run(-72.0, 500, 300);
+    assert!(!far.used && matches!(far.reason, SteeringReason::NoFreeAir { .. }), "{far:?}");
+    let (_, far) = run(-60.0, 500, 20);
+    assert_eq!(far.reason, SteeringReason::Best);
+
+    let mut steering = Steering::new(SteeringSettings::default());
+    let mut tried = 0;
+    for step in 0..600_u64 {
+        let near = PointView { carried: 990.0, signal_dbm: Some(-70.0), ..view(0, 1_000) };
+        let far = PointView { signal_dbm: Some(-60.0), ..view(1, 9_000) };
+        let steered = steering.update(Timestamp::from_millis(step * 100), &[near, far]);
+        tried += usize::from(matches!(steered[1].reason, SteeringReason::HeardBetter { .. }));
+    }
+    assert!((30..=60).contains(&tried), "{tried}: one that is slow all the same is asked ever more seldom");
+}
+
+/// Two frames that happen to arrive are no reason to leave one that carries.
+#[test]
+fn little_that_is_known_is_believed_less_of_what_stands_by() {
+    let mut steering = Steering::new(SteeringSettings::default());
+    let at = |step: u64| Timestamp::from_millis(step * 100);
+    let near = PointView { carried: 990.0, ..view(0, 1_000) };
+    for step in 0..30 {
+        steering.update(at(step), &[near, view(1, 9_000)]);
+    }
+    let lucky = PointView { confidence: 0.3, ..view(1, 500) };
+    assert_eq!(steering.update(at(30), &[near, lucky])[0].reason, SteeringReason::Best);
+    let sure = PointView { confidence: 0.8, ..lucky };
+    assert_eq!(steering.update(at(31), &[near, sure])[1].reason, SteeringReason::Best);
 }
 
 #[test]

@@ -107,7 +107,7 @@ impl Estimate {
         let known = heard.saturating_sub(counts.unknown_rate);
         let packet_time = (known > 0 && known >= counts.unknown_rate).then(|| {
             let exchange = Duration::from_micros(u64::from(counts.exchange_us / known));
-            packet_time(flavour, exchange, delivery_ratio, USUAL_ATTEMPTS)
+            packet_time(flavour, exchange, likely(f64::from(counts.first), f64::from(frames)), USUAL_ATTEMPTS)
         });
         let chance = f64::from(frames) * (1.0 - delivery_ratio).powi(LEAST_ATTEMPTS);
         let beyond_chance = lost >= SOME_LOST && f64::from(lost) > BEYOND_CHANCE * chance;
@@ -139,8 +139,8 @@ impl Estimate {
         }
         let delivery_ratio = f64::from(arrived) / f64::from(attempts);
         let exchange = rate.filter(|rate| rate.0 > 0).map(|rate| flavour.exchange_time_at(rate, FULL_FRAME));
-        let packet_time =
-            exchange.map(|exchange| packet_time(flavour, exchange, delivery_ratio, USUAL_ATTEMPTS));
+        let likely = likely(f64::from(arrived), f64::from(attempts));
+        let packet_time = exchange.map(|exchange| packet_time(flavour, exchange, likely, USUAL_ATTEMPTS));
         let doubts = bits(&[
             (Doubt::FewFrames, attempts < ENOUGH_FRAMES),
             (Doubt::UnknownRate, packet_time.is_none()),
@@ -156,7 +156,9 @@ impl Estimate {
             && let Some(rate) = rate.filter(|rate| rate.0 > 0)
         {
             let exchange = flavour.exchange_time_at(rate, FULL_FRAME);
-            self.packet_time = Some(packet_time(flavour, exchange, self.delivery_ratio, USUAL_ATTEMPTS));
+            let frames = f64::from(self.frames);
+            let likely = likely(self.delivery_ratio * frames, frames);
+            self.packet_time = Some(packet_time(flavour, exchange, likely, USUAL_ATTEMPTS));
             self.doubts &= !bit(Doubt::UnknownRate);
         }
         self
@@ -184,6 +186,12 @@ impl Estimate {
         let doubts = self.doubts().filter(|doubt| *doubt != Doubt::FewFrames).count();
         (1.0 - 2.0 * self.margin).max(0.0) * 0.5_f64.powi(i32::try_from(doubts).unwrap_or(i32::MAX))
     }
+}
+
+/// What the ratio of all frames to come is to be taken for, after `arrived` of `frames`: as if half a frame more had arrived and half a one more had not
+/// (Jeffreys' prior). None of four says that most fail, not that all do.
+fn likely(arrived: f64, frames: f64) -> f64 {
+    (arrived + 0.5) / (frames + 1.0)
 }
 
 /// Half of Wilson's interval (E. B. Wilson, 1927), which holds for few frames and ratios near 0 and 1 too.
@@ -218,8 +226,13 @@ mod tests {
         // 1.96 / (1 + 0.0384) x sqrt(0.001875 + 0.0000960), by hand.
         assert!((seen.margin - 0.0838).abs() < 1e-4, "{}", seen.margin);
         let exchange = Duration::from_micros(326);
-        assert_eq!(seen.packet_time, Some(packet_time(Flavour::A, exchange, 0.75, 7)));
+        assert_eq!(seen.packet_time, Some(packet_time(Flavour::A, exchange, 75.5 / 101.0, 7)));
         assert_eq!(Estimate::new(Flavour::A, &Counts { lost: 9, ..Counts::default() }, Source::ToUs), None);
+        let none = estimate(0, 4, 0);
+        assert_eq!(
+            (none.delivery_ratio, none.packet_time),
+            (0.0, Some(packet_time(Flavour::A, exchange, 0.1, 7)))
+        );
         assert_eq!(estimate(10, 0, -3).delivery_ratio, 1.0, "gaps that have left the window");
     }
 

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::sync::PoisonError;
 
-use bond::PathState;
+use bond::{PathReport, PathState};
 use policy::PathStatus;
 use policy::network::Reach;
 use policy::steering::MarkShare;
@@ -32,14 +32,16 @@ impl DeviceLoop {
     pub(super) fn steer_paths(&mut self) {
         let Some(session) = self.gateways.session() else { return };
         let reports = self.plane.endpoint.path_reports(session);
-        let usable = reports.iter().filter(|report| report.status == PathStatus::Active).count();
+        let alive =
+            |report: &&PathReport| report.status == PathStatus::Active && report.state != PathState::Down;
+        let usable: Vec<NetworkId> = reports.iter().filter(alive).map(|report| report.network).collect();
         for report in &reports {
             // Only what has another way is sent there.
-            let advised = self.advice_for(report.network).filter(|_| usable > 1);
+            let has_other = usable.iter().any(|network| *network != report.network);
+            let advised = self.advice_for(report.network).filter(|_| has_other);
             match self.steering {
                 SteeringChoice::Limits => {
-                    let is_active = report.status == PathStatus::Active;
-                    let limit = advised.filter(|_| is_active).and_then(|point| point.limit);
+                    let limit = advised.and_then(|point| point.limit);
                     self.plane.endpoint.set_path_limit(session, report.network, limit);
                 }
                 SteeringChoice::Marks => {

@@ -176,6 +176,20 @@ impl KernelKeeper {
         }
     }
 
+    /// Reads what the kernel counted and decides, if it is time.
+    fn judge(&mut self, now: Timestamp) {
+        if !self.statistics.is_due(now) {
+            return;
+        }
+        let mut statistics = std::mem::take(&mut self.statistics);
+        let up = self.up();
+        statistics.read(now, &up, self.listening.is_on());
+        let joined = statistics
+            .joined(now, &up, Some(&self.listening), |interface| self.points.reaches(now, interface));
+        self.points.decide(now, &joined, &self.events);
+        self.statistics = statistics;
+    }
+
     fn running(&self) -> usize {
         self.kept.values().filter(|kept| kept.station.is_some()).count()
     }
@@ -263,15 +277,7 @@ impl Keeper for KernelKeeper {
         let several = self.up().len() > 1;
         let listens = several && self.statistics.share_channel();
         self.listen(now, listens);
-        let mut statistics = std::mem::take(&mut self.statistics);
-        if statistics.is_due(now) {
-            statistics.read(now, &self.up());
-            let joined = statistics.joined(now, &self.up(), Some(&self.listening), |interface| {
-                self.points.reaches(now, interface)
-            });
-            self.points.decide(now, &joined, &self.events);
-        }
-        self.statistics = statistics;
+        self.judge(now);
         let due = several.then_some(self.statistics.due());
         let heard = listens.then_some(self.listening.due());
         Ok(next.into_iter().chain(due).chain(heard).min())
@@ -328,9 +334,7 @@ impl Keeper for KernelKeeper {
     }
 
     fn access_points(&mut self, now: Timestamp) -> Vec<AccessPointReport> {
-        let mut statistics = std::mem::take(&mut self.statistics);
-        statistics.read(now, &self.up());
-        self.statistics = statistics;
+        self.judge(now);
         self.statistics.reports(now, &self.up(), &self.points, Some(&self.listening))
     }
 

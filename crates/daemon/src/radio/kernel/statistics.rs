@@ -16,8 +16,10 @@ use super::super::points::{Joined, Points};
 use super::air::Air;
 use super::listening::Listening;
 
-/// How often the kernel is asked: with less between, few frames.
+/// How often the kernel is asked: with less between, few frames ...
 const INTERVAL: Duration = Duration::from_millis(500);
+/// ... but for how much came, where frames are heard as well and tell the rest.
+const BESIDE_HEARING: Duration = Duration::from_millis(200);
 
 /// A network that is up.
 #[derive(Clone, Copy)]
@@ -59,12 +61,9 @@ impl Statistics {
         self.due
     }
 
-    /// Reads all that are up, if it is time. What was not sent to since keeps its estimate for one interval more.
-    pub fn read(&mut self, now: Timestamp, up: &[Up<'_>]) {
-        if !self.is_due(now) {
-            return;
-        }
-        self.due = now + INTERVAL;
+    /// Reads all that are up. What was not sent to since keeps its estimate for one interval more. `hears`: whether frames are heard as well.
+    pub fn read(&mut self, now: Timestamp, up: &[Up<'_>], hears: bool) {
+        self.due = now + if hears { BESIDE_HEARING } else { INTERVAL };
         self.known.retain(|network, _| up.iter().any(|one| one.network == *network));
         if self.wireless.is_none() {
             self.wireless = Wireless::open().map_err(|error| debug!("{error}")).ok();
@@ -98,6 +97,7 @@ impl Statistics {
                 ssid: one.title.to_owned(),
                 channel: reading.association.frequency,
                 estimate: reading.estimate(now, listening),
+                signal_dbm: reading.association.beacon_dbm.map(|signal| signal as f32),
                 received: reading.association.received.unwrap_or_default().into(),
                 presence: 1.0,
                 there: now.since(Timestamp::ZERO),
@@ -259,6 +259,7 @@ mod tests {
             bssid: MacAddress([2, 0, 0, 0, 1, 0]),
             frequency: Frequency(5_180),
             signal_dbm: Some(-50),
+            beacon_dbm: None,
             transmit_rate: None,
             receive_rate: Some(BitRate::from_mbps(54.0)),
             received: None,

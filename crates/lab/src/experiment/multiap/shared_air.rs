@@ -512,6 +512,8 @@ impl World {
                     packet_time,
                     confidence,
                     delivered,
+                    // Its air has packet times and no signals.
+                    signal_dbm: None,
                     other_way: true,
                     carried: carried as f64 / STEERING.as_secs_f64(),
                     others: others.as_secs_f64() / STEERING.as_secs_f64(),

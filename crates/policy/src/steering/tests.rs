@@ -1,5 +1,6 @@
 //! Steering over time, on a channel whose access points take turns packet by packet.
 
+use super::point::settled;
 use super::*;
 
 const CHANNEL: Frequency = Frequency(2_437);

@@ -41,7 +41,7 @@ const MOST_SPACES: usize = 32;
 /// Traffic identifiers of QoS frames, and one class for all others.
 const CLASSES: usize = 17;
 /// What a packet time is told for: 1,500 bytes of packet, with headers, LLC and check sequence (`MSS` of `[MULTIAP] eq. 1`).
-const FULL_FRAME: Bytes = Bytes(1_536);
+pub const FULL_FRAME: Bytes = Bytes(1_536);
 /// Frames of an aggregate that share what surrounds them, at most (section 10.12.2 allows 64 with the usual block acknowledgement).
 const MOST_AGGREGATED: u32 = 64;
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anabranch::control::{AccessPointReport, Fraction};
 use linux::wireless::{Association, Survey, Wireless, WirelessError};
 use radio::airtime::Flavour;
-use radio::quality::Estimate;
+use radio::quality::{Estimate, FULL_FRAME, packet_time};
 use tracing::debug;
 use units::{Frequency, NetworkId, Timestamp};
 
@@ -243,7 +243,9 @@ fn receive_time(before: &Association, now: &Association) -> Option<Duration> {
     if packets == 0 {
         return Some(Duration::ZERO);
     }
-    let one = Estimate::of_counts(Flavour::of(now.frequency), 1, 0, 0, now.receive_rate)?.packet_time?;
+    let rate = now.receive_rate.filter(|rate| rate.0 > 0)?;
+    let flavour = Flavour::of(now.frequency);
+    let one = packet_time(flavour, flavour.exchange_time_at(rate, FULL_FRAME), 1.0, 1);
     Some(one.saturating_mul(packets))
 }
 

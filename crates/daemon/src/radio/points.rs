@@ -149,6 +149,7 @@ impl Points {
             packet_time: estimate.and_then(|estimate| estimate.packet_time),
             confidence: estimate.map_or(0.0, Estimate::confidence),
             // Counts of what we sent do not tell who disturbs what we receive.
+            stays: one.presence > 0.98,
             signal_dbm: one.signal_dbm,
             delivered: estimate
                 .filter(|estimate| estimate.source != Source::Sent)

@@ -60,6 +60,8 @@ pub struct PointView {
     pub carried: f64,
     /// The part of its channel's air that others took lately, 0 to 1; 0 if nobody knows.
     pub others: f64,
+    /// The radio is on its channel all the time; else what arrives is a matter of turns too, and says nothing of who is worth the air.
+    pub stays: bool,
     /// Something answers from beyond it.
     pub reaches: bool,
 }
@@ -163,12 +165,13 @@ impl Steering {
         let best = times.first().and_then(|_| here.first()?.known(now));
         let best_signal = best.and_then(|_| here.first()?.signal_dbm);
         let (free, worth) = self.free.entry(channel).or_insert_with(|| (FreeAir::new(now), Worth::new(now)));
-        let has_moved = has_moved(now, &mut here, &ranks);
+        let stays = here.iter().all(|point| point.view.stays);
+        let has_moved = stays && has_moved(now, &mut here, &ranks);
         if has_moved {
             (*free, *worth) = (FreeAir::new(now), Worth::new(now));
             here.iter_mut().for_each(|point| point.proven = 0.0);
         }
-        let lasting = free.update(now, spare);
+        let lasting = if stays { free.update(now, spare) } else { spare };
         // None of those of which nothing is known.
         let rank = |at: usize| ranks.get(at).copied();
         let places = MOST_USED - ranks.iter().filter(|rank| **rank != Rank::Slower).count().min(MOST_USED);
@@ -176,7 +179,11 @@ impl Steering {
         let carried: f64 = here.iter().map(|point| point.carried).sum();
         let of_slower = here.iter().enumerate().filter(|(at, point)| slower(point, *at));
         let of_slower = of_slower.map(|(_, point)| point.carried).reduce(|one, other| one + other);
-        let verdict = worth.update(now, best.unwrap_or_default(), carried, of_slower);
+        let verdict = if stays {
+            worth.update(now, best.unwrap_or_default(), carried, of_slower)
+        } else {
+            Verdict::GoOn
+        };
         let mut in_use: Vec<Slower> = (here.iter_mut().enumerate())
             .filter(|(at, point)| slower(point, *at))
             .map(|(_, point)| Slower {

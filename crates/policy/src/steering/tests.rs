@@ -18,6 +18,7 @@ fn view(network: u32, micros: u64) -> PointView {
         other_way: true,
         carried: 0.0,
         others: 0.0,
+        stays: true,
         reaches: true,
     }
 }

@@ -514,6 +514,7 @@ impl World {
                     delivered,
                     // Its air has packet times and no signals.
                     signal_dbm: None,
+                    stays: true,
                     other_way: true,
                     carried: carried as f64 / STEERING.as_secs_f64(),
                     others: others.as_secs_f64() / STEERING.as_secs_f64(),

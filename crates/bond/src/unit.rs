@@ -33,6 +33,8 @@ pub(crate) struct DataUnit {
     pub(crate) part: Option<Part>,
     /// How often it was sent again.
     pub(crate) repeats: u8,
+    /// Number of the packet that it was taken out of when its path fell silent, until it is sent again.
+    pub(crate) taken_from: Option<u64>,
     /// A second copy is wanted on another path.
     pub(crate) duplicate: bool,
     pub(crate) queued_at: Timestamp,

@@ -75,6 +75,27 @@ fn a_silent_path_costs_time_but_no_packet() {
     assert!(rate > 0.85 * 60.0, "{rate} of 60 Mbit/s after the path came back\n{}", bench.report());
 }
 
+/// A radio in a fade delivers nothing for a while, and then all of it.
+#[test]
+fn what_a_silent_path_delivers_after_all_is_not_sent_again() {
+    let mut bench = Bench::new(&[LinkSpec::new(20.0, 10)]);
+    bench.connect();
+    bench.run(Duration::from_millis(300));
+    bench.saturate_down(Duration::from_secs(2));
+    let timeouts =
+        |bench: &Bench| bench.gateway.path_reports(bench.gateway_session.unwrap())[0].counters.timeouts;
+    let before = timeouts(&bench);
+    bench.delay_down(0, Duration::from_millis(200));
+    bench.saturate_down(Duration::from_secs(1));
+    assert!(timeouts(&bench) > before, "the path was silent");
+    let device = bench.device.session_counters(bench.device_session).unwrap();
+    let gateway = bench.gateway.session_counters(bench.gateway_session.unwrap()).unwrap();
+    assert!(device.duplicates <= 2, "{device:?}");
+    assert!(gateway.repeats <= 2, "{gateway:?}");
+    assert_eq!(bench.missing_down(), 0);
+    assert!(bench.received_down.windows(2).all(|pair| pair[0] < pair[1]), "out of order");
+}
+
 #[test]
 fn random_loss_is_repaired_in_order() {
     let mut bench = Bench::new(&[LinkSpec::new(30.0, 15).loss(0.02), LinkSpec::new(30.0, 15).loss(0.02)]);

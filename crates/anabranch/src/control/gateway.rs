@@ -8,7 +8,7 @@ use policy::limit::Limit;
 use serde::{Deserialize, Serialize};
 use units::{BitRate, Bytes};
 
-use super::{Seconds, Traffic, UnixMillis};
+use super::{PathReport, Seconds, Traffic, UnixMillis};
 
 /// A port, 1 to 65535.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
@@ -74,6 +74,9 @@ pub struct ClientReport {
     pub connected_since: Option<UnixMillis>,
     /// Where its paths come from, while connected.
     pub paths: Vec<SocketAddr>,
+    /// The same paths as the gateway sees them: how fast, how late and how lossy is what it sends, which is what the device receives.
+    #[serde(default)]
+    pub outward: Vec<PathReport>,
     /// What went to and from it since it is connected.
     pub traffic: Traffic,
     /// Ports of the gateway that lead to it.

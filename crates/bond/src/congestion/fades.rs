@@ -13,6 +13,9 @@ struct Fade {
     before: BitRate,
     /// Whether it was seen to carry much less. A queue may have other reasons.
     fell: bool,
+    /// How often it was looked since whether the path is back, and when last.
+    tries: u8,
+    tried: Option<Timestamp>,
 }
 
 /// What is remembered of a path's fades.
@@ -29,7 +32,7 @@ pub(super) struct Fades {
 impl Fades {
     /// A queue shows that the path carries less than `before`.
     pub(super) fn begin(&mut self, now: Timestamp, before: BitRate) {
-        self.present.get_or_insert(Fade { begun: now, before, fell: false });
+        self.present.get_or_insert(Fade { begun: now, before, fell: false, tries: 0, tried: None });
     }
 
     /// What has arrived over the path in the last moments, and whether that was all that it carries.
@@ -53,6 +56,18 @@ impl Fades {
         self.ended = Some(now);
     }
 
+    /// Whether to look how fast the path is although it has fallen: whoever sends little does not see that it is back.
+    pub(super) fn is_worth_a_try(&mut self, now: Timestamp, rate: BitRate) -> bool {
+        let Some(fade) = &mut self.present else { return false };
+        let is_slow = (rate.0 as f64) < RETURNED * fade.before.0 as f64;
+        let is_due = fade.tried.is_none_or(|tried| now.since(tried) >= TRY_AGAIN);
+        if !fade.fell || !is_slow || !is_due || fade.tries >= MOST_TRIES {
+            return false;
+        }
+        (fade.tries, fade.tried) = (fade.tries + 1, Some(now));
+        true
+    }
+
     /// Whether the path is one whose speed comes back.
     pub(super) fn are_usual(&self) -> bool {
         self.returned >= ENOUGH
@@ -68,6 +83,9 @@ impl Fades {
 const FELL: f64 = 0.65;
 /// Part of the former rate with which a path counts as back.
 const RETURNED: f64 = 0.75;
+/// In one fade it is looked so often whether the path is back, and so long after the last time.
+const MOST_TRIES: u8 = 4;
+const TRY_AGAIN: Duration = Duration::from_millis(200);
 /// A path that is slower for longer is treated as one that has become slower,
 const LONGEST: Duration = Duration::from_secs(1);
 /// and is one when it is not back by then.
@@ -140,8 +158,8 @@ mod tests {
     }
 
     /// Goodput as a part of the mean rate of a link whose rate is drawn anew after each `every`, and its mean queue in milliseconds.
-    fn over_a_fading_link(mbps: &[f64], every: Duration) -> (f64, f64) {
-        let mut random = ChaCha8Rng::seed_from_u64(7);
+    fn over_a_fading_link(mbps: &[f64], every: Duration, seed: u64) -> (f64, f64) {
+        let mut random = ChaCha8Rng::seed_from_u64(seed);
         let drawn: Vec<f64> = (0..2_000).map(|_| mbps[random.random_range(0..mbps.len())]).collect();
         let link = Link {
             fades: drawn.iter().map(|mbps| BitRate::from_mbps(*mbps)).collect(),
@@ -167,10 +185,33 @@ mod tests {
         let half = [30.0, 15.0];
         for (mbps, least) in [(&mostly_fast[..], 0.95), (&anything[..], 0.88), (&half[..], 0.92)] {
             for every in [20, 70, 200, 500] {
-                let (part, queue) = over_a_fading_link(mbps, Duration::from_millis(every));
+                let (part, queue) = over_a_fading_link(mbps, Duration::from_millis(every), 7);
                 assert!(part > least, "{part:.3} of {mbps:?} Mbit/s, {every} ms each");
                 assert!(queue < 60.0, "{queue:.1} ms of queue, {mbps:?} Mbit/s, {every} ms each");
             }
+        }
+    }
+
+    /// 802.11g at 5, 10 and 15 m, each fade as long as those of somebody who walks: in some of them next to nothing gets through.
+    #[test]
+    fn links_that_fade_to_nothing_are_filled() {
+        let near = [24.0, 24.0, 24.0, 24.0, 24.0, 22.0, 20.0, 18.0, 12.0, 0.3];
+        let away = [24.0, 20.0, 12.0, 9.0, 6.0, 3.0, 1.0, 0.3, 0.1, 0.1];
+        let far = [20.0, 12.0, 6.0, 4.0, 2.0, 1.0, 0.3, 0.1, 0.1, 0.1];
+        for (mbps, every, least) in [
+            (&near, 26, 0.97),
+            (&near, 52, 0.97),
+            (&away, 26, 0.9),
+            (&away, 52, 0.82),
+            (&far, 26, 0.75),
+            (&far, 52, 0.75),
+        ] {
+            let all: Vec<(f64, f64)> =
+                (1..=6).map(|seed| over_a_fading_link(mbps, Duration::from_millis(every), seed)).collect();
+            let mean = |of: fn(&(f64, f64)) -> f64| all.iter().map(of).sum::<f64>() / all.len() as f64;
+            let (part, queue) = (mean(|one| one.0), mean(|one| one.1));
+            assert!(part > least, "{part:.3} of {mbps:?} Mbit/s, {every} ms each");
+            assert!(queue < 130.0, "{queue:.1} ms of queue, {mbps:?} Mbit/s, {every} ms each");
         }
     }
 

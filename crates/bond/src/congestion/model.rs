@@ -15,8 +15,8 @@
 //! - a path whose smoothed round-trip time shows a queue is paced at 0.9 of the estimate, because maxima of
 //!   receive-time rates overestimate by 3-15 %;
 //! - once the round-trip time has doubled, no rate beyond what the last moments delivered is believed;
-//! - where a lower rate is seen to come back within moments (a radio's fades), that is not done: the rate is believed, and the window
-//!   kept smaller instead (`fades.rs`);
+//! - where a lower rate is seen to come back within moments (a radio's fades), that is not done: the rate is believed, the window
+//!   kept smaller instead, and the pace higher, so that the link is not idle while it is fast (`fades.rs`);
 //! - probing is bounded by the queue that it may build, and goes over into a new start-up when the rate follows;
 //! - loss alone is ignored below 15 % of a round.
 
@@ -174,7 +174,8 @@ impl ModelController {
         if self.queue == Queue::Swamped && (is_full || self.fades.are_usual()) {
             self.fades.begin(now, self.rates.maximum());
         }
-        self.fades.observe(now, recent, is_full && self.queue >= Queue::Deep);
+        let is_link = is_full && self.queue >= Queue::Deep || self.queue == Queue::Swamped;
+        self.fades.observe(now, recent, is_link);
     }
 
     fn end_round(&mut self, sample: &AckSample) {
@@ -273,6 +274,12 @@ impl ModelController {
             self.start_ups_due -= 1;
             return self.start_up_again();
         }
+        if self.queue == Queue::Empty
+            && round.full_samples > 0
+            && self.fades.is_worth_a_try(sample.now, self.rates.maximum())
+        {
+            return self.start_up_again();
+        }
         let queue_is_old = self.queue_since.is_some_and(|since| sample.now.since(since) > LONGEST_QUEUE);
         if queue_is_old || self.queue == Queue::Swamped && !self.fades.one_passes(sample.now) {
             self.queue_since = None;
@@ -366,8 +373,8 @@ impl ModelController {
 
     fn pacing_gain(&self) -> f64 {
         let by_queue = match self.queue {
-            // The window bounds the queue.
-            _ if self.fades.are_usual() => 1.0,
+            // The window bounds the queue. What is known of the rate is of the last fades: the next moment may carry more.
+            _ if self.fades.are_usual() => FADING_GAIN,
             Queue::Empty if self.round.marked_before => STANDING_GAIN,
             Queue::Empty => 1.0,
             Queue::Standing => STANDING_GAIN,
@@ -520,10 +527,12 @@ const FEWEST_TO_JUDGE: u64 = 5;
 const STANDING_GAIN: f64 = 0.93;
 /// Pace with a deep queue.
 const DEEP_GAIN: f64 = 0.75;
+/// Pace on a path whose rate falls and comes back: what is known of it is an average over fades, and the link must not stand idle while it is fast.
+const FADING_GAIN: f64 = 2.0;
 /// What may be in flight, in bandwidth-delay products.
 const WINDOW_GAIN: f64 = 2.0;
 /// The same on a path whose rate falls and comes back: enough for when it is fast, and little to wait for when it is slow.
-const FADING_WINDOW_GAIN: f64 = 1.25;
+const FADING_WINDOW_GAIN: f64 = 1.5;
 /// The same after heavy loss.
 const CAUTIOUS_WINDOW_GAIN: f64 = 1.25;
 /// How long heavy loss is remembered.

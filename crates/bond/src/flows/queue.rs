@@ -83,6 +83,7 @@ impl FlowQueue {
             self.slots.pop_back();
         }
         Some(DataUnit {
+            taken_from: None,
             flow,
             sequence: queued.sequence,
             ordered: queued.ordered,

@@ -84,6 +84,8 @@ pub(crate) struct Progress {
     pub(crate) losses: Losses,
     /// Contents that have arrived and of which somebody wants to know.
     pub(crate) arrived: Vec<Item>,
+    /// Numbers of packets that have arrived although their contents were taken out when the path fell silent.
+    pub(crate) arrived_taken: Vec<u64>,
     /// The path has answered after it was suspect.
     pub(crate) recovered: bool,
     /// One-way delay of the last packet, microseconds plus the clocks' difference.
@@ -378,7 +380,11 @@ impl Path {
     pub(crate) fn on_ack(&mut self, now: Timestamp, ack: &Ack, siblings: &[Sibling]) -> Progress {
         let prior_in_flight = self.sent.in_flight();
         let mut outcome = self.sent.on_ack(&ack.ranges);
-        let mut progress = Progress { arrived: std::mem::take(&mut outcome.arrived), ..Progress::default() };
+        let mut progress = Progress {
+            arrived: std::mem::take(&mut outcome.arrived),
+            arrived_taken: std::mem::take(&mut outcome.arrived_taken),
+            ..Progress::default()
+        };
         if outcome.acked_bytes == 0 {
             return progress;
         }
@@ -540,7 +546,7 @@ impl Path {
     }
 
     /// The peer says on another path what has arrived on this one: an acknowledgement that measures nothing and is no sign of life.
-    pub(crate) fn on_arrived(&mut self, now: Timestamp, ranges: &Ranges) -> Vec<Item> {
+    pub(crate) fn on_arrived(&mut self, now: Timestamp, ranges: &Ranges) -> Progress {
         let outcome = self.sent.on_ack(ranges);
         if let Some(size) = outcome.acked_probe {
             self.mtu.on_probe_acked(size);
@@ -549,7 +555,7 @@ impl Path {
             // The probe has arrived, its acknowledgement has not: nothing else would ask again.
             self.probe_at.get_or_insert(now + self.probe_interval());
         }
-        outcome.arrived
+        Progress { arrived: outcome.arrived, arrived_taken: outcome.arrived_taken, ..Progress::default() }
     }
 
     /// The peer says that its network there has vanished: as silence, without the wait for it.

@@ -1,6 +1,6 @@
 //! What was sent on a path and has been neither acknowledged nor given up.
 
-use crate::unit::Item;
+use crate::unit::{DataUnit, Item};
 use std::collections::VecDeque;
 use std::time::Duration;
 use units::Timestamp;
@@ -29,6 +29,8 @@ pub(crate) struct SentPacket {
     pub(crate) items: Items,
     /// A packet that only measures the path's packet size: its loss says nothing about congestion.
     pub(crate) mtu_probe: bool,
+    /// Its contents were taken out, to be sent on other paths.
+    pub(crate) taken: bool,
 }
 
 /// Contents of a packet: most hold exactly one thing.
@@ -85,6 +87,8 @@ pub(crate) struct AckOutcome {
     pub(crate) acked_probe: Option<u16>,
     /// Contents whose arrival somebody wants to know of.
     pub(crate) arrived: Vec<Item>,
+    /// Numbers of packets that have arrived although their contents were taken out.
+    pub(crate) arrived_taken: Vec<u64>,
 }
 
 /// What loss detection found.
@@ -147,6 +151,9 @@ impl Sent {
                     continue;
                 }
                 packet.items.settle(&mut outcome.arrived);
+                if packet.taken {
+                    outcome.arrived_taken.push(self.base + index as u64);
+                }
                 outcome.acked_bytes += u64::from(size);
                 outcome.acked_packets += 1;
                 outcome.sent_at_sum += u128::from(packet.sent_at.as_nanos());
@@ -196,9 +203,29 @@ impl Sent {
     /// Takes the contents out of everything in flight, to be sent on other paths. The packets stay in flight: should they
     /// be acknowledged after all, the path is alive.
     pub(crate) fn take_items(&mut self, into: &mut Vec<Item>) {
-        for packet in self.packets.iter_mut().filter(|packet| packet.in_flight > 0) {
+        for (packet, number) in self.packets.iter_mut().zip(self.base..) {
+            if packet.in_flight == 0 {
+                continue;
+            }
+            let from = into.len();
             packet.items.drain_into(into);
+            for item in into.iter_mut().skip(from) {
+                if let Item::Data(unit) = item {
+                    unit.taken_from = Some(number);
+                    packet.taken = true;
+                }
+            }
         }
+    }
+
+    /// Puts contents that were taken out back where they were, if that packet is in flight still.
+    pub(crate) fn give_back(&mut self, number: u64, unit: DataUnit) -> Result<(), DataUnit> {
+        let index = number.checked_sub(self.base).map(|index| index as usize);
+        let packet = index.and_then(|index| self.packets.get_mut(index));
+        let Some(packet) = packet.filter(|packet| packet.in_flight > 0) else { return Err(unit) };
+        packet.items.push(Item::Data(DataUnit { taken_from: None, ..unit }));
+        packet.taken = false;
+        Ok(())
     }
 
     /// Gives up everything in flight.
@@ -247,6 +274,7 @@ mod tests {
                 delivered: Delivered::default(),
                 items: Items::default(),
                 mtu_probe: false,
+                taken: false,
             });
         }
         sent

@@ -391,6 +391,7 @@ impl Session {
             self.bottlenecks.on_loss(now, id, progress.losses.packets);
         }
         self.settle(&progress.arrived);
+        self.recall(index, &progress);
         self.requeue(now, progress.losses.items, Some(id).filter(|_| state == PathState::Suspect));
         if let Some(trouble) = progress.ecn_trouble {
             self.events.push_back(SessionEvent::Ecn(network, trouble));

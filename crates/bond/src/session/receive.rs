@@ -218,11 +218,13 @@ impl Session {
 
     /// What has arrived need not be sent again. Inner senders will have as much under way as before, so room is made for all of it.
     fn handle_arrived(&mut self, now: Timestamp, arrived: &Arrived) {
-        let Some(path) = self.paths.iter_mut().find(|path| path.id == arrived.path) else { return };
+        let Some(index) = self.paths.iter().position(|path| path.id == arrived.path) else { return };
+        let Some(path) = self.paths.get_mut(index) else { return };
         let in_flight = path.sent.in_flight();
         let was_usable = path.state == super::PathState::Usable;
-        let items = path.on_arrived(now, &arrived.ranges);
-        self.settle(&items);
+        let progress = path.on_arrived(now, &arrived.ranges);
+        self.settle(&progress.arrived);
+        self.recall(index, &progress);
         if was_usable {
             self.strand(now, in_flight);
         }

@@ -1,6 +1,7 @@
 //! What becomes of packets that were lost, or have waited too long.
 
 use super::{MAX_HOLD, MIN_HOLD, Session, SessionEvent};
+use crate::path::Progress;
 use crate::unit::{Control, DataUnit, Item, Payload};
 use policy::FlowClass;
 use std::time::Duration;
@@ -43,6 +44,33 @@ impl Session {
         unit.duplicate = false;
         self.counters.repeats += 1;
         self.repeats.push_back((unit, not_on));
+    }
+
+    /// A path that was silent has answered: what has arrived over it need not be sent again, and what is still on its way is not lost yet.
+    pub(super) fn recall(&mut self, index: usize, progress: &Progress) {
+        if !progress.recovered && progress.arrived_taken.is_empty() {
+            return;
+        }
+        let Some(path) = self.paths.get_mut(index) else { return };
+        let (id, before) = (path.id, self.repeats.len());
+        let is_wanted = |(unit, not_on): (DataUnit, Option<PathId>)| {
+            let Some(number) = unit.taken_from.filter(|_| not_on == Some(id)) else {
+                return Some((unit, not_on));
+            };
+            if progress.arrived_taken.contains(&number) {
+                return None;
+            }
+            if !progress.recovered {
+                return Some((unit, not_on));
+            }
+            let repeats = unit.repeats.saturating_sub(1);
+            path.sent
+                .give_back(number, DataUnit { repeats, ..unit })
+                .err()
+                .map(|unit| (DataUnit { repeats: unit.repeats + 1, ..unit }, not_on))
+        };
+        self.repeats = std::mem::take(&mut self.repeats).into_iter().filter_map(is_wanted).collect();
+        self.counters.repeats -= (before - self.repeats.len()) as u64;
     }
 
     pub(super) fn requeue_control(&mut self, control: Control) {

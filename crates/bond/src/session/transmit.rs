@@ -426,6 +426,7 @@ impl Session {
             delivered: path.delivered(),
             items: draft.items,
             mtu_probe: draft.mtu_probe,
+            taken: false,
         });
         path.on_datagram_sent(now, size, draft.eliciting, draft.paced);
     }

@@ -73,6 +73,7 @@ fn describe(client: Client, forwards: &[Forward], limits: &LimitSettings, now: U
         connected: false,
         connected_since: None,
         paths: Vec::new(),
+        outward: Vec::new(),
         traffic: Traffic::default(),
         forwards: forwards.iter().filter(|forward| forward.client == client.name).map(report).collect(),
         allowance: AllowanceReport {

@@ -111,6 +111,7 @@ impl Backend for GatewayBackend {
                 report.connected = true;
                 report.connected_since = Some(one.since);
                 report.paths.clone_from(&one.paths);
+                report.outward.clone_from(&one.outward);
                 report.traffic = one.traffic;
             }
         }

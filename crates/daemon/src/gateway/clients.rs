@@ -1,5 +1,6 @@
 //! Which address belongs to which session, both ways.
 
+use std::collections::BTreeMap;
 use std::collections::hash_map::Entry;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -8,7 +9,7 @@ use bond::{PublicKey, SessionId};
 use linux::clock;
 use policy::limit::{Allowance, Policer};
 use rustc_hash::FxHashMap;
-use units::Bytes;
+use units::{Bytes, PathId};
 use wire::inner::Headers;
 
 use super::admission::{Admitted, Standing};
@@ -32,6 +33,8 @@ pub struct ClientSession {
     pub confirmed: bool,
     /// Its traffic's rates.
     pub meter: Meter,
+    /// Those of each of its paths.
+    pub path_meters: BTreeMap<PathId, Meter>,
     /// Bytes in both directions that were not handed on yet to be counted.
     pub uncounted: Bytes,
     /// What it may carry.
@@ -111,6 +114,7 @@ impl Clients {
             since: UnixMillis::now(),
             confirmed: false,
             meter: Meter::default(),
+            path_meters: BTreeMap::new(),
             uncounted: Bytes(0),
             allowance: Allowance::default(),
             policers: None,

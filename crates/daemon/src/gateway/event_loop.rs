@@ -21,7 +21,7 @@ use super::clients::Clients;
 use super::messages::{Command, ConnectedClient, Task};
 use super::parts::{Arrival, Arrived, Given, Parts, Places};
 use crate::control::EventLog;
-use crate::dataplane::{Meter, Plane, off_the_wire};
+use crate::dataplane::{Meter, Plane, off_the_wire, path_report};
 use crate::mailbox::Mailbox;
 
 /// What the loop works with.
@@ -354,6 +354,12 @@ impl GatewayLoop {
             if let Some(counters) = plane.endpoint.session_counters(session) {
                 client.meter.sample(now, counters.bytes_in, counters.bytes_out);
             }
+            let paths = plane.endpoint.path_reports(session);
+            client.path_meters.retain(|id, _| paths.iter().any(|path| path.path == *id));
+            for path in paths {
+                let meter = client.path_meters.entry(path.path).or_default();
+                meter.sample(now, path.counters.sent_bytes, path.counters.received_bytes);
+            }
             if client.meter.rates()[0] >= WORTH_TELLING {
                 tell_rates(&mut plane.endpoint, session);
             }
@@ -373,12 +379,18 @@ impl GatewayLoop {
         let Self { plane, clients, .. } = self;
         let report = |(session, client): (SessionId, &mut super::clients::ClientSession)| {
             let counters = plane.endpoint.session_counters(session).unwrap_or_default();
-            let paths = plane.endpoint.path_reports(session);
-            let alive = paths.iter().filter(|path| path.state != PathState::Down);
+            let mut paths = plane.endpoint.path_reports(session);
+            paths.retain(|path| path.state != PathState::Down);
+            let traffic = |path: &bond::PathReport| {
+                let meter = client.path_meters.get(&path.path).copied().unwrap_or_default();
+                meter.traffic(path.counters.sent_bytes, path.counters.received_bytes)
+            };
+            let all = paths.iter().map(traffic).map(|traffic| traffic.sending.0 + traffic.receiving.0).sum();
             ConnectedClient {
                 key: client.key,
                 since: client.since,
-                paths: alive.map(|path| path.address.remote).collect(),
+                paths: paths.iter().map(|path| path.address.remote).collect(),
+                outward: paths.iter().map(|path| path_report::describe(path, traffic(path), all)).collect(),
                 traffic: client.meter.traffic(counters.bytes_in, counters.bytes_out),
             }
         };

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::mpsc::SyncSender;
 
-use anabranch::control::{Status, Traffic, UnixMillis};
+use anabranch::control::{PathReport, Status, Traffic, UnixMillis};
 use bond::{IncomingId, PublicKey};
 use units::Bytes;
 use wire::request::Sibling;
@@ -57,6 +57,8 @@ pub struct ConnectedClient {
     pub since: UnixMillis,
     /// Where its paths come from.
     pub paths: Vec<SocketAddr>,
+    /// The same paths as this end sees them.
+    pub outward: Vec<PathReport>,
     /// What went to and from it.
     pub traffic: Traffic,
 }

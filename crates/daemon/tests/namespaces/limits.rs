@@ -43,6 +43,8 @@ pub fn a_client_is_kept_to_its_limit() {
     gateway.limit(&limit(Some(Limit::Named(NamedLimit::None)), None)).unwrap();
     let fast = download(&bed);
     assert!(2 * fast < slow, "{fast:?} without the limit, {slow:?} with it");
+    let sent: u64 = client(&bed).outward.iter().map(|path| path.traffic.sent.0).sum();
+    assert!(sent > 2 * LENGTH as u64, "what went to the device is told by path: {sent} B");
 
     // What was carried is counted twice a minute, and whenever the configuration is read.
     gateway.reload().unwrap();

@@ -6,6 +6,7 @@ use anabranch::control::{DeliveryReport, FarEnd, NetworkReport, Role, Status};
 use units::{Bytes, Timestamp};
 
 use super::{DeviceLoop, SAMPLE_INTERVAL};
+use crate::dataplane::path_report;
 use crate::device::networks::Network;
 use crate::device::report;
 
@@ -36,7 +37,7 @@ impl DeviceLoop {
         let direct = self.reports.lock().unwrap_or_else(PoisonError::into_inner);
         let report = |network: &Network| {
             let of_network = paths.iter().filter(|path| path.network == network.id);
-            let of_network = of_network.map(|path| report::path(path, traffic(path), all)).collect();
+            let of_network = of_network.map(|path| path_report::describe(path, traffic(path), all)).collect();
             report::network(network, self.status_of(network.id), of_network, direct.get(&network.id).cloned())
         };
         self.networks.iter().map(report).collect()

@@ -33,6 +33,12 @@ const PEER_ACK_DELAY: Duration = Duration::from_millis(10);
 const LEAST_PROBE_TIMEOUT: Duration = Duration::from_millis(50);
 /// A suspect path is probed at least this often, so that one that returns is used within a second.
 const MAX_PROBE_INTERVAL: Duration = Duration::from_millis(500);
+/// One that is only a backup, at least this often: on one air with others even a sign of life that has to be repeated takes time of theirs.
+const MAX_BACKUP_PROBE_INTERVAL: Duration = Duration::from_secs(2);
+/// A path that fell silent and delivered everything after all is waited for that much longer, but no longer than this ...
+const MOST_PATIENCE: Duration = Duration::from_millis(150);
+/// ... and half as long again after each such time without it.
+const PATIENCE_HALVES: Duration = Duration::from_secs(10);
 /// Probe timeouts in a row after which everything in flight is given up (RFC 9002 section 7.6).
 const PERSISTENT_TIMEOUTS: u32 = 3;
 /// A challenge is repeated after this time, then less often.
@@ -159,6 +165,9 @@ pub(crate) struct Path {
     pub(crate) last_received_at: Timestamp,
     loss_at: Option<Timestamp>,
     timeouts: u32,
+    /// Beyond its probe timeout (RFC 4015: the answer to a spurious timeout), and since when.
+    patience: Duration,
+    patience_since: Timestamp,
     probe_at: Option<Timestamp>,
     pub(crate) ping_wanted: bool,
     peer_ce: u64,
@@ -217,6 +226,8 @@ impl Path {
             last_received_at: now,
             loss_at: None,
             timeouts: 0,
+            patience: Duration::ZERO,
+            patience_since: now,
             probe_at: None,
             ping_wanted: false,
             peer_ce: 0,
@@ -388,6 +399,7 @@ impl Path {
         if outcome.acked_bytes == 0 {
             return progress;
         }
+        self.learn_patience(now, !progress.arrived_taken.is_empty());
         self.last_ack_at = now;
         if self.timeouts >= PERSISTENT_TIMEOUTS {
             // Whatever comes back after so long is not the path that was known.
@@ -577,7 +589,20 @@ impl Path {
         }
         let since = self.last_ack_at.max(self.eliciting_since);
         let since = if self.timeouts > 0 { self.last_sent_at.max(since) } else { since };
-        Some(since + self.probe_timeout() * (1 << self.timeouts.min(4)).min(8))
+        Some(since + self.probe_timeout() * (1 << self.timeouts.min(4)).min(8) + self.patience)
+    }
+
+    /// What was thought to be lost on a silent path has arrived if `in_vain`.
+    fn learn_patience(&mut self, now: Timestamp, in_vain: bool) {
+        if in_vain {
+            let silence = now.since(self.last_ack_at.max(self.eliciting_since));
+            let needed = silence.saturating_sub(self.probe_timeout());
+            self.patience = self.patience.max(needed).min(MOST_PATIENCE);
+            self.patience_since = now;
+        } else if now.since(self.patience_since) >= PATIENCE_HALVES {
+            self.patience /= 2;
+            self.patience_since = now;
+        }
     }
 
     /// RFC 9002 section 6.2.1, with the path's own reordering.
@@ -586,7 +611,11 @@ impl Path {
     }
 
     fn probe_interval(&self) -> Duration {
-        (self.probe_timeout() * (1 << self.timeouts.min(4))).min(MAX_PROBE_INTERVAL)
+        let most = match self.status() {
+            PathStatus::Backup => MAX_BACKUP_PROBE_INTERVAL,
+            PathStatus::Active | PathStatus::Off => MAX_PROBE_INTERVAL,
+        };
+        (self.probe_timeout() * (1 << self.timeouts.min(4))).min(most)
     }
 
     /// The network is gone: everything in flight is lost.

@@ -1,5 +1,6 @@
 //! The experiments of MULTIAP: every access point in range, and only as much as each is worth.
 
+mod broadcasts;
 mod carrier_sense;
 mod course;
 mod cross_check;
@@ -33,6 +34,7 @@ pub(super) fn experiments() -> Vec<Experiment> {
     vec![
         hidden::experiment(),
         carrier_sense::experiment(),
+        broadcasts::experiment(),
         estimator::experiment(),
         steering::experiment(),
         real_points::experiment(),

@@ -49,6 +49,11 @@ pub(crate) enum Payload {
 }
 
 impl DataUnit {
+    /// From here on it is in another packet than the one that it may have been taken out of.
+    pub(crate) fn sent_again(self) -> Self {
+        Self { taken_from: None, ..self }
+    }
+
     pub(crate) fn len(&self) -> usize {
         match &self.payload {
             Payload::Packet(bytes) => bytes.len(),

@@ -159,6 +159,7 @@ impl Session {
         if self.repeats.front().is_some_and(|(unit, _)| fits(unit))
             && let Some((unit, _)) = self.repeats.pop_front()
         {
+            let unit = unit.sent_again();
             put_unit(&unit, true, buffer);
             draft.items.push(Item::Data(unit));
         }
@@ -333,7 +334,7 @@ impl Session {
                 self.send_stream(now, pick.path, depth, may_acknowledge, buffer);
                 return;
             }
-            Source::Repeat(at) => (self.repeats.remove(at).map(|(unit, _)| unit), true),
+            Source::Repeat(at) => (self.repeats.remove(at).map(|(unit, _)| unit.sent_again()), true),
             Source::Urgent => (self.flows.take_urgent(), false),
             Source::Bulk { depth } => (self.flows.take_bulk(depth.0), false),
         };

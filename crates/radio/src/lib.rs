@@ -31,7 +31,7 @@ pub use air::{Heard, NotARate, Outcome, Rate, Transmission};
 pub use group::GroupSettings;
 pub use joining::Unjoinable;
 pub use network::{Lost, MOST_WAITING, NetworkCounters, NetworkSettings, Visits};
-pub use overhearing::Overhearing;
+pub use overhearing::{Overhearing, Stations};
 pub use rates::RateChoice;
 pub use station::{Event, Health, NetworkStatus, PermittedChannel, Station, StationSettings, Switch};
 pub use succession::{MOST_FOLLOWERS, MOST_REMEMBERED, Succession};

@@ -8,6 +8,15 @@ use crate::frame::{Header, Kind};
 use crate::quality::{Estimate, Qualities, Source};
 use crate::scan::{Seen, SeenNetworks};
 
+/// Who the kernel's stations on a card are, and at which access points.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Stations<'a> {
+    /// Their own addresses.
+    pub addresses: &'a [MacAddress],
+    /// Those of the access points.
+    pub access_points: &'a [MacAddress],
+}
+
 /// Frames that somebody else's stations receive, and those around them.
 ///
 /// A card that others tune may be away from a channel without a word, or asleep. What is sent to its stations waits for them then, so
@@ -19,13 +28,15 @@ pub struct Overhearing {
 }
 
 impl Overhearing {
-    /// Takes a frame; `own`: the addresses of the kernel's stations on this card. What is no frame changes nothing.
-    pub fn handle_frame(&mut self, now: Timestamp, heard: &Heard<'_>, own: &[MacAddress]) {
+    /// Takes a frame. What is no frame changes nothing.
+    pub fn handle_frame(&mut self, now: Timestamp, heard: &Heard<'_>, stations: Stations<'_>) {
         let Ok((header, body)) = Header::parse(heard.frame) else { return };
-        if own.contains(&header.transmitter) || header.transmitter.is_group() {
+        let is_own = |address| stations.addresses.contains(&address);
+        if is_own(header.transmitter) || header.transmitter.is_group() {
             return;
         }
-        self.qualities.take(now, &header, heard, |address| own.contains(&address));
+        let is_joined = |bssid| stations.access_points.contains(&bssid);
+        self.qualities.take(now, &header, heard, is_own, is_joined);
         let tells = matches!(header.control.kind, Kind::Beacon | Kind::ProbeResponse);
         if tells
             && !header.control.protected
@@ -73,6 +84,7 @@ mod tests {
     use crate::Rate;
 
     const POINT: MacAddress = MacAddress([2, 0, 0, 0, 0, 1]);
+    const STATIONS: Stations<'_> = Stations { addresses: &[OURS], access_points: &[POINT] };
     const OURS: MacAddress = MacAddress([2, 0, 0, 0, 0, 2]);
     const STRANGER: MacAddress = MacAddress([2, 0, 0, 0, 0, 3]);
     const CHANNEL: Frequency = Frequency(2_437);
@@ -118,10 +130,10 @@ mod tests {
     fn frames_to_our_stations_tell_how_well_and_those_to_others_only_that_there_is_somebody() {
         let mut overhearing = Overhearing::default();
         let mut now = Timestamp::from_millis(10_000);
-        overhearing.handle_frame(now, &heard(&beacon()), &[OURS]);
+        overhearing.handle_frame(now, &heard(&beacon()), STATIONS);
         for number in 0..100 {
             now += std::time::Duration::from_millis(4);
-            overhearing.handle_frame(now, &heard(&data(STRANGER, number, false)), &[OURS]);
+            overhearing.handle_frame(now, &heard(&data(STRANGER, number, false)), STATIONS);
         }
         assert_eq!(overhearing.estimate(now, CHANNEL, POINT), None);
         assert!(overhearing.others(now, CHANNEL) > 0.05);
@@ -131,7 +143,7 @@ mod tests {
         // Every second attempt fails.
         for number in 0..100 {
             now += std::time::Duration::from_millis(4);
-            overhearing.handle_frame(now, &heard(&data(OURS, number, number % 2 == 0)), &[OURS]);
+            overhearing.handle_frame(now, &heard(&data(OURS, number, number % 2 == 0)), STATIONS);
         }
         let estimate = overhearing.estimate(now, CHANNEL, POINT).unwrap();
         assert!((estimate.delivery_ratio - 0.5).abs() < 0.02, "{estimate:?}");
@@ -147,7 +159,7 @@ mod tests {
                 if told && number == 80 {
                     overhearing.begin(now);
                 }
-                overhearing.handle_frame(now, &heard(&data(OURS, number, false)), &[OURS]);
+                overhearing.handle_frame(now, &heard(&data(OURS, number, false)), STATIONS);
             }
             let ratio = overhearing.estimate(now, CHANNEL, POINT).unwrap().delivery_ratio;
             assert_eq!(ratio == 1.0, told, "{ratio}");
@@ -159,7 +171,7 @@ mod tests {
         fn random_bytes_change_nothing_for_the_worse(frames in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..80), 0..40)) {
             let mut overhearing = Overhearing::default();
             for frame in &frames {
-                overhearing.handle_frame(Timestamp::from_millis(5), &heard(frame), &[OURS]);
+                overhearing.handle_frame(Timestamp::from_millis(5), &heard(frame), STATIONS);
                 overhearing.forget_old(Timestamp::from_millis(1));
             }
             prop_assert!(overhearing.access_points(Timestamp::from_millis(6)).count() <= frames.len());

@@ -16,6 +16,14 @@ const FORGOTTEN_AFTER: Duration = Duration::from_secs(60);
 /// Weight of a new signal in the average.
 const NEW_SIGNAL: f32 = 0.25;
 
+/// A signal, dBm, over the last beacons, after one more.
+pub fn smoothed_signal(average: Option<f32>, new: Option<f32>) -> Option<f32> {
+    match (average, new) {
+        (Some(average), Some(new)) => Some(average + (new - average) * NEW_SIGNAL),
+        (average, new) => new.or(average),
+    }
+}
+
 /// How a network is protected, as far as it matters for joining it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Protection {
@@ -111,10 +119,8 @@ impl SeenNetworks {
             oldest.and_then(|bssid| self.0.remove(&bssid));
         }
         let before = self.0.get(&bssid);
-        let signal_dbm = match (before.and_then(|seen| seen.signal_dbm), heard.signal_dbm.map(f32::from)) {
-            (Some(average), Some(new)) => Some(average + (new - average) * NEW_SIGNAL),
-            (average, new) => new.or(average),
-        };
+        let signal_dbm =
+            smoothed_signal(before.and_then(|seen| seen.signal_dbm), heard.signal_dbm.map(f32::from));
         // The beacons of a hidden network have no name; the answers to our probes have it.
         let ssid = ssid.or_else(|| before.and_then(|seen| seen.ssid.clone()));
         let seen = Seen {

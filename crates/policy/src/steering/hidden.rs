@@ -3,14 +3,18 @@
 //!
 //! ```text
 //!                  many attempts of the best fail              the best needs much less air for a packet
-//!   Together -----------------------------------> Comparing ----------------------------------------------> Apart
-//!     ^  ^                                           | as much                                                |
-//!     |  +-------------------------------------------+                   the pause is over, or it went bad |
-//!     +-------------------------------------------------------------------------------------------------------+
+//!   Together -----------------------------------> Comparing --------------------------------> Exchanged --> Apart
+//!     ^  ^                                           | as much                                    ^           |  |
+//!     |  +-------------------------------------------+             another one is heard better    +-----------+  |
+//!     |                                                                                                          |
+//!     +---------------------------------------------------------------- the pause is over, or it went bad -------+
 //! ```
 //! That frames are lost may have other reasons, fades above all. So the others are kept from sending for a second, and what the best one then needs for a
 //! packet is compared with what it needed before. Those that hear each other do not change it: they wait for each other. The flows
 //! of single TCP senders find the same out by starving one of the two, after some time-outs; a bond that probes both would not.
+//!
+//! Which of the two spoils the other's frames more says little of which is better alone, and the one that is kept away has no chance to show it. So the
+//! other one is then alone for as long, and the better of them stays.
 
 use std::time::Duration;
 
@@ -30,12 +34,16 @@ const LEAST_DISTURBED: f64 = 0.05;
 const MOST_DISTURBED: f64 = 0.25;
 /// Apart, it has become so many times slower on the mean of so long: then the others may be better now.
 const WENT_BAD: f64 = 1.5;
+/// The other one stays if it needs so much less, as a part: a change costs something too.
+const BETTER: f64 = 0.9;
 const LOOKED_BACK: Duration = Duration::from_secs(2);
 /// How long nothing is asked again after they did not disturb it, and how long they are apart after they did; each doubles ...
 const FIRST_TOGETHER: Duration = Duration::from_secs(5);
 const FIRST_APART: Duration = Duration::from_secs(15);
 /// ... up to this, as long as it is the same outcome.
 const LONGEST: Duration = Duration::from_secs(120);
+/// One that is heard better is not alone again for so long after it turned out to be no better; doubles up to [`LONGEST`].
+const FIRST_EXCHANGE_PAUSE: Duration = Duration::from_secs(10);
 
 /// What is known of whether the access points of a channel disturb each other.
 #[derive(Clone, Copy, Debug)]
@@ -48,6 +56,9 @@ pub(super) struct Hidden {
     quiet_until: Timestamp,
     together_pause: Duration,
     apart_pause: Duration,
+    /// Until when one that is heard better is not alone in place of the chosen one.
+    no_exchange_until: Timestamp,
+    exchange_pause: Duration,
     mean: Mean,
 }
 
@@ -57,8 +68,10 @@ enum Stage {
     Together,
     /// The others are kept from sending. What the best one needed before, in seconds, and how much of the air the others took.
     Comparing { together: f64, company: f64 },
-    /// The same, since they disturb it. What it needs now.
-    Apart { alone: f64 },
+    /// The same, with another one in its place: which one it was, and what it needed alone.
+    Exchanged { from: NetworkId, alone: f64 },
+    /// All but the chosen one are kept from sending, since they disturb it. What it needed alone, and what it needs lately.
+    Apart { alone: f64, lately: f64 },
 }
 
 /// The best one of a channel, and its company.
@@ -71,6 +84,14 @@ pub(super) struct Best {
     pub delivered: Option<f64>,
     /// The part of the air that the other ones of ours take.
     pub company: f64,
+}
+
+/// Another one of the channel, which may be better alone.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rival {
+    pub network: NetworkId,
+    /// Than the best, by more than chance.
+    pub is_heard_better: bool,
 }
 
 /// A mean over a stretch of time.
@@ -90,6 +111,8 @@ impl Hidden {
             quiet_until: now,
             together_pause: FIRST_TOGETHER,
             apart_pause: FIRST_APART,
+            no_exchange_until: now,
+            exchange_pause: FIRST_EXCHANGE_PAUSE,
             mean: Mean::default(),
         }
     }
@@ -99,17 +122,24 @@ impl Hidden {
         self.chosen
     }
 
-    /// Takes what is known now; gives whether only the best one may send.
-    pub fn update(&mut self, now: Timestamp, best: Option<Best>) -> bool {
-        if self.chosen.is_some() && best.map(|best| best.network) != self.chosen {
+    /// Takes what is known now: the best one, which is the chosen one if there is one, and of the others the one that may be better alone. Gives whether
+    /// only the best one may send.
+    pub fn update(&mut self, now: Timestamp, best: Option<Best>, rival: Option<Rival>) -> bool {
+        let network = best.map(|best| best.network);
+        match self.stage {
+            _ if self.chosen.is_none() || self.chosen == network => {}
+            Stage::Exchanged { from, alone } if network == Some(from) => self.go_back(now, from, alone),
             // It is gone.
-            self.quiet_until = now;
-            self.turn(now, Stage::Together);
+            _ => {
+                self.quiet_until = now;
+                self.turn(now, Stage::Together);
+            }
         }
         match self.stage {
             Stage::Together => self.together(now, best),
-            Stage::Comparing { together, company } => self.compare(now, best, together, company),
-            Stage::Apart { alone } => self.apart(now, best, alone),
+            Stage::Comparing { together, company } => self.compare(now, best, rival, together, company),
+            Stage::Exchanged { from, alone } => self.exchanged(now, best, from, alone),
+            Stage::Apart { alone, lately } => self.apart(now, best, rival, alone, lately),
         }
         !matches!(self.stage, Stage::Together)
     }
@@ -127,13 +157,20 @@ impl Hidden {
         }
     }
 
-    fn compare(&mut self, now: Timestamp, best: Option<Best>, together: f64, company: f64) {
+    fn compare(
+        &mut self,
+        now: Timestamp,
+        best: Option<Best>,
+        rival: Option<Rival>,
+        together: f64,
+        company: f64,
+    ) {
         let disturbed = 1.0 + company.clamp(LEAST_DISTURBED, MOST_DISTURBED);
         match best.and_then(|best| self.mean.over(now, best, FLUSHED, COMPARED)) {
             Some(alone) if together > alone * disturbed => {
                 (self.quiet_until, self.together_pause) = (now + self.apart_pause, FIRST_TOGETHER);
                 self.apart_pause = (self.apart_pause * 2).min(LONGEST);
-                self.turn(now, Stage::Apart { alone });
+                self.exchange(now, rival, alone);
             }
             Some(_) => {
                 (self.quiet_until, self.apart_pause) = (now + self.together_pause, FIRST_APART);
@@ -146,14 +183,47 @@ impl Hidden {
         }
     }
 
-    fn apart(&mut self, now: Timestamp, best: Option<Best>, alone: f64) {
+    /// The other one is alone in place of the chosen one, which needed so much; if there is another one.
+    fn exchange(&mut self, now: Timestamp, rival: Option<Rival>, alone: f64) {
+        match self.chosen.zip(rival) {
+            Some((from, rival)) => {
+                self.turn(now, Stage::Exchanged { from, alone });
+                self.chosen = Some(rival.network);
+            }
+            None => self.turn(now, Stage::Apart { alone, lately: alone }),
+        }
+    }
+
+    fn exchanged(&mut self, now: Timestamp, best: Option<Best>, from: NetworkId, alone: f64) {
+        let mean = best.and_then(|best| self.mean.over(now, best, FLUSHED, COMPARED));
+        if let Some(mean) = mean.filter(|mean| *mean < alone * BETTER) {
+            self.exchange_pause = FIRST_EXCHANGE_PAUSE;
+            self.turn(now, Stage::Apart { alone: mean, lately: mean });
+        } else if mean.is_some() || now.since(self.since) > 2 * (FLUSHED + COMPARED) {
+            self.go_back(now, from, alone);
+        }
+    }
+
+    /// The other one is no better.
+    fn go_back(&mut self, now: Timestamp, from: NetworkId, alone: f64) {
+        self.no_exchange_until = now + self.exchange_pause;
+        self.exchange_pause = (self.exchange_pause * 2).min(LONGEST);
+        self.turn(now, Stage::Apart { alone, lately: alone });
+        self.chosen = Some(from);
+    }
+
+    fn apart(&mut self, now: Timestamp, best: Option<Best>, rival: Option<Rival>, alone: f64, lately: f64) {
         let mean = best.and_then(|best| self.mean.over(now, best, Duration::ZERO, LOOKED_BACK));
         if mean.is_some_and(|mean| mean > alone * WENT_BAD) {
             (self.quiet_until, self.apart_pause) = (now, FIRST_APART);
         }
+        let rival = rival.filter(|rival| rival.is_heard_better && now >= self.no_exchange_until);
         if now >= self.quiet_until {
             self.turn(now, Stage::Together);
-        } else if mean.is_some() {
+        } else if rival.is_some() {
+            self.exchange(now, rival, lately);
+        } else if let Some(lately) = mean {
+            self.stage = Stage::Apart { alone, lately };
             self.mean = Mean::default();
         }
     }
@@ -186,12 +256,17 @@ mod tests {
     const STEP: Duration = Duration::from_millis(100);
     const FIVE_MINUTES: u32 = 3_000;
 
+    const BEST: NetworkId = NetworkId(1);
+    const OTHER: NetworkId = NetworkId(2);
+
     /// A best access point with a second one; what it needs for a packet, in microseconds, beside the other and alone, and how many attempts are read.
     struct World {
         hidden: Hidden,
         now: Timestamp,
         beside: (u64, f64),
         alone: (u64, f64),
+        /// What the other one needs alone, and whether it is heard better; `None` if there is no reason to try it.
+        other: Option<(u64, bool)>,
         is_apart: bool,
     }
 
@@ -202,14 +277,17 @@ mod tests {
                 now: Timestamp::ZERO,
                 beside,
                 alone,
+                other: None,
                 is_apart: false,
             }
         }
 
         fn best(&self) -> Best {
             let (micros, delivered) = if self.is_apart { self.alone } else { self.beside };
+            let other = self.other.filter(|_| self.hidden.chosen() == Some(OTHER));
+            let micros = other.map_or(micros, |(micros, _)| micros);
             Best {
-                network: NetworkId(1),
+                network: if other.is_some() { OTHER } else { BEST },
                 packet_time: Some(Duration::from_micros(micros)),
                 delivered: Some(delivered),
                 company: if self.is_apart { 0.0 } else { 0.3 },
@@ -218,17 +296,28 @@ mod tests {
 
         fn step(&mut self) {
             self.now += STEP;
-            self.is_apart = self.hidden.update(self.now, Some(self.best()));
+            let best = self.best();
+            let rival = self.other.map(|(_, is_heard_better)| Rival {
+                network: if best.network == OTHER { BEST } else { OTHER },
+                is_heard_better: is_heard_better && best.network == BEST,
+            });
+            self.is_apart = self.hidden.update(self.now, Some(best), rival);
         }
 
         /// Of so many steps, the part apart.
         fn apart(&mut self, steps: u32) -> f64 {
-            let mut apart = 0;
+            self.parts(steps).0
+        }
+
+        /// Of so many steps, the part apart, and the part in which the other one had the air.
+        fn parts(&mut self, steps: u32) -> (f64, f64) {
+            let (mut apart, mut other) = (0, 0);
             for _ in 0..steps {
                 self.step();
                 apart += u32::from(self.is_apart);
+                other += u32::from(self.hidden.chosen() == Some(OTHER));
             }
-            f64::from(apart) / f64::from(steps)
+            (f64::from(apart) / f64::from(steps), f64::from(other) / f64::from(steps))
         }
     }
 
@@ -239,6 +328,55 @@ mod tests {
         assert!(world.is_apart, "within 2.5 s");
         let apart = world.apart(FIVE_MINUTES);
         assert!((0.97..1.0).contains(&apart), "{apart}: tried again, seldom");
+    }
+
+    #[test]
+    fn of_those_that_spoil_each_others_frames_the_better_one_alone_stays() {
+        let mut world = World::new((2_000, 0.4), (900, 0.95));
+        world.other = Some((600, false));
+        world.apart(40);
+        assert_eq!((world.is_apart, world.hidden.chosen()), (true, Some(OTHER)), "within 4 s");
+        let mut world = World::new((2_000, 0.4), (900, 0.95));
+        world.other = Some((1_500, false));
+        let (apart, other) = world.parts(FIVE_MINUTES);
+        assert!(apart > 0.97 && other > 0.0 && other < 0.025, "{apart} {other}: a second of it now and then");
+    }
+
+    #[test]
+    fn one_that_is_heard_better_is_alone_for_a_moment_and_stays_if_it_is_better() {
+        for (micros, stays) in [(500, true), (1_500, false)] {
+            let mut world = World::new((2_000, 0.4), (900, 0.95));
+            world.apart(40);
+            assert_eq!(world.hidden.chosen(), Some(BEST));
+            world.other = Some((micros, true));
+            let (_, other) = world.parts(600);
+            assert!(if stays { other > 0.9 } else { other > 0.0 && other < 0.1 }, "{micros}: {other}");
+        }
+    }
+
+    #[test]
+    fn if_the_other_one_is_silent_the_first_one_has_the_air_again() {
+        let mut world = World::new((2_000, 0.4), (900, 0.95));
+        world.other = Some((500, false));
+        while world.hidden.chosen() != Some(OTHER) {
+            world.step();
+        }
+        let silent = Best { packet_time: None, ..world.best() };
+        for _ in 0..25 {
+            world.now += STEP;
+            let network = world.hidden.chosen().unwrap();
+            assert!(world.hidden.update(world.now, Some(Best { network, ..silent }), None));
+        }
+        assert_eq!(world.hidden.chosen(), Some(BEST));
+        // And at once if nothing is known of it any more.
+        let mut world = World::new((2_000, 0.4), (900, 0.95));
+        world.other = Some((500, false));
+        while world.hidden.chosen() != Some(OTHER) {
+            world.step();
+        }
+        let first = Best { network: BEST, ..world.best() };
+        assert!(world.hidden.update(world.now + STEP, Some(first), None));
+        assert_eq!(world.hidden.chosen(), Some(BEST));
     }
 
     #[test]
@@ -261,14 +399,14 @@ mod tests {
         for leaves in [false, true] {
             let mut world = World::new((2_000, 0.4), (900, 0.95));
             world.apart(40);
-            assert_eq!((world.is_apart, world.hidden.chosen()), (true, Some(NetworkId(1))));
+            assert_eq!((world.is_apart, world.hidden.chosen()), (true, Some(BEST)));
             world.alone = (5_000, 0.5);
             let mut steps = 0;
             while world.is_apart && steps < 100 {
                 steps += 1;
                 world.now += STEP;
                 let best = Some(world.best()).filter(|_| !leaves);
-                world.is_apart = world.hidden.update(world.now, best);
+                world.is_apart = world.hidden.update(world.now, best, None);
             }
             assert!(steps <= if leaves { 1 } else { 45 }, "{steps} steps");
             assert_eq!(world.hidden.chosen(), None);
@@ -284,7 +422,7 @@ mod tests {
         for _ in 0..40 {
             world.now += STEP;
             let silent = Best { packet_time: None, ..world.best() };
-            world.is_apart = world.hidden.update(world.now, Some(silent));
+            world.is_apart = world.hidden.update(world.now, Some(silent), None);
         }
         assert!(!world.is_apart);
     }

@@ -32,7 +32,7 @@ use std::time::Duration;
 use units::{BitRate, Bytes, Frequency, NetworkId, Timestamp};
 
 use free_air::FreeAir;
-use hidden::{Best, Hidden};
+use hidden::{Best, Hidden, Rival};
 pub use marking::{MOST_MARKS, MarkShare, MarkingForm, safe_marks, with_queue};
 use point::{LEAST_CONFIDENCE, Point, Stage};
 pub use reason::SteeringReason;
@@ -158,7 +158,7 @@ impl Steering {
             .iter()
             .filter_map(|point| Some((point.in_contest(now, sure)?, point.stage == Stage::Used)))
             .collect();
-        let apart = hidden.update(now, in_company(now, &here));
+        let apart = hidden.update(now, in_company(now, &here), rival(now, &here));
         let others = here.iter().map(|point| point.others).fold(0.0, f64::max);
         let spare = spare(here.iter().filter_map(|point| point.air(now)).sum::<f64>() + others);
         let ranks = ranks(&times, settings.threshold);
@@ -206,7 +206,8 @@ impl Steering {
         let some_used = here.iter().any(|point| point.stage == Stage::Used && point.view.reaches);
         let some_reach = here.iter().any(|point| point.view.reaches);
         for (at, point) in here.iter_mut().enumerate() {
-            point.kept_apart = apart && best.is_some() && rank(at) != Some(Rank::Best);
+            // Of which nothing is known, that are asked all the same now and then, by a few packets.
+            point.kept_apart = apart && best.is_some() && !matches!(rank(at), None | Some(Rank::Best));
             let is_heard_better = point.is_heard_better(best_signal);
             let next = match (point.stage, rank(at)) {
                 (_, Some(Rank::Best)) => Stage::Used,
@@ -269,6 +270,18 @@ fn in_company(now: Timestamp, here: &[&mut Point]) -> Option<Best> {
         delivered: best.view.delivered,
         company: others.iter().filter_map(|point| point.air(now)).sum(),
     })
+}
+
+/// Of a channel's access points but the best, which is the first one, the one that may be better alone: the one heard best, of those that are not heard
+/// worse than the best.
+fn rival(now: Timestamp, here: &[&mut Point]) -> Option<Rival> {
+    let (best, others) = here.split_first()?;
+    let heard = |point: &Point| point.signal_dbm.or(best.signal_dbm).unwrap_or_default();
+    let may_be_better = others.iter().filter(|point| point.view.reaches && point.known(now).is_some());
+    let may_be_better = may_be_better.filter(|point| !best.is_heard_better(point.signal_dbm));
+    // The first one of those heard as well, which took the least time for a packet so far.
+    let rival = may_be_better.rev().max_by(|one, other| heard(one).total_cmp(&heard(other)))?;
+    Some(Rival { network: rival.view.network, is_heard_better: rival.is_heard_better(best.signal_dbm) })
 }
 
 #[cfg(test)]

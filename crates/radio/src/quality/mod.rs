@@ -34,7 +34,7 @@ use space::{Arrival, Space};
 pub use window::WINDOW;
 use window::{Counts, Window};
 
-/// Access points that are followed at once. Beyond, the one goes that has not sent to us, or not for longest.
+/// Access points that are followed at once. Beyond, one goes that we are not at, and that has not sent to us, or not for longest.
 pub const MOST_FOLLOWED: usize = 64;
 /// Sequence spaces of one access point: each receiver has one for each class in which it is sent to. The one not heard for longest goes.
 const MOST_SPACES: usize = 32;
@@ -81,13 +81,15 @@ impl Qualities {
         self.present_since = now;
     }
 
-    /// Takes a frame whose header has been read; `own` are our addresses. Frames that no access point sent are left alone.
+    /// Takes a frame whose header has been read. `own` are our addresses, `joined` those of the access points that we are at, which are followed however
+    /// many others there seem to be. Frames that no access point sent are left alone.
     pub fn take(
         &mut self,
         now: Timestamp,
         header: &Header,
         heard: &Heard<'_>,
         own: impl Fn(MacAddress) -> bool,
+        joined: impl Fn(MacAddress) -> bool,
     ) {
         let kind = header.control.kind;
         let to_group = header.receiver.is_group();
@@ -109,7 +111,7 @@ impl Qualities {
         }
         let source = if own(header.receiver) { Source::ToUs } else { Source::Overheard };
         if !self.followed.contains_key(&key) {
-            self.make_room();
+            self.make_room(joined);
         }
         let present_since = self.present_since;
         let followed = self.followed.entry(key).or_insert_with(|| AccessPoint::new(heard.frequency));
@@ -152,11 +154,12 @@ impl Qualities {
         Bytes((size_of::<(Frequency, MacAddress, AccessPoint)>() + windows + spaces) as u64)
     }
 
-    fn make_room(&mut self) {
+    fn make_room(&mut self, joined: impl Fn(MacAddress) -> bool) {
         if self.followed.len() < MOST_FOLLOWED {
             return;
         }
-        let least = self.followed.iter().min_by_key(|(_, one)| (one.sent_to_us, one.last));
+        let least =
+            self.followed.iter().min_by_key(|((_, bssid), one)| (joined(*bssid), one.sent_to_us, one.last));
         if let Some(key) = least.map(|(key, _)| *key) {
             self.followed.remove(&key);
         }

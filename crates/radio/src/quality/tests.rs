@@ -66,7 +66,7 @@ impl Air {
             high_throughput: None,
             aggregate: None,
         };
-        self.qualities.take(self.now, header, &heard, |address| address == OWN);
+        self.qualities.take(self.now, header, &heard, |address| address == OWN, |bssid| bssid == BSSID);
     }
 
     fn wait(&mut self, micros: u64) {
@@ -177,7 +177,7 @@ fn frames_of_an_aggregate_share_what_surrounds_it() {
             high_throughput: rate,
             aggregate,
         };
-        air.qualities.take(air.now, &header, &heard, |address| address == OWN);
+        air.qualities.take(air.now, &header, &heard, |address| address == OWN, |bssid| bssid == BSSID);
     }
     let time = air.estimate().unwrap().packet_time.unwrap();
     let whole = Flavour::A.aggregate_exchange_time(rate.unwrap(), FULL_FRAME, 20);
@@ -345,6 +345,13 @@ fn memory_is_bounded_and_who_sends_to_us_stays() {
     assert_eq!(air.qualities.followed.len(), MOST_FOLLOWED);
     let own = &air.qualities.followed[&(CHANNEL, BSSID)];
     assert_eq!(own.spaces.len(), MOST_SPACES);
+    // Whose frames are made for us, and come later than those of the one that we are at.
+    for forged in 0..1_000_u16 {
+        let [high, low] = forged.to_be_bytes();
+        air.put(&Sender { bssid: MacAddress([2, 0, 0, 9, high, low]), ..PLAIN }, 0, false);
+    }
+    assert_eq!(air.qualities.followed.len(), MOST_FOLLOWED);
+    assert!(air.qualities.followed.contains_key(&(CHANNEL, BSSID)));
 }
 
 proptest! {
@@ -379,7 +386,7 @@ proptest! {
                 high_throughput: rate.and_then(|(index, wide)| HighThroughput::new(index, wide, !wide, wide)),
                 aggregate,
             };
-            qualities.take(now, &header, &heard, |address| address.0[5] & 1 == 0);
+            qualities.take(now, &header, &heard, |address| address.0[5] & 1 == 0, |bssid| bssid.0[5] & 2 == 0);
             for (_, _, estimate) in qualities.iter(now) {
                 prop_assert!((0.0..=1.0).contains(&estimate.delivery_ratio));
                 prop_assert!((0.0..=1.0).contains(&estimate.margin));

@@ -21,7 +21,9 @@ impl Station {
         }
         let StationSettings { address, further, .. } = &self.settings;
         let is_own = |receiver| receiver == *address || further.contains(&receiver);
-        self.qualities.take(now, &header, heard, is_own);
+        let networks = &self.networks;
+        let is_joined = |bssid| networks.values().any(|network| network.bssid() == Some(bssid));
+        self.qualities.take(now, &header, heard, is_own, is_joined);
         if matches!(header.control.kind, Kind::Beacon | Kind::ProbeResponse) && !header.control.protected {
             if let Ok(beacon) = Beacon::parse(body) {
                 self.handle_beacon(now, &header, &beacon, heard);

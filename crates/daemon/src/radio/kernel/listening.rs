@@ -5,9 +5,9 @@ use std::time::Duration;
 use anabranch::control::AccessPointReport;
 use linux::radio::{ListenError, Listener, Radios, TransferError};
 use linux::wireless::WirelessError;
-use radio::Overhearing;
 use radio::quality::Estimate;
 use radio::radiotap::Captured;
+use radio::{Overhearing, Stations};
 use tracing::{debug, info};
 use units::{Frequency, MacAddress, Timestamp};
 
@@ -29,8 +29,8 @@ pub(crate) struct Listening {
 }
 
 impl Listening {
-    /// Listens by the card of `interface` while `wanted`, to what is for `own` above all.
-    pub(super) fn work(&mut self, now: Timestamp, wanted: bool, interface: &str, own: &[MacAddress]) {
+    /// Listens by the card of `interface` while `wanted`, to what is for its stations above all.
+    pub(super) fn work(&mut self, now: Timestamp, wanted: bool, interface: &str, stations: Stations<'_>) {
         if !wanted {
             if self.listener.is_some() {
                 *self = Self::default();
@@ -44,7 +44,7 @@ impl Listening {
         let Some(listener) = &mut self.listener else {
             return self.begin(now, interface);
         };
-        match take(listener, &mut self.heard, now, own) {
+        match take(listener, &mut self.heard, now, stations) {
             Ok(()) => self.heard.forget_old(now),
             Err(error) => {
                 debug!("{interface}: {error}");
@@ -114,13 +114,13 @@ fn take(
     listener: &mut Listener,
     heard: &mut Overhearing,
     now: Timestamp,
-    own: &[MacAddress],
+    stations: Stations<'_>,
 ) -> Result<(), TransferError> {
     let mut taken = 0;
     while taken < MOST_FRAMES {
         let each = |captured: Captured<'_>| {
             if let Captured::Heard(frame) = captured {
-                heard.handle_frame(now, &frame, own);
+                heard.handle_frame(now, &frame, stations);
             }
         };
         match listener.receive(each)? {

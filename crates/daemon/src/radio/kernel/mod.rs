@@ -27,6 +27,7 @@ use linux::netlink::Netlink;
 use linux::poll::{Poller, Token};
 use linux::radio::{Radios, ScanError, kernel_scan};
 use linux::wireless::{Wireless, WirelessError};
+use radio::Stations;
 use radio::scan::SeenNetworks;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -129,7 +130,9 @@ impl KernelKeeper {
             .collect();
         let addresses: Vec<MacAddress> = own.iter().map(|(_, address)| *address).collect();
         let interface = own.first().map_or("", |(name, _)| name);
-        self.listening.work(now, wanted, interface, &addresses);
+        let access_points = self.statistics.access_points();
+        let stations = Stations { addresses: &addresses, access_points: &access_points };
+        self.listening.work(now, wanted, interface, stations);
     }
 
     fn begin(

@@ -9,7 +9,7 @@ use linux::wireless::{Association, Survey, Wireless, WirelessError};
 use radio::airtime::Flavour;
 use radio::quality::{Estimate, FULL_FRAME, packet_time};
 use tracing::debug;
-use units::{Frequency, NetworkId, Timestamp};
+use units::{Frequency, MacAddress, NetworkId, Timestamp};
 
 use super::super::access_points::sort;
 use super::super::points::{Joined, Points};
@@ -80,6 +80,11 @@ impl Statistics {
         let channels: BTreeSet<Frequency> =
             self.known.values().map(|reading| reading.association.frequency).collect();
         channels.len() < self.known.len()
+    }
+
+    /// The access points that the stations are at.
+    pub(super) fn access_points(&self) -> Vec<MacAddress> {
+        self.known.values().map(|reading| reading.association.bssid).collect()
     }
 
     /// For the rule. `listening`: what is heard beside these interfaces; `reaches`: whether one leads anywhere.
@@ -171,7 +176,11 @@ fn read_all(
     let card = |index| interfaces.iter().find(|one| one.index == index)?.radio;
     let mut surveys: BTreeMap<(u32, Frequency), (Survey, Option<Duration>)> = BTreeMap::new();
     for one in up {
-        let Some(association) = wireless.association(one.index)? else { continue };
+        let Some(association) = wireless.association(one.index)? else {
+            // At none now: what was read of the last one is over.
+            known.remove(&one.network);
+            continue;
+        };
         let before = known.get(&one.network).map(|reading| &reading.association);
         let estimate = before.and_then(|before| estimate(before, &association));
         let received = before.and_then(|before| receive_time(before, &association));
@@ -251,7 +260,7 @@ fn receive_time(before: &Association, now: &Association) -> Option<Duration> {
 
 #[cfg(test)]
 mod tests {
-    use units::{BitRate, Frequency, MacAddress};
+    use units::BitRate;
 
     use super::*;
 

@@ -172,7 +172,7 @@ fn measure(case: &Case, seed: u64) -> anyhow::Result<Vec<Observed>> {
                         high_throughput: None,
                         aggregate: None,
                     };
-                    qualities.take(reception.at, &header, &heard, |address| address == CLIENT);
+                    qualities.take(reception.at, &header, &heard, |address| address == CLIENT, |_| true);
                 }
                 _ => {}
             }

@@ -512,8 +512,8 @@ impl World {
                     packet_time,
                     confidence,
                     delivered,
-                    // Its air has packet times and no signals.
-                    signal_dbm: None,
+                    // The air that is given in turns has packet times and no signals.
+                    signal_dbm: self.contention.as_mut().and_then(|air| air.hear_beacon(self.now, index)),
                     stays: true,
                     other_way: true,
                     carried: carried as f64 / STEERING.as_secs_f64(),

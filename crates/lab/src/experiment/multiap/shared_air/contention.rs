@@ -10,11 +10,12 @@ use anyhow::Context;
 use radio::airtime::Flavour;
 use radio::frame::{Header, Kind};
 use radio::quality::{Estimate, Qualities};
+use radio::scan::smoothed_signal;
 use radio::{Heard, Rate, RateChoice};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use sim::SeededRandom;
-use sim::medium::{Event, Frame, FrameId, Medium, Rates, Reception, Series, StationId, Tuning};
+use sim::medium::{Event, Frame, FrameId, Medium, Propagation, Rates, Reception, Series, StationId, Tuning};
 use units::{Bytes, Frequency, MacAddress, Timestamp};
 
 use super::fading::{Fading, Signal};
@@ -122,6 +123,8 @@ struct PointOnAir {
     header: Header,
     /// The last frame that the device took; it hears some of them twice.
     last: Option<FrameId>,
+    /// Its signal by its beacons, dBm, smoothed as the radio does.
+    beacons_dbm: Option<f32>,
     used: Duration,
     attempts: u32,
     heard: u32,
@@ -155,6 +158,7 @@ impl Contention {
                 rates,
                 header,
                 last: None,
+                beacons_dbm: None,
                 used: Duration::ZERO,
                 attempts: 0,
                 heard: 0,
@@ -189,6 +193,14 @@ impl Contention {
     /// What the device reckons of an access point, if it is asked to.
     pub fn estimate(&self, now: Timestamp, index: usize) -> Option<Option<Estimate>> {
         Some(self.reckoned.as_ref()?.estimate(now, CHANNEL, point_address(index)))
+    }
+
+    /// A beacon of an access point, which takes no air here and is never lost; gives its signal, dBm, over the last ones.
+    pub fn hear_beacon(&mut self, now: Timestamp, index: usize) -> Option<f32> {
+        let point = &mut self.points[index];
+        let signal_dbm = self.medium.propagation_mut().signal(now, point.station, DEVICE).map(f32::from);
+        point.beacons_dbm = smoothed_signal(point.beacons_dbm, signal_dbm);
+        point.beacons_dbm
     }
 
     /// What was until now does not count.
@@ -286,7 +298,7 @@ impl Contention {
                 high_throughput: None,
                 aggregate: None,
             };
-            reckoned.take(reception.at, &header, &heard, |address| address == DEVICE_ADDRESS);
+            reckoned.take(reception.at, &header, &heard, |address| address == DEVICE_ADDRESS, |_| true);
         }
         let point = &mut self.points[index];
         if point.last >= Some(reception.id) {

@@ -22,6 +22,7 @@ pub(super) fn joined(
         Some(Joined {
             network: status.network,
             ssid,
+            bssid,
             channel,
             estimate: station.qualities().estimate(now, channel, bssid),
             signal_dbm: station.seen().find(|seen| seen.bssid == bssid).and_then(|seen| seen.signal_dbm),

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anabranch::control::{AccessPointReport, EventKind, Fraction, QualityReport, QualitySource};
 use policy::steering::{PointView, Steered, Steering, SteeringReason};
 use radio::quality::{Doubt, Estimate, Source};
-use units::{BitRate, Frequency, NetworkId, Timestamp};
+use units::{BitRate, Frequency, MacAddress, NetworkId, Timestamp};
 
 use crate::control::EventLog;
 
@@ -31,6 +31,8 @@ pub(crate) struct Joined {
     pub network: NetworkId,
     /// Its name, for people.
     pub ssid: String,
+    /// The access point of it that we are at.
+    pub bssid: MacAddress,
     pub channel: Frequency,
     pub estimate: Option<Estimate>,
     /// Of its beacons lately, dBm.
@@ -145,6 +147,7 @@ impl Points {
         let estimate = one.estimate.as_ref();
         PointView {
             network: one.network,
+            access_point: one.bssid,
             channel: one.channel,
             packet_time: estimate.and_then(|estimate| estimate.packet_time),
             confidence: estimate.map_or(0.0, Estimate::confidence),
@@ -246,6 +249,7 @@ mod tests {
         Joined {
             network: NetworkId(network),
             ssid: format!("net{network}"),
+            bssid: MacAddress([2, 0, 0, 0, 0, network as u8]),
             channel: Frequency(2_437),
             estimate: Estimate::of_counts(Flavour::G, 500, 0, 0, rate),
             signal_dbm: None,

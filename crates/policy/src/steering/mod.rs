@@ -29,7 +29,7 @@ mod worth;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use units::{BitRate, Bytes, Frequency, NetworkId, Timestamp};
+use units::{BitRate, Bytes, Frequency, MacAddress, NetworkId, Timestamp};
 
 use free_air::FreeAir;
 use hidden::{Best, Hidden, Rival};
@@ -44,6 +44,8 @@ use worth::{Verdict, Worth};
 pub struct PointView {
     /// The network.
     pub network: NetworkId,
+    /// The address of its access point: of a network that has several, what is known of one says nothing of the next.
+    pub access_point: MacAddress,
     /// Its channel.
     pub channel: Frequency,
     /// Air time for a packet of [`FULL_PACKET`]; `None` if nothing was heard of it lately.
@@ -128,6 +130,9 @@ impl Steering {
         self.points.retain(|network, _| views.iter().any(|view| view.network == *network));
         for view in views {
             let point = self.points.entry(view.network).or_insert_with(|| Point::new(now, *view));
+            if point.view.access_point != view.access_point {
+                *point = Point::new(now, *view);
+            }
             point.take(now, steps, *view);
         }
         let mut channels: Vec<Frequency> = views.iter().map(|view| view.channel).collect();

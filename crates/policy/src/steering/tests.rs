@@ -10,6 +10,7 @@ const STEP: Duration = Duration::from_millis(100);
 fn view(network: u32, micros: u64) -> PointView {
     PointView {
         network: NetworkId(network),
+        access_point: MacAddress([2, 0, 0, 0, 0, network as u8]),
         channel: CHANNEL,
         packet_time: Some(Duration::from_micros(micros)),
         confidence: 0.9,
@@ -364,6 +365,22 @@ fn nothing_flaps() {
         before = now;
     }
     assert!(changes <= 2, "{changes}");
+}
+
+/// A network moves from one of its access points to the next.
+#[test]
+fn what_was_known_of_an_access_point_is_not_held_against_the_next_one_of_its_network() {
+    let mut steering = Steering::new(SteeringSettings::default());
+    let at = |step: u64| Timestamp::from_millis(step * 100);
+    for step in 0..30 {
+        steering.update(at(step), &[view(0, 1_000), view(1, 9_000)]);
+    }
+    let next = MacAddress([2, 0, 0, 0, 1, 0]);
+    let unheard = PointView { access_point: next, packet_time: None, ..view(1, 0) };
+    let steered = steering.update(at(30), &[view(0, 1_000), unheard]);
+    assert_eq!((steered[1].packet_time, steered[1].used), (None, true), "tried");
+    let heard = PointView { access_point: next, ..view(1, 800) };
+    assert_eq!(steering.update(at(31), &[view(0, 1_000), heard])[1].reason, SteeringReason::Best);
 }
 
 #[test]

@@ -100,6 +100,7 @@ impl Statistics {
             .map(|(one, reading)| Joined {
                 network: one.network,
                 ssid: one.title.to_owned(),
+                bssid: reading.association.bssid,
                 channel: reading.association.frequency,
                 estimate: reading.estimate(now, listening),
                 signal_dbm: reading.association.beacon_dbm.map(|signal| signal as f32),

@@ -28,8 +28,8 @@ use policy::steering::{MarkShare, MarkingForm, PointView, Steering, SteeringSett
 use units::{Frequency, NetworkId, Timestamp};
 use wire::inner::Ecn;
 
-use contention::Contention;
 pub(super) use contention::{Air, Contended, Transmitter};
+use contention::{Contention, point_address};
 pub(super) use fading::loss;
 use plain::Plain;
 pub(super) use plain::{PlainClient, Shares};
@@ -508,6 +508,7 @@ impl World {
                 };
                 PointView {
                     network,
+                    access_point: point_address(index),
                     channel: CHANNEL,
                     packet_time,
                     confidence,

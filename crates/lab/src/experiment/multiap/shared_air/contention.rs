@@ -316,7 +316,7 @@ fn series_of(first: Rate, best: Rate) -> Series {
     Series::new(&attempts).unwrap_or_else(|_| Series::steady(first, REPEATED))
 }
 
-fn point_address(index: usize) -> MacAddress {
+pub(super) fn point_address(index: usize) -> MacAddress {
     MacAddress([2, 0, 0, 0, 1, index as u8 + 1])
 }
 

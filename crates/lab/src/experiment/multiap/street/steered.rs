@@ -90,6 +90,7 @@ impl Steered {
         let carried = self.before.get(&one.network).map_or(0.0, |seen| seen.carried);
         Some(PointView {
             network: one.network,
+            access_point: bssid,
             channel,
             packet_time: estimate.as_ref().and_then(|estimate| estimate.packet_time),
             confidence: estimate.as_ref().map_or(0.0, radio::quality::Estimate::confidence),

@@ -163,7 +163,11 @@ impl Steering {
             .iter()
             .filter_map(|point| Some((point.in_contest(now, sure)?, point.stage == Stage::Used)))
             .collect();
+        let was_on_trial = hidden.on_trial();
         let apart = hidden.update(now, in_company(now, &here), rival(now, &here));
+        let may_prove_beside = !hidden.disturbed();
+        // In the order of this step, also as its trial ends.
+        let on_trial = [was_on_trial, hidden.on_trial()];
         let others = here.iter().map(|point| point.others).fold(0.0, f64::max);
         let spare = spare(here.iter().filter_map(|point| point.air(now)).sum::<f64>() + others);
         let ranks = ranks(&times, settings.threshold);
@@ -217,7 +221,9 @@ impl Steering {
             let next = match (point.stage, rank(at)) {
                 (_, Some(Rank::Best)) => Stage::Used,
                 _ if point.kept_apart => Stage::Ready,
-                (Stage::Ready, Some(Rank::Slower)) if is_heard_better && point.may_prove(now) && !trying => {
+                (Stage::Ready, Some(Rank::Slower))
+                    if may_prove_beside && is_heard_better && point.may_prove(now) && !trying =>
+                {
                     trying = true;
                     Stage::Proving
                 }
@@ -231,7 +237,13 @@ impl Steering {
             if slower(point, at) && next != Stage::Used {
                 used -= 1;
             }
+            let pause = point.proving_pause;
             point.turn(now, next);
+            point.proving_pause = match rank(at) {
+                _ if on_trial.contains(&Some(point.view.network)) => pause,
+                Some(Rank::Best) => Duration::ZERO,
+                _ => point.proving_pause,
+            };
         }
         let is_single = here.len() == 1;
         here.into_iter()
@@ -268,9 +280,10 @@ fn sureness(here: &[&mut Point]) -> f64 {
 /// The best of a channel's access points, which is the first one, beside the others.
 fn in_company(now: Timestamp, here: &[&mut Point]) -> Option<Best> {
     let (best, others) = here.split_first()?;
-    best.known(now).filter(|_| best.view.reaches)?;
+    let settled = best.known(now).filter(|_| best.view.reaches)?;
     Some(Best {
         network: best.view.network,
+        settled,
         packet_time: best.view.packet_time.filter(|_| best.view.confidence >= LEAST_CONFIDENCE),
         delivered: best.view.delivered,
         company: others.iter().filter_map(|point| point.air(now)).sum(),
@@ -286,7 +299,11 @@ fn rival(now: Timestamp, here: &[&mut Point]) -> Option<Rival> {
     let may_be_better = may_be_better.filter(|point| !best.is_heard_better(point.signal_dbm));
     // The first one of those heard as well, which took the least time for a packet so far.
     let rival = may_be_better.rev().max_by(|one, other| heard(one).total_cmp(&heard(other)))?;
-    Some(Rival { network: rival.view.network, is_heard_better: rival.is_heard_better(best.signal_dbm) })
+    Some(Rival {
+        network: rival.view.network,
+        is_heard_better: rival.is_heard_better(best.signal_dbm),
+        is_refuted: rival.proving_pause > Duration::ZERO && rival.stage == Stage::Ready,
+    })
 }
 
 #[cfg(test)]

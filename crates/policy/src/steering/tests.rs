@@ -428,6 +428,39 @@ fn what_is_doubtful_is_not_acted_upon_but_remembered_for_a_while() {
     assert_eq!((steered[1].packet_time, steered[1].reason), (None, SteeringReason::Unknown));
 }
 
+/// Two access points that do not hear each other, and the worse one has the air: the better one fails beside it, however well it is heard.
+#[test]
+fn of_two_that_do_not_hear_each_other_the_better_one_alone_comes_to_be_used() {
+    for signals in [[None, None], [Some(-78.0), Some(-72.0)]] {
+        let mut steering = Steering::new(SteeringSettings::default());
+        let (mut now, mut used, mut of_better) = (Timestamp::ZERO, [true; 2], 0);
+        for step in 0..600 {
+            now += STEP;
+            let views = [(0, 1_500), (1, 900)].map(|(network, alone)| {
+                let (sends, beside) = (used[network as usize], used[1 - network as usize]);
+                // In the beginning more of the worse one's frames happen to arrive.
+                let (micros, delivered) = match (sends, beside) {
+                    (true, false) => (alone, 0.95),
+                    (true, true) => (alone + 1_000 + 1_500 * u64::from(network), 0.5),
+                    (false, _) => (9_000, 0.2),
+                };
+                PointView {
+                    packet_time: Some(Duration::from_micros(micros)),
+                    delivered: Some(delivered),
+                    confidence: if sends { 0.9 } else { 0.3 },
+                    carried: if sends { 0.5e6 / micros as f64 } else { 1.0 },
+                    signal_dbm: signals[network as usize],
+                    ..view(network, 0)
+                }
+            });
+            let steered = steering.update(now, &views);
+            used = [steered[0].used, steered[1].used];
+            of_better += u32::from(step >= 60 && used == [false, true]);
+        }
+        assert!(of_better > 420, "{signals:?}: {of_better} of 540");
+    }
+}
+
 /// Two access points that do not hear each other: each needs more than twice the air while both send.
 #[test]
 fn of_two_that_do_not_hear_each_other_one_is_used() {

@@ -21,6 +21,12 @@ fn build_library() {
     cargo
         .args(["build", "--locked", "-q", "-p", "anabranch-preload", "--target-dir"])
         .arg(directory.parent().unwrap());
+    // As for the examples of the library: ring, and all that needs it, would be built once more for another package.
+    for (name, _) in std::env::vars_os() {
+        if ["CARGO_PKG_", "CARGO_MANIFEST_"].iter().any(|of| name.to_string_lossy().starts_with(of)) {
+            cargo.env_remove(name);
+        }
+    }
     if directory.ends_with("release") {
         cargo.arg("--release");
     }

@@ -240,6 +240,28 @@ fn a_backup_carries_nothing_until_it_is_needed() {
     assert!(sent_on_backup(&bench) - before < 20_000, "{}", bench.report());
 }
 
+/// A network that is dear or slow is near all the same as long as nothing waits in it.
+#[test]
+fn what_any_path_may_carry_does_not_go_over_the_nearest_one_that_stands_by() {
+    let mut bench = Bench::new(&[LinkSpec::new(20.0, 40), LinkSpec::new(20.0, 5)]);
+    bench.connect();
+    bench.saturate_down(Duration::from_millis(500));
+    bench.device.set_path_status(bench.device_session, NetworkId(2), PathStatus::Backup, 0);
+    bench.run(Duration::from_millis(500));
+    let sent_on_backup = |bench: &Bench| {
+        let reports = bench.gateway.path_reports(bench.gateway_session.unwrap());
+        reports.iter().find(|report| report.status == PathStatus::Backup).unwrap().counters.sent_packets
+    };
+    let before = sent_on_backup(&bench);
+    // How long a gap may be waited for changes with the delay, and is told each time.
+    for step in 0..20 {
+        bench.delay_down(0, Duration::from_millis(if step % 2 == 0 { 40 } else { 150 }));
+        bench.saturate_down(Duration::from_millis(400));
+    }
+    let sent = sent_on_backup(&bench) - before;
+    assert!(sent < 3, "{sent}\n{}", bench.report());
+}
+
 #[test]
 fn no_more_goes_over_a_path_than_the_device_allows() {
     let mut bench = Bench::new(&[LinkSpec::new(20.0, 10), LinkSpec::new(20.0, 10)]);

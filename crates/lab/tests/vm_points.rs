@@ -1,8 +1,10 @@
 //! A radio at two access points of one channel, one of which loses two of five attempts, in the virtual machine: what it reckons of each, against
 //! what the air was told to do, and what it makes of it. Skipped with a reason where a part of the bed cannot be had, except in CI.
 
-use lab::medium::Report;
+use lab::medium::{LinkConfig, Report};
+use lab::vm::air::{ASSOCIATE, LEASE};
 use lab::vm::measurement::tunnel_commands;
+use lab::vm::program;
 use lab::vm::scene::near_and_far;
 use lab::vm::topology::SERVER_ADDRESS;
 
@@ -110,5 +112,99 @@ fn an_access_point_with_nothing_behind_it_is_left_and_taken_again() {
     let (_, rest) = pings.split_once(" packets transmitted, ").unwrap();
     let received: u32 = rest.split(' ').next().unwrap().parse().unwrap();
     assert!(received >= 980, "{pings}");
+    assert!(outcome.output.contains("radio ended with 0"), "{}", outcome.output);
+}
+
+/// Each access point has a card of its own, which is nobody's radio but the kernel's; data goes by both.
+fn kept_by_others() -> String {
+    format!(
+        r#"fail() {{ echo "failed: $1"; cat /results/*.log; exit 1; }}
+{ASSOCIATE}associate device wlan0 near || fail near; associate device wlan1 far || fail far
+{}
+at_home ping -q -i 0.02 -s 1200 -c 600 -W 2 -I wlan0 {SERVER_ADDRESS} >/results/near.ping & one=$!
+at_home ping -q -i 0.02 -s 1200 -c 600 -W 2 -I wlan1 {SERVER_ADDRESS} >/results/far.ping & two=$!
+sleep 10; at_home anabranch --state /tmp/device radio aps --json >/results/aps; at_home anabranch --state /tmp/device radio aps
+at_home anabranch --state /tmp/device events >/results/told
+wait $one $two; at_home anabranch --state /tmp/device down; air_down"#,
+        tunnel_commands()
+    )
+}
+
+#[test]
+fn cards_that_others_keep_are_judged_by_what_the_kernel_counts() {
+    let mut scene = near_and_far(0.0, kept_by_others());
+    scene.wifi.stations = vec![("device", 2)];
+    scene.wifi.files.push(("/job/lease", LEASE.into()));
+    // The kernel counts what is sent: radio 3 is the second card, 1 its access point.
+    let air = scene.air.as_mut().unwrap();
+    let mut quality = air.link[0].quality;
+    quality.loss = LOSS;
+    air.link = vec![LinkConfig { from: Some(3), to: Some(1), quality, ..LinkConfig::default() }];
+    let Some(outcome) = scene.play(env!("CARGO_BIN_EXE_anabranch-lab")).unwrap() else { return };
+    let points: Vec<serde_json::Value> = serde_json::from_str(&outcome.text("aps")).unwrap();
+    let of = |interface: &str| points.iter().find(|point| point["interface"] == interface).unwrap();
+    let (near, far) = (of("wlan0"), of("wlan1"));
+    println!("{near}\n{far}");
+    let ratio = |point: &serde_json::Value| point["quality"]["delivery_ratio"].as_f64().unwrap();
+    assert!(ratio(near) > 0.85, "{near}");
+    assert!((ratio(far) - (1.0 - LOSS)).abs() < 0.15, "{far}");
+    assert_eq!((&near["ssid"], &far["ssid"]), (&"near".into(), &"far".into()));
+    assert_eq!((&near["share"], &far["share"]), (&1.0.into(), &1.0.into()), "each is a radio of its own");
+    assert_eq!(near["reason"], "takes the least time for a packet", "{near} {far}");
+    assert_eq!((&near["used"], &near["marks"]), (&true.into(), &0.0.into()), "{near}");
+    assert!(far["marks"].as_f64().unwrap() > 0.0, "{far}");
+}
+
+/// First what comes by the worse access point has no ECN any more, then all that comes by the better one says that it has met a queue.
+fn ecn_is_no_use() -> String {
+    format!(
+        r#"fail() {{ echo "failed: $1"; cat /results/*.log; exit 1; }}
+radio_up --kernel --channels 6; address_on wl-near; address_on wl-far
+in_namespace server anabranch-lab traffic serve {SERVER_ADDRESS}:9000 --transport mptcp &
+ip -n server mptcp limits set subflow 8 add_addr_accepted 8
+printf '[device]\ngateway = "none"\nprobe = "off"\n' >/tmp/state/config.toml
+grouped() {{ in_namespace device sh -c 'mount -t cgroup2 cgroup2 /sys/fs/cgroup; exec "$@"' sh "$@"; }}
+grouped anabranch --state /tmp/state up --foreground >>/results/direct.log 2>&1 & device=$!
+for _ in $(seq 200); do at_home nft list table inet anabranch_direct_any0 >/dev/null 2>&1 && break; sleep 0.1; done
+sleep 3
+download() {{
+    grouped anabranch --state /tmp/state run --treat mptcp -- anabranch-lab traffic fetch {SERVER_ADDRESS}:9000 \
+        --congestion cubic --seconds $2 --json /results/$1 || fail $1
+}}
+box() {{ in_namespace $1 nft -f - <<END
+table ip box {{ chain ecn {{ type filter hook forward priority mangle; policy accept; ip saddr {SERVER_ADDRESS} ip ecn $2 ip ecn set $3; }}; }}
+END
+}}
+heard() {{ in_namespace server awk '/^TcpExt:/ {{ if (!names) {{ names = split($0, name) }} else for (at = 1; at <= names; at++) if (name[at] == "TCPDeliveredCE") print $at }}' /proc/net/netstat; }}
+download warm 3
+box near-far '!= not-ect' not-ect; download cleared 14
+in_namespace near-far nft delete table ip box
+box near-near '{{ ect0, ect1 }}' ce; download marked 14
+heard >/results/heard-before; download mended 6; heard >/results/heard-after
+at_home anabranch --state /tmp/state events >/results/told
+at_home anabranch --state /tmp/state down; wait $device; radio_down; air_down; cat /results/radio.log"#
+    )
+}
+
+#[test]
+fn a_network_that_clears_or_sets_ecn_is_told_and_its_marks_are_not_heeded() {
+    let mut scene = near_and_far(LOSS, ecn_is_no_use());
+    scene.programs.push(program("wpa_supplicant", "wpasupplicant").unwrap());
+    let Some(outcome) = scene.play(env!("CARGO_BIN_EXE_anabranch-lab")).unwrap() else { return };
+    let told = outcome.text("told");
+    println!("{told}");
+    let named =
+        |network: &str, text: &str| told.lines().any(|line| line.contains(network) && line.contains(text));
+    assert!(named("wl-far", "senders cannot be told by marks"), "{told}");
+    assert!(named("wl-near", "says of every packet that it has met a queue"), "{told}");
+    let arrived = |name: &str| {
+        let report: lab::traffic::Report = serde_json::from_str(&outcome.text(name)).unwrap();
+        assert!(report.intact);
+        report.tenths.iter().sum::<u64>() as f64 / report.tenths.len() as f64
+    };
+    println!("{} {} {}", arrived("cleared"), arrived("marked"), arrived("mended"));
+    println!("{} {}", outcome.text("heard-before"), outcome.text("heard-after"));
+    // Ten packets in a round trip at most while every one is marked.
+    assert!(arrived("mended") > 1.5 * arrived("marked"));
     assert!(outcome.output.contains("radio ended with 0"), "{}", outcome.output);
 }

@@ -262,7 +262,7 @@ impl Path {
     }
 
     /// What both ends together allow.
-    fn limit(&self) -> Option<BitRate> {
+    pub(crate) fn limit(&self) -> Option<BitRate> {
         self.own_limit.into_iter().chain(self.peer_limit).min()
     }
 

@@ -187,11 +187,14 @@ impl Session {
         self.finish_single(now, index, draft, buffer)
     }
 
-    /// The working path with the least round-trip time, whatever its status.
+    /// The working path with the least round-trip time among those that carry data freely; whatever its status if there are none. One that stands by or is
+    /// held back is dear or slow, and seems near because nothing waits in it.
     pub(super) fn best_path(&self) -> Option<usize> {
+        let wanted = self.wanted();
         let proved = |path: &Path| path.state == PathState::Usable && path.is_validated();
         let usable = self.paths.iter().enumerate().filter(|(_, path)| proved(path));
-        usable.min_by_key(|(_, path)| path.rtt.smoothed()).map(|(index, _)| index)
+        let key = |path: &Path| (!wanted.admits(path), path.limit().is_some(), path.rtt.smoothed());
+        usable.min_by_key(|(_, path)| key(path)).map(|(index, _)| index)
     }
 
     fn poll_data(&mut self, now: Timestamp, buffer: &mut Vec<u8>, max_segments: usize) -> Option<Transmit> {

@@ -152,7 +152,7 @@ share_radio() {
 "#;
 
 /// `associate NAMESPACE INTERFACE NETWORK`: the kernel's own station, and an address by DHCP. Needs [`LEASE`] as `/job/lease`.
-pub(crate) const ASSOCIATE: &str = r#"associate() {
+pub const ASSOCIATE: &str = r#"associate() {
     ip -n "$1" link set dev "$2" up
     in_namespace "$1" iw dev "$2" set power_save off
     in_namespace "$1" iw dev "$2" connect "$3"
@@ -162,7 +162,7 @@ pub(crate) const ASSOCIATE: &str = r#"associate() {
 "#;
 
 /// What busybox's DHCP client calls with what it was told.
-pub(crate) const LEASE: &str = "#!/bin/sh
+pub const LEASE: &str = "#!/bin/sh
 [ \"$1\" = bound ] || exit 0
 ip addr add \"$ip/24\" dev \"$interface\"
 ip route add default via \"$router\" dev \"$interface\" metric $((600 + $(cat /sys/class/net/$interface/ifindex)))

@@ -42,6 +42,10 @@ pub(super) fn rules(table: &str, networks: &[PathNetwork]) -> String {
         networks.iter().for_each(|network| learn(&mut script, family, network));
     }
     for family in FAMILIES {
+        networks
+            .iter()
+            .filter(|network| network.mangled)
+            .for_each(|network| unmark(&mut script, family, network));
         for network in networks.iter().filter(|network| network.marks > 0) {
             mark(&mut script, family, network, networks);
         }
@@ -71,6 +75,12 @@ fn learn(script: &mut String, Family { name, ip }: Family, network: &PathNetwork
         "chain learn {{ {coming} tcp option mptcp exists {ip} saddr . tcp sport @servers_{name} \
          update @servers_{name} {server} update @by_{number}_{name} {server}; }}"
     );
+}
+
+/// What the way there has marked without a reason, plain TCP's too: routes ask for ECN whatever a connection is.
+fn unmark(script: &mut String, Family { ip, .. }: Family, network: &PathNetwork) {
+    let Some(coming) = coming(ip, network) else { return };
+    let _ = writeln!(script, "chain marks {{ {coming} meta l4proto tcp {ip} ecn ce {ip} ecn set ect0; }}");
 }
 
 /// One draw for a packet, whatever the number of other networks.
@@ -193,6 +203,7 @@ mod tests {
                     addresses: vec![address.parse().unwrap()],
                     backup: false,
                     marks,
+                    mangled: false,
                 };
                 let networks = vec![network(1, "10.77.0.1", HALF), network(2, "10.77.0.3", 0)];
                 let paths = Paths { table: 43_900, networks };
@@ -233,5 +244,54 @@ mod tests {
             assert_eq!(crate::nft::ask(&["list", "tables"]).unwrap().trim(), "");
         })
         .unwrap();
+    }
+
+    #[test]
+    fn marks_of_a_way_that_marks_everything_are_counted_and_taken_off() {
+        if !may_test() || crate::mptcp::why_not().is_some() {
+            return;
+        }
+        let (left, right) = joined_pair();
+        let both = (&left, &right);
+        right
+            .run(|| {
+                set_limits(None).unwrap();
+                let box_on_the_way = "table ip box { chain mangle { type filter hook postrouting priority mangle; policy accept; \
+                                      ip ecn { ect0, ect1 } ip ecn set ce;\n}\n}\n";
+                crate::nft::load(box_on_the_way).unwrap();
+            })
+            .unwrap();
+        let mut paths = left
+            .run(|| {
+                let mut netlink = Netlink::open().unwrap();
+                let interface = netlink.link("cable").unwrap().unwrap().index;
+                let subnet: IpPrefix = "10.77.0.0/24".parse().unwrap();
+                netlink.add_route(&Route { ecn: true, ..Route::over(subnet, interface) }).unwrap();
+                let network = PathNetwork {
+                    number: 1,
+                    interface,
+                    addresses: vec!["10.77.0.1".parse().unwrap()],
+                    backup: false,
+                    marks: 0,
+                    mangled: false,
+                };
+                let paths = Paths { table: 43_910, networks: vec![network] };
+                paths.watch().unwrap();
+                paths.mark().unwrap();
+                paths
+            })
+            .unwrap();
+        let heeded = download(both, Protocol::MPTCP, 7_011, || {});
+        let counts = left.run(|| paths.counts().unwrap()[&1]).unwrap();
+        assert!(heeded > 0 && counts.congested > 10, "{heeded} {counts:?}");
+        assert_eq!(counts.congested, counts.markable);
+        paths.networks[0].mangled = true;
+        left.run(|| paths.mark().unwrap()).unwrap();
+        for (protocol, port) in [(Protocol::MPTCP, 7_012), (Protocol::TCP, 7_013)] {
+            assert_eq!(download(both, protocol, port, || {}), heeded, "{protocol:?}");
+        }
+        let after = left.run(|| paths.counts().unwrap()[&1].since(&counts)).unwrap();
+        assert!(after.congested > 10, "it is still seen: {after:?}");
+        left.run(|| end(43_910, None).unwrap()).unwrap();
     }
 }

@@ -38,6 +38,8 @@ pub struct PathNetwork {
     pub backup: bool,
     /// Of a million packets of MPTCP connections that come in by it, so many are marked as having met a queue, if they can be marked.
     pub marks: u32,
+    /// All its packets say that they have met a queue: that is taken off them, as it tells nothing and holds every sender to next to nothing.
+    pub mangled: bool,
 }
 
 /// Why they cannot be had.
@@ -135,15 +137,15 @@ impl Paths {
         watching::read(&watching_table(self.table))
     }
 
-    /// Whether some packets are to be marked.
+    /// Whether some packets are to be marked, or marks taken off.
     pub fn has_marks(&self) -> bool {
-        self.networks.iter().any(|network| network.marks > 0)
+        self.networks.iter().any(|network| network.marks > 0 || network.mangled)
     }
 
     fn endpoints(&self) -> Result<Vec<(Endpoint, Rule)>, PathsError> {
         let mut wanted: Vec<(Endpoint, Rule)> = Vec::new();
         let mut numbers = BTreeSet::new();
-        for PathNetwork { number, interface, addresses, backup, marks } in &self.networks {
+        for PathNetwork { number, interface, addresses, backup, marks, .. } in &self.networks {
             if !(1..=crate::direct::MAXIMUM_EXITS).contains(number) || !numbers.insert(number) {
                 return Err(PathsError::Invalid("a network without a number of its own"));
             }
@@ -290,6 +292,7 @@ mod tests {
                 addresses: addresses.iter().map(|address| address.parse().unwrap()).collect(),
                 backup,
                 marks: 0,
+                mangled: false,
             };
             let paths = |networks| Paths { table: 43_857, networks };
             let first = network(1, &["10.77.0.1", "fd77::1"], false);
@@ -322,7 +325,7 @@ mod tests {
 
     fn dual_stack(number: u8, interface: u32, backup: bool) -> PathNetwork {
         let addresses = dual_addresses(number).to_vec();
-        PathNetwork { number, interface, addresses, backup, marks: 0 }
+        PathNetwork { number, interface, addresses, backup, marks: 0, mangled: false }
     }
 
     fn dual_addresses(number: u8) -> [IpAddr; 2] {
@@ -398,6 +401,7 @@ mod tests {
                     addresses: vec![address.parse().unwrap()],
                     backup: false,
                     marks: 50_000,
+                    mangled: false,
                 };
                 let networks = vec![network(1, "10.77.0.1"), network(2, "10.77.0.3")];
                 set_limits(None).unwrap();

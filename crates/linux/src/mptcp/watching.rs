@@ -28,10 +28,13 @@ pub struct WayCounts {
     pub markable: u64,
     /// Those that may not.
     pub unmarkable: u64,
+    /// Those of the markable ones that had met a queue before they came, by what is written on them.
+    pub congested: u64,
 }
 
 impl WayCounts {
-    const NAMES: [&str; 6] = ["joined", "join-stripped", "begun", "begin-stripped", "markable", "unmarkable"];
+    const NAMES: [&str; 7] =
+        ["joined", "join-stripped", "begun", "begin-stripped", "markable", "unmarkable", "congested"];
 
     fn of_name(&mut self, name: &str) -> Option<&mut u64> {
         match name {
@@ -41,6 +44,7 @@ impl WayCounts {
             "begin-stripped" => Some(&mut self.begin_stripped),
             "markable" => Some(&mut self.markable),
             "unmarkable" => Some(&mut self.unmarkable),
+            "congested" => Some(&mut self.congested),
             _ => None,
         }
     }
@@ -54,13 +58,14 @@ impl WayCounts {
             (self.begin_stripped, before.begin_stripped),
             (self.markable, before.markable),
             (self.unmarkable, before.unmarkable),
+            (self.congested, before.congested),
         ];
         if pairs.iter().any(|(now, then)| now < then) {
             return *self;
         }
-        let [joined, join_stripped, begun, begin_stripped, markable, unmarkable] =
+        let [joined, join_stripped, begun, begin_stripped, markable, unmarkable, congested] =
             pairs.map(|(now, then)| now - then);
-        Self { joined, join_stripped, begun, begin_stripped, markable, unmarkable }
+        Self { joined, join_stripped, begun, begin_stripped, markable, unmarkable, congested }
     }
 }
 
@@ -126,7 +131,8 @@ pub(super) fn rules(networks: &[PathNetwork]) -> String {
                 counter("begun"),
                 counter("begin-stripped"),
             );
-            for (ecn, name) in [("!= not-ect", "markable"), ("not-ect", "unmarkable")] {
+            // Before our own marks, which are drawn later (`marking.rs`).
+            for (ecn, name) in [("!= not-ect", "markable"), ("not-ect", "unmarkable"), ("ce", "congested")] {
                 let _ = writeln!(
                     script,
                     "iif {interface} {ip} daddr {{ {own} }} meta length > {LARGE} tcp option mptcp exists {ip} ecn {ecn} counter name {name}_{number}"

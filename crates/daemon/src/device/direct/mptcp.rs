@@ -11,6 +11,7 @@ use units::{NetworkId, Timestamp};
 
 use super::plan::choice;
 use super::rules::Scene;
+use super::ways::Ways;
 use crate::device::messages::PointAdvice;
 use crate::device::networks::Network;
 
@@ -73,12 +74,13 @@ pub fn paths(
     table: u32,
     scene: &Scene<'_>,
     marks: &BTreeMap<String, u32>,
-    stripping: impl Fn(NetworkId) -> bool,
+    ways: &Ways,
+    now: Timestamp,
 ) -> Paths {
     let Choice { v4, v6, .. } = choice(scene, |_| true);
     let dealt = [v4, v6].concat();
     let usable = scene.networks.iter().filter(|network| network.connected && !network.preference.off);
-    let usable = usable.filter(|network| !stripping(network.id));
+    let usable = usable.filter(|network| !ways.strips(now, network.id));
     let path = |network: &Network| {
         let number = scene.numbers.of(network.id)?;
         let own = network.interface.addresses.iter().map(|subnet| subnet.address());
@@ -88,6 +90,7 @@ pub fn paths(
             addresses: own.filter(|address| !address.is_loopback()).collect(),
             backup: !dealt.contains(&number),
             marks: marks.get(&network.interface.name).copied().unwrap_or(0),
+            mangled: ways.mangles(network.id),
         })
     };
     let mut networks: Vec<PathNetwork> = usable.filter_map(path).collect();

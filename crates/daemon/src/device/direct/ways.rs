@@ -21,6 +21,9 @@ struct Way {
     /// Packets in a row of readings that could not be marked.
     unmarkable: u64,
     told_unmarkable: bool,
+    /// Packets that could be marked since it was last judged whether all are, and those of them that were.
+    ecn: (u64, u64),
+    mangles: bool,
 }
 
 /// What has become known of a network.
@@ -30,6 +33,8 @@ pub enum Finding {
     Strips,
     /// What comes by it cannot be marked.
     Unmarkable,
+    /// All that comes by it is marked already.
+    Mangles,
 }
 
 impl Finding {
@@ -43,6 +48,10 @@ impl Finding {
             Self::Unmarkable => {
                 "its access point is slow, but senders cannot be told by marks: what comes has no ECN, for the servers do not use it or a box on \
                  the way clears it"
+            }
+            Self::Mangles => {
+                "something on the way says of every packet that it has met a queue, which would hold senders to next to nothing: \
+                 it is not heeded there as long as this goes on"
             }
         }
     }
@@ -78,6 +87,17 @@ impl Ways {
             way.left_out = Some(now + REMEMBERED);
             return Some(Finding::Strips);
         }
+        let (ecn, congested) = &mut way.ecn;
+        (*ecn, *congested) = (*ecn + news.markable, *congested + news.congested);
+        if *ecn >= ENOUGH_WITH_ECN {
+            let part = *congested as f64 / *ecn as f64;
+            let was = way.mangles;
+            way.ecn = (0, 0);
+            way.mangles = part >= if was { STILL_MANGLED } else { MANGLED };
+            if way.mangles && !was {
+                return Some(Finding::Mangles);
+            }
+        }
         if way.unmarkable >= ENOUGH_UNMARKABLE && !way.told_unmarkable {
             way.told_unmarkable = true;
             return Some(Finding::Unmarkable);
@@ -88,6 +108,11 @@ impl Ways {
     /// Whether MPTCP does not get through by the network, as far as known.
     pub fn strips(&self, now: Timestamp, network: NetworkId) -> bool {
         self.0.get(&network).and_then(|way| way.left_out).is_some_and(|until| now < until)
+    }
+
+    /// Whether marks of the way there mean nothing.
+    pub fn mangles(&self, network: NetworkId) -> bool {
+        self.0.get(&network).is_some_and(|way| way.mangles)
     }
 
     /// All counters begin from nothing again.
@@ -112,6 +137,11 @@ const ENOUGH_STRIPPED: u64 = 2;
 const REMEMBERED: Duration = Duration::from_secs(3_600);
 /// Servers without ECN are among those with.
 const ENOUGH_UNMARKABLE: u64 = 200;
+/// A sender halves its window for marks in a round trip: a queue that marks nearly all of so many packets is none.
+const ENOUGH_WITH_ECN: u64 = 200;
+const MANGLED: f64 = 0.9;
+/// Once it is known, packets that are marked on the way to another queue do not end it.
+const STILL_MANGLED: f64 = 0.5;
 
 #[cfg(test)]
 mod tests {
@@ -163,6 +193,20 @@ mod tests {
         assert_eq!(ways.take(at(30), WLAN, packets(5, 2_000), true), None, "some senders use it");
         assert_eq!(ways.take(at(35), WLAN, packets(5, 2_300), false), None, "nothing is to be marked");
         assert_eq!(ways.take(at(40), WLAN, packets(5, 2_500), true), Some(Finding::Unmarkable));
+    }
+
+    #[test]
+    fn marks_on_everything_are_no_marks_until_they_end() {
+        let mut ways = Ways::default();
+        let packets = |markable, congested| WayCounts { markable, congested, ..WayCounts::default() };
+        assert_eq!(ways.take(at(0), WLAN, packets(1_000, 400), false), None, "a short queue marks much");
+        assert_eq!(ways.take(at(10), WLAN, packets(1_150, 550), false), None, "too few");
+        assert_eq!(ways.take(at(20), WLAN, packets(1_250, 645), false), Some(Finding::Mangles));
+        assert!(ways.mangles(WLAN) && !ways.mangles(NetworkId(1)));
+        assert_eq!(ways.take(at(30), WLAN, packets(2_250, 1_500), false), None, "told once");
+        assert!(ways.mangles(WLAN));
+        assert_eq!(ways.take(at(40), WLAN, packets(3_250, 1_510), false), None);
+        assert!(!ways.mangles(WLAN), "whoever it was has stopped");
     }
 
     #[test]

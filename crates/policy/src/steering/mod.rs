@@ -35,8 +35,9 @@ use free_air::FreeAir;
 use hidden::{Best, Hidden, Rival};
 pub use marking::{MOST_MARKS, MarkShare, MarkingForm, safe_marks, with_queue};
 use point::{LEAST_CONFIDENCE, Point, Stage};
+use reason::Lack;
 pub use reason::SteeringReason;
-use share::{MOST_USED, Rank, Slower, beginning, ranks, share, spare};
+use share::{MOST_USED, Rank, Slower, beginning, has_room, ranks, share, spare};
 use worth::{Verdict, Worth};
 
 /// What is known of a network's access point when [`Steering::update`] is called.
@@ -205,6 +206,11 @@ impl Steering {
         in_use.iter_mut().for_each(|one| one.ease(spare, steps));
         let may_begin = matches!(verdict, Verdict::MayBegin | Verdict::GoOn);
         let mut first = beginning(lasting, &in_use).filter(|_| may_begin).filter(|_| in_use.len() < places);
+        let lack = match (has_room(lasting), worth.is_refuted(now)) {
+            (false, _) => Lack::Air,
+            (true, true) => Lack::Gain,
+            (true, false) => Lack::Turn,
+        };
         let mut used = in_use.len();
         let leaves = has_moved || matches!(verdict, Verdict::Leave | Verdict::LookAgain);
         for (_, point) in here.iter_mut().enumerate().filter(|(at, point)| leaves && slower(point, *at)) {
@@ -250,7 +256,7 @@ impl Steering {
             .enumerate()
             .map(|(at, point)| {
                 point.mark(now, &settings, best);
-                point.steered(now, best, rank(at), is_single)
+                point.steered(now, best, rank(at), is_single, lack)
             })
             .collect()
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use units::{BitRate, Timestamp};
 
 use super::marking::{MOST_MARKS, MarkShare};
-use super::reason::{SteeringReason, longer};
+use super::reason::{Lack, SteeringReason, longer};
 use super::share::{Rank, must_leave};
 use super::{FULL_PACKET, PointView, Steered, SteeringSettings};
 
@@ -237,6 +237,7 @@ impl Point {
         best: Option<Duration>,
         rank: Option<Rank>,
         is_single: bool,
+        lack: Lack,
     ) -> Steered {
         let PointView { network, other_way, .. } = self.view;
         let time = self.known(now);
@@ -272,7 +273,7 @@ impl Point {
             Some(Rank::Slower) if !other_way => SteeringReason::NoOtherWay { longer },
             Some(Rank::Slower) if self.stage == Stage::Proving => SteeringReason::HeardBetter { longer },
             Some(Rank::Slower) if used => SteeringReason::FreeAir { longer, allowed: self.allowed },
-            Some(Rank::Slower) => SteeringReason::NoFreeAir { longer },
+            Some(Rank::Slower) => lack.reason(longer),
         };
         let limit = packets
             .filter(|_| other_way)

@@ -27,6 +27,16 @@ pub enum SteeringReason {
         /// How much longer, as a part of the best one's time.
         longer: f64,
     },
+    /// It takes longer than the best, and when it was used no more arrived in all, or less.
+    NoGain {
+        /// How much longer, as a part of the best one's time.
+        longer: f64,
+    },
+    /// It takes longer than the best, and air is free: it begins once it is known what arrives without it, and one at a time.
+    Waits {
+        /// How much longer, as a part of the best one's time.
+        longer: f64,
+    },
     /// By what is remembered it takes longer than the best, but it is heard better now, so it is tried.
     HeardBetter {
         /// How much longer, as a part of the best one's time.
@@ -70,6 +80,16 @@ impl fmt::Display for SteeringReason {
                 "{:.0} % longer for a packet than the best, and better ones and others leave no air free",
                 percent(longer)
             ),
+            Self::NoGain { longer } => write!(
+                formatter,
+                "{:.0} % longer for a packet than the best, and no more arrived in all while it was used",
+                percent(longer)
+            ),
+            Self::Waits { longer } => write!(
+                formatter,
+                "{:.0} % longer for a packet than the best; air is free, so it may have a part soon",
+                percent(longer)
+            ),
             Self::HeardBetter { longer } => write!(
                 formatter,
                 "{:.0} % longer for a packet than the best by the little that came, but heard better: it is tried",
@@ -91,6 +111,24 @@ impl fmt::Display for SteeringReason {
                 write!(formatter, "what is known of it is doubtful (confidence {confidence:.2})")
             }
             Self::Dead => write!(formatter, "heard well, but nothing comes from beyond it"),
+        }
+    }
+}
+
+/// What slower ones that are not used lack.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Lack {
+    Air,
+    Gain,
+    Turn,
+}
+
+impl Lack {
+    pub fn reason(self, longer: f64) -> SteeringReason {
+        match self {
+            Self::Air => SteeringReason::NoFreeAir { longer },
+            Self::Gain => SteeringReason::NoGain { longer },
+            Self::Turn => SteeringReason::Waits { longer },
         }
     }
 }

@@ -73,10 +73,15 @@ pub(super) fn spare(taken: f64) -> f64 {
     1.0 - KEPT_FREE - taken.clamp(0.0, 1.0)
 }
 
+/// Whether `lasting`, what has been free for a while, is enough for another slower one.
+pub(super) fn has_room(lasting: f64) -> bool {
+    lasting > ROOM_TO_BEGIN
+}
+
 /// Whether another slower one may begin, beside those that are in use; and with what. `lasting`: what has been free for a while.
 pub(super) fn beginning(lasting: f64, in_use: &[Slower]) -> Option<f64> {
     let growing = in_use.iter().any(|one| one.has_use());
-    (lasting > ROOM_TO_BEGIN && !growing).then_some(FIRST)
+    (has_room(lasting) && !growing).then_some(FIRST)
 }
 
 /// Whether it may have so little that it is not worth being in use.

@@ -492,3 +492,29 @@ fn of_two_that_do_not_hear_each_other_one_is_used() {
     }
     assert!(alone > 540, "{alone} of 600");
 }
+
+#[test]
+fn why_a_slow_one_stands_by_is_told_as_it_is() {
+    let after = |seconds: u64, carried: f64, beside: f64| {
+        let mut steering = Steering::new(SteeringSettings::default());
+        let mut used = false;
+        let mut reasons = Vec::new();
+        for step in 0..seconds * 10 {
+            let near = PointView { carried: if used { beside } else { carried }, ..view(0, 1_000) };
+            let far = PointView { carried: if used { 20.0 } else { 0.0 }, ..view(1, 5_000) };
+            let [_, far] = steering.update(Timestamp::from_millis(step * 100), &[near, far])[..] else {
+                panic!()
+            };
+            used = far.used;
+            reasons.push(far.reason);
+        }
+        reasons
+    };
+    let full = after(20, 990.0, 990.0);
+    assert!(matches!(full[199], SteeringReason::NoFreeAir { .. }), "{full:?}");
+    let free = after(20, 300.0, 150.0);
+    assert!(free.iter().any(|reason| matches!(reason, SteeringReason::FreeAir { .. })), "{free:?}");
+    assert!(matches!(free[199], SteeringReason::NoGain { .. }), "{free:?}");
+    let soon = free.iter().position(|reason| matches!(reason, SteeringReason::Waits { .. }));
+    assert!(soon.is_none_or(|at| at < 40), "{free:?}");
+}

@@ -112,6 +112,11 @@ impl Worth {
         Verdict::LookAgain
     }
 
+    /// Whether slower ones are kept away because they brought no gain.
+    pub fn is_refuted(&self, now: Timestamp) -> bool {
+        now < self.quiet_until
+    }
+
     fn change(&mut self, now: Timestamp, alone: Option<(f64, Duration)>) {
         (self.alone, self.since, self.began) = (alone, now, now);
         (self.sum, self.count, self.mean) = (0.0, 0, None);

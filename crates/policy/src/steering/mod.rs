@@ -206,7 +206,8 @@ impl Steering {
         in_use.iter_mut().for_each(|one| one.ease(spare, steps));
         let may_begin = matches!(verdict, Verdict::MayBegin | Verdict::GoOn);
         let mut first = beginning(lasting, &in_use).filter(|_| may_begin).filter(|_| in_use.len() < places);
-        let lack = match (has_room(lasting), worth.is_refuted(now)) {
+        let has_room = has_room(lasting);
+        let lack = match (has_room, worth.is_refuted(now)) {
             (false, _) => Lack::Air,
             (true, true) => Lack::Gain,
             (true, false) => Lack::Turn,
@@ -234,7 +235,9 @@ impl Steering {
                     Stage::Proving
                 }
                 (stage, Some(rank)) => point.ranked(now, stage, rank, used <= places, &mut first),
-                (stage, None) if best.is_some() => point.unknown(now, stage, &mut trying),
+                (stage, None) if best.is_some() => {
+                    point.unknown(now, stage, best_signal, has_room, &mut trying)
+                }
                 // Nothing is known of any: those that were used go on, or else all are; but none that leads nowhere, unless all do.
                 (_, None) if some_reach && !point.view.reaches => Stage::Ready,
                 (stage, None) if some_used => stage,

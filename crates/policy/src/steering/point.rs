@@ -30,8 +30,16 @@ const PROVING_PACKETS: f64 = 50.0;
 const FIRST_PROVING_PAUSE: Duration = Duration::from_secs(2);
 /// What is carried is smoothed: each [`STEP`] counts for this part.
 const NEWS: f64 = 0.3;
-/// And signals, which fade.
-const SIGNAL_NEWS: f32 = 0.15;
+/// And signals, which fade, but are means over some beacons already: somebody who walks gets 4 dB nearer to the next access point in a second.
+const SIGNAL_NEWS: f32 = 0.3;
+/// One that nothing is known of and that is heard worse than the best by so much, dB, is tried only while air is free: the few packets take all of it for
+/// half a second.
+const HEARD_WORSE: f32 = 10.0;
+/// A trial goes on for so long in all while the packet time still falls, to less than this part of what it was half a second before: then the rate control
+/// has not found its rate yet.
+const LONGEST_TRIAL: Duration = Duration::from_secs(2);
+const FALLS: f64 = 0.8;
+const FALLS_IN: Duration = Duration::from_millis(500);
 /// And packet times, on a logarithmic scale: in half a second of a link that fades they go up and down by half ...
 const TIME_NEWS: f64 = 0.15;
 /// ... but for a change by so many times, of which somebody is so sure: that is no chance, and counts at once.
@@ -56,6 +64,8 @@ pub(super) struct Point {
     pub view: PointView,
     /// The last packet time, how far to believe it, and when.
     pub time: Option<(Duration, f64, Timestamp)>,
+    /// What the packet time was half a second ago or up to twice as long, and the next such.
+    earlier: [Option<(Duration, Timestamp)>; 2],
     /// Smoothed, packets a second.
     pub carried: f64,
     /// Smoothed, a part of the air.
@@ -102,6 +112,7 @@ impl Point {
         Self {
             view,
             time: None,
+            earlier: [None; 2],
             carried: view.carried,
             others: 0.0,
             signal_dbm: view.signal_dbm,
@@ -134,7 +145,19 @@ impl Point {
         if let Some(time) = view.packet_time.filter(|_| view.confidence >= LEAST_CONFIDENCE) {
             let time = self.known(now).map_or(time, |before| settled(before, time, view.confidence, steps));
             self.time = Some((time, view.confidence, now));
+            if self.earlier[1].is_none_or(|(_, at)| now.since(at) >= FALLS_IN) {
+                self.earlier = [self.earlier[1], Some((time, now))];
+            }
         }
+    }
+
+    /// Whether a trial is over.
+    fn is_tried(&self, now: Timestamp) -> bool {
+        let stayed = now.since(self.since);
+        let falls = |(earlier, _): (Duration, Timestamp)| {
+            self.known(now).is_some_and(|time| time < earlier.mul_f64(FALLS))
+        };
+        stayed >= TRIAL && (stayed >= LONGEST_TRIAL || !self.earlier[0].is_some_and(falls))
     }
 
     /// Its packet time, if it is not too old.
@@ -184,7 +207,7 @@ impl Point {
             (Stage::Used, Rank::Slower) if !has_place || must_leave(self.allowed) => Stage::Ready,
             (Stage::Used, _) => stage,
             (_, Rank::AsGood) if has_settled => Stage::Used,
-            (Stage::Proving, Rank::Slower) if stayed < TRIAL => Stage::Proving,
+            (Stage::Proving, Rank::Slower) if !self.is_tried(now) => Stage::Proving,
             (_, Rank::Slower) if has_settled && first.is_some() => {
                 self.allowed = first.take().unwrap_or_default().max(std::mem::take(&mut self.proven));
                 Stage::Used
@@ -194,11 +217,20 @@ impl Point {
         }
     }
 
-    /// What becomes of one that nothing is known of, while something is of another.
-    pub fn unknown(&self, now: Timestamp, stage: Stage, trying: &mut bool) -> Stage {
+    /// What becomes of one that nothing is known of, while something is of another, which is heard so well; `has_room`: air is free.
+    pub fn unknown(
+        &self,
+        now: Timestamp,
+        stage: Stage,
+        best: Option<f32>,
+        has_room: bool,
+        trying: &mut bool,
+    ) -> Stage {
         let stayed = now.since(self.since);
+        let is_far = self.signal_dbm.zip(best).is_some_and(|(signal, best)| signal <= best - HEARD_WORSE);
+        let may_try = self.view.reaches && !*trying && (has_room || !is_far);
         match stage {
-            Stage::Ready if self.view.reaches && !*trying && stayed >= self.pause => {
+            Stage::Ready if may_try && stayed >= self.pause => {
                 *trying = true;
                 Stage::Trying
             }

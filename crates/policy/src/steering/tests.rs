@@ -518,3 +518,45 @@ fn why_a_slow_one_stands_by_is_told_as_it_is() {
     let soon = free.iter().position(|reason| matches!(reason, SteeringReason::Waits { .. }));
     assert!(soon.is_none_or(|at| at < 40), "{free:?}");
 }
+
+/// The rate control of an access point that had nothing to send begins at low rates, and climbs.
+#[test]
+fn a_trial_goes_on_while_the_packet_time_still_falls() {
+    let trial = |factor: f64| {
+        let mut steering = Steering::new(SteeringSettings::default());
+        let (mut asked, mut was_used) = (0, Vec::new());
+        for step in 0..60_u64 {
+            let near = PointView { carried: 990.0, signal_dbm: Some(-70.0), ..view(0, 1_000) };
+            let far = view(1, (9_000.0 * f64::powi(factor, asked)) as u64);
+            let far = PointView { signal_dbm: Some(-60.0), ..far };
+            let steered = steering.update(Timestamp::from_millis(step * 100), &[near, far]);
+            asked += i32::from(steered[1].used && asked < 20);
+            was_used.push(steered[1].used);
+        }
+        let begun = was_used.iter().position(|used| *used).unwrap();
+        (was_used[begun..].iter().take_while(|used| **used).count(), steering.points[&NetworkId(1)].stage)
+    };
+    let (stayed, stage) = trial(0.85);
+    assert!(stayed > 40 && stage == Stage::Used, "{stayed}: it is the better one after 1.8 s");
+    let (stayed, _) = trial(0.999);
+    assert!((10..=11).contains(&stayed), "{stayed}: it does not get better");
+    let (stayed, _) = trial(0.92);
+    assert!((15..=21).contains(&stayed), "{stayed}: two seconds are enough for all");
+}
+
+#[test]
+fn one_that_is_heard_far_worse_is_tried_only_while_air_is_free() {
+    let tried = |carried: f64, signal: f32| {
+        let mut steering = Steering::new(SteeringSettings::default());
+        (0..100_u64)
+            .filter(|step| {
+                let near = PointView { carried, signal_dbm: Some(-60.0), ..view(0, 1_000) };
+                let far = PointView { packet_time: None, signal_dbm: Some(signal), ..view(1, 0) };
+                steering.update(Timestamp::from_millis(step * 100), &[near, far])[1].used
+            })
+            .count()
+    };
+    assert_eq!(tried(990.0, -72.0), 0);
+    assert!(tried(990.0, -68.0) >= 10);
+    assert!(tried(500.0, -72.0) >= 10);
+}

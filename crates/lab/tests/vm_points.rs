@@ -61,7 +61,8 @@ fn what_a_radio_reckons_of_two_access_points_is_so() {
             assert!(if used { 0.0 < marks && marks <= 0.05 } else { marks == 0.05 }, "{best} {other}");
             let reason = other["reason"].as_str().unwrap();
             assert_eq!(reason.contains("which better ones leave free"), used, "{best} {other}");
-            assert!(reason.contains("longer for a packet than the best"), "{best} {other}");
+            let lacks = ["no air free", "no more arrived in all while it was used", "may have a part soon"];
+            assert!(used || lacks.iter().any(|lack| reason.contains(lack)), "{best} {other}");
         }
     }
     assert!(counted >= 4.0, "hardly anything was heard");

@@ -76,15 +76,15 @@ fetch() {{
 fetch device 1 warm || fail 'the first download'
 fetch other 1 warm || fail 'the first download'
 head -1 /proc/stat >/results/before
-fetch device 6 alone || fail 'the download alone'
+fetch device 4 alone || fail 'the download alone'
 head -1 /proc/stat >/results/after
-fetch other 6 shared-other --upload &
-fetch device 6 shared-device --upload || fail 'the upload'
+fetch other 4 shared-other --upload &
+fetch device 4 shared-device --upload || fail 'the upload'
 wait $!
 sleep 1
 cp /job/lossy.toml /tmp/air.toml; kill -HUP $medium
 sleep 1
-fetch device 4 lossy || fail 'the lossy download'
+fetch device 3 lossy || fail 'the lossy download'
 for name in ap-cafe device other; do in_namespace $name ethtool -S wlan0; done >/results/counters
 kill -TERM $medium; wait $medium || fail 'the medium did not end well'
 cat /results/before /results/after /results/medium.log; grep -h 'dropped\|failed' /results/counters

@@ -64,6 +64,8 @@ struct FrontEnd {
     radios: Vec<MacAddress>,
     /// What the medium has of each radio, by its number.
     pending: BTreeMap<(StationId, FrameId), Pending>,
+    /// How often an interface of each radio was taken down.
+    closings: BTreeMap<StationId, u32>,
     numbers: Numbers,
     capture: Option<Capture>,
     partings: Option<Partings>,
@@ -77,6 +79,8 @@ struct FrontEnd {
 struct Pending {
     frequency: Frequency,
     without_acknowledgement: bool,
+    /// How often an interface of its radio had been taken down.
+    closings: u32,
 }
 
 /// How late due things were done.
@@ -113,6 +117,7 @@ impl FrontEnd {
             medium,
             radios: Vec::new(),
             pending: BTreeMap::new(),
+            closings: BTreeMap::new(),
             numbers: Numbers::default(),
             capture,
             partings,
@@ -163,6 +168,7 @@ impl FrontEnd {
                 Heard::Closed(radio, address) => {
                     let station = self.station(radio)?;
                     self.medium.remove_address(station, address);
+                    *self.closings.entry(station).or_default() += 1;
                 }
                 Heard::Frame { radio, frame, without_acknowledgement } => {
                     self.send(now, radio, frame, without_acknowledgement)?;
@@ -199,7 +205,8 @@ impl FrontEnd {
             if let (Some(partings), Some(control)) = (&mut self.partings, control) {
                 partings.taken(now, station, id, number_of(radio), control);
             }
-            self.pending.insert((station, id), Pending { frequency, without_acknowledgement });
+            let closings = self.closings(station);
+            self.pending.insert((station, id), Pending { frequency, without_acknowledgement, closings });
         } else {
             self.air.report(&RadioReport {
                 radio,
@@ -217,7 +224,7 @@ impl FrontEnd {
     /// Tells the radios what the medium says, and the medium who was not there.
     fn tell(&mut self) -> anyhow::Result<()> {
         let mut offered: Vec<(Order, Reception)> = Vec::new();
-        let mut reports: Vec<Order> = Vec::new();
+        let mut reports: Vec<(Order, StationId, u32)> = Vec::new();
         while let Some(event) = self.medium.poll_event() {
             match event {
                 Event::Reception(reception) => {
@@ -253,25 +260,34 @@ impl FrontEnd {
         for order in answers.refused {
             if let Some((_, reception)) = offered.iter().find(|(offered, _)| *offered == order) {
                 self.medium.handle_absent(reception);
-            } else if reports.contains(&order) {
+            } else if let Some((_, sender, closings)) =
+                reports.iter().find(|(reported, ..)| *reported == order)
+                && self.closings(*sender) == *closings
+            {
                 self.report.gone += 1;
             }
         }
         Ok(())
     }
 
-    /// Tells a radio what became of its frame.
-    fn report(&mut self, outcome: &Outcome) -> Option<Order> {
+    /// How often an interface of a radio was taken down so far: then it drops what it had still to send, as a real one does.
+    fn closings(&self, station: StationId) -> u32 {
+        self.closings.get(&station).copied().unwrap_or_default()
+    }
+
+    /// Tells a radio what became of its frame; with the order, the sender and how often it had been taken down before.
+    fn report(&mut self, outcome: &Outcome) -> Option<(Order, StationId, u32)> {
         let pending = self.pending.remove(&(outcome.sender, outcome.id))?;
         let radio = *self.radios.get(outcome.sender.0)?;
-        Some(self.air.report(&RadioReport {
+        let order = self.air.report(&RadioReport {
             radio,
             cookie: outcome.id.0,
             tries: tries_of(pending.frequency, &outcome.attempts),
             acknowledged: outcome.acknowledged,
             without_acknowledgement: pending.without_acknowledgement,
             signal_dbm: outcome.signal_dbm.unwrap_or(0),
-        }))
+        });
+        Some((order, outcome.sender, pending.closings))
     }
 
     /// The station that a radio is; a radio that is new becomes one.

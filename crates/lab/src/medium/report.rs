@@ -15,7 +15,7 @@ pub struct Report {
     pub air_seconds: BTreeMap<u32, f64>,
     /// How often attempts collided.
     pub collisions: u64,
-    /// Frames that a radio no longer had when their outcome was reported: it had dropped them, or was switched off.
+    /// Frames that a radio no longer had when their outcome was reported, though none of its interfaces had been taken down meanwhile.
     pub gone: u64,
     /// How late the front end was for the medium, on average and at worst, in microseconds.
     pub mean_lateness_us: f64,
@@ -47,8 +47,7 @@ impl Report {
             Some("the kernel had more frames for the medium than there was room for".to_owned())
         } else if self.gone > 0 {
             Some(format!(
-                "{} frames were gone from the simulated radios before they had been sent: dropped by the kernel (tx_dropped), or their \
-                 interface was taken down",
+                "{} frames were gone from the simulated radios before they had been sent: dropped by the kernel (tx_dropped)",
                 self.gone
             ))
         } else {

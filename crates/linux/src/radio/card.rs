@@ -234,9 +234,9 @@ impl RadioCard {
     /// Gives what waits to `sink`, at most 16 frames at a time; returns how many datagrams there were, 0 if none waits.
     ///
     /// Never blocks. Frames heard with errors are left out, so `sink` may be called less often.
-    pub fn receive(&mut self, sink: impl FnMut(Captured<'_>)) -> Result<usize, TransferError> {
+    pub fn receive(&mut self, mut sink: impl FnMut(Captured<'_>)) -> Result<usize, TransferError> {
         let tuned = self.tuned.map_or(Frequency(0), |channel| channel.frequency);
-        self.socket.receive_captured(tuned, sink).map_err(transfer_error)
+        self.socket.receive_captured(tuned, |captured, _| sink(captured)).map_err(transfer_error)
     }
 
     fn channel(&self, frequency: Frequency) -> Option<Channel> {

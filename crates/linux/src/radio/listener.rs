@@ -1,6 +1,7 @@
 //! A monitor interface beside the kernel's stations, which only listens.
 
 use std::io;
+use std::time::SystemTime;
 
 use radio::radiotap::Captured;
 use thiserror::Error;
@@ -52,11 +53,15 @@ impl Listener {
         Ok(Self { socket, _owner: owner })
     }
 
-    /// Gives what waits to `sink`, at most 16 frames at a time; returns how many there were, 0 if none waits. Never blocks.
+    /// Gives what waits to `sink`, at most 16 frames at a time, each with when the kernel took it, if it tells; returns how many there were, 0
+    /// if none waits. Never blocks.
     ///
     /// # Errors
     /// [`TransferError::Off`] and [`TransferError::Gone`] where it has to be begun anew.
-    pub fn receive(&mut self, sink: impl FnMut(Captured<'_>)) -> Result<usize, TransferError> {
+    pub fn receive(
+        &mut self,
+        sink: impl FnMut(Captured<'_>, Option<SystemTime>),
+    ) -> Result<usize, TransferError> {
         self.socket.receive_captured(Frequency(0), sink).map_err(transfer_error)
     }
 

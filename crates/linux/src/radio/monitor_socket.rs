@@ -3,6 +3,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::time::{Duration, SystemTime};
 
 use radio::radiotap::{self, Captured};
 use socket2::SockRef;
@@ -15,7 +16,13 @@ use crate::system_call::{check, check_size, set_integer_option};
 pub(super) struct MonitorSocket {
     socket: OwnedFd,
     buffers: Box<[u8]>,
+    controls: Box<[Control; BATCH]>,
 }
+
+/// Where the kernel tells when a frame came.
+#[derive(Clone, Copy)]
+#[repr(C, align(8))]
+struct Control([u8; CONTROL]);
 
 impl MonitorSocket {
     /// Opens the socket on the interface with number `index` of the current namespace. Needs CAP_NET_RAW.
@@ -30,6 +37,7 @@ impl MonitorSocket {
         set_integer_option(socket.as_fd(), libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, RECEIVE_BUFFER).or_else(
             |_| set_integer_option(socket.as_fd(), libc::SOL_SOCKET, libc::SO_RCVBUF, RECEIVE_BUFFER),
         )?;
+        set_integer_option(socket.as_fd(), libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1)?;
         // SAFETY: all-zero bytes are a valid sockaddr_ll.
         let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
         address.sll_family = libc::AF_PACKET as u16;
@@ -43,11 +51,13 @@ impl MonitorSocket {
                 size_of::<libc::sockaddr_ll>() as libc::socklen_t,
             )
         })?;
-        Ok(Self { socket, buffers: vec![0; BATCH * LONGEST].into_boxed_slice() })
+        let buffers = vec![0; BATCH * LONGEST].into_boxed_slice();
+        Ok(Self { socket, buffers, controls: Box::new([Control([0; CONTROL]); BATCH]) })
     }
 
-    /// Receives once and gives each whole frame to `sink`; returns how many there were, cut ones included.
-    fn receive(&mut self, mut sink: impl FnMut(&[u8])) -> io::Result<usize> {
+    /// Receives once and gives each whole frame to `sink`, with when it came by the system's clock; returns how many there were, cut ones
+    /// included.
+    fn receive(&mut self, mut sink: impl FnMut(&[u8], Option<SystemTime>)) -> io::Result<usize> {
         let mut slices: [libc::iovec; BATCH] = std::array::from_fn(|at| libc::iovec {
             iov_base: self.buffers[at * LONGEST..].as_mut_ptr().cast(),
             iov_len: LONGEST,
@@ -59,6 +69,10 @@ impl MonitorSocket {
             header.msg_hdr.msg_iovlen = 1;
             header
         });
+        for (header, control) in headers.iter_mut().zip(self.controls.iter_mut()) {
+            header.msg_hdr.msg_control = control.0.as_mut_ptr().cast();
+            header.msg_hdr.msg_controllen = CONTROL as _;
+        }
         // SAFETY: each header points to one iovec, each iovec to its own part of the live buffer.
         let count = check(unsafe {
             libc::recvmmsg(
@@ -72,7 +86,7 @@ impl MonitorSocket {
         for (header, buffer) in headers[..count].iter().zip(self.buffers.chunks(LONGEST)) {
             let whole = header.msg_hdr.msg_flags & libc::MSG_TRUNC == 0;
             if let Some(bytes) = buffer.get(..header.msg_len as usize).filter(|_| whole) {
-                sink(bytes);
+                sink(bytes, stamp(&header.msg_hdr));
             }
         }
         Ok(count)
@@ -82,10 +96,10 @@ impl MonitorSocket {
     pub(super) fn receive_captured(
         &mut self,
         tuned: Frequency,
-        mut sink: impl FnMut(Captured<'_>),
+        mut sink: impl FnMut(Captured<'_>, Option<SystemTime>),
     ) -> io::Result<usize> {
-        let each = |bytes: &[u8]| match radiotap::read(bytes, tuned) {
-            Ok(captured) => sink(captured),
+        let each = |bytes: &[u8], came: Option<SystemTime>| match radiotap::read(bytes, tuned) {
+            Ok(captured) => sink(captured, came),
             Err(error) => trace!(%error, length = bytes.len(), "left out"),
         };
         match self.receive(each) {
@@ -138,6 +152,25 @@ impl AsFd for MonitorSocket {
     }
 }
 
+/// When the kernel took what a message brought.
+fn stamp(message: &libc::msghdr) -> Option<SystemTime> {
+    // SAFETY: the message was filled in by the kernel, and its control bytes are alive; what follows stays within what it told of them.
+    let (header, length) = unsafe {
+        let header = libc::CMSG_FIRSTHDR(message).as_ref()?;
+        (header, libc::CMSG_LEN(size_of::<libc::timespec>() as libc::c_uint))
+    };
+    let is_stamp = header.cmsg_level == libc::SOL_SOCKET && header.cmsg_type == libc::SCM_TIMESTAMPNS;
+    if !is_stamp || header.cmsg_len as u64 != u64::from(length) {
+        return None;
+    }
+    // SAFETY: as long as a timespec, which any bytes are.
+    let time = unsafe { libc::CMSG_DATA(header).cast::<libc::timespec>().read_unaligned() };
+    let seconds = u64::try_from(time.tv_sec).ok()?;
+    SystemTime::UNIX_EPOCH.checked_add(Duration::new(seconds, u32::try_from(time.tv_nsec).ok()?))
+}
+
+/// Bytes for a time of arrival, and its header.
+const CONTROL: usize = 64;
 /// Most frames in one system call.
 const BATCH: usize = 16;
 /// Longest frame with its header that is received, in bytes: 11,454 (IEEE 802.11-2020 table 9-34) and what the kernel tells of it.

@@ -174,6 +174,7 @@ impl Steering {
         let ranks = ranks(&times, settings.threshold);
         let best = times.first().and_then(|_| here.first()?.known(now));
         let best_signal = best.and_then(|_| here.first()?.signal_dbm);
+        here.iter_mut().for_each(|point| point.compare(best_signal));
         let (free, worth) = self.free.entry(channel).or_insert_with(|| (FreeAir::new(now), Worth::new(now)));
         let stays = here.iter().all(|point| point.view.stays);
         let has_moved = stays && has_moved(now, &mut here, &ranks);

@@ -28,6 +28,8 @@ const HEARD_BETTER: f32 = 3.0;
 const PROVING_PACKETS: f64 = 50.0;
 /// ... and again after this, which doubles up to [`LONGEST_PAUSE`] as long as it turns out to be slower.
 const FIRST_PROVING_PAUSE: Duration = Duration::from_secs(2);
+/// It begins anew once it is heard so much better, dB, beside the best one than when that was found: then somebody has moved.
+const NEARER: f32 = 6.0;
 /// What is carried is smoothed: each [`STEP`] counts for this part.
 const NEWS: f64 = 0.3;
 /// And signals, which fade, but are means over some beacons already: somebody who walks gets 4 dB nearer to the next access point in a second.
@@ -80,6 +82,10 @@ pub(super) struct Point {
     pub pause: Duration,
     /// How soon it may prove again that it is as good as it is heard.
     pub proving_pause: Duration,
+    /// By how much it is heard better than the best, dB ...
+    lead: Option<f32>,
+    /// ... and by how much it was when a trial last found it slower, or found nothing.
+    refuted_lead: Option<f32>,
     /// It was the best or as good as that at the last update.
     pub was_good: bool,
     /// The part of the air that it may take while it is slower than the best and used.
@@ -123,6 +129,8 @@ impl Point {
             // Tried as soon as no other is.
             pause: Duration::ZERO,
             proving_pause: Duration::ZERO,
+            lead: None,
+            refuted_lead: None,
             was_good: false,
             allowed: 0.0,
             proven: 0.0,
@@ -178,6 +186,14 @@ impl Point {
     /// Whether it is heard better than the best by more than chance.
     pub fn is_heard_better(&self, best: Option<f32>) -> bool {
         self.signal_dbm.zip(best).is_some_and(|(signal, best)| signal >= best + HEARD_BETTER)
+    }
+
+    /// Takes how well the best is heard now.
+    pub fn compare(&mut self, best: Option<f32>) {
+        self.lead = self.signal_dbm.zip(best).map(|(signal, best)| signal - best);
+        if self.lead.zip(self.refuted_lead).is_some_and(|(lead, refuted)| lead >= refuted + NEARER) {
+            (self.pause, self.proving_pause, self.refuted_lead) = (Duration::ZERO, Duration::ZERO, None);
+        }
     }
 
     /// Whether it is time for it to prove how good it is.
@@ -242,6 +258,9 @@ impl Point {
     pub fn turn(&mut self, now: Timestamp, next: Stage) {
         if next == self.stage {
             return;
+        }
+        if next == Stage::Ready && matches!(self.stage, Stage::Trying | Stage::Proving) {
+            self.refuted_lead = self.lead;
         }
         match next {
             Stage::Trying | Stage::Proving => {}

@@ -560,3 +560,22 @@ fn one_that_is_heard_far_worse_is_tried_only_while_air_is_free() {
     assert!(tried(990.0, -68.0) >= 10);
     assert!(tried(500.0, -72.0) >= 10);
 }
+
+/// Whoever walks towards an access point that was found slow too often, and too early, does not wait for its next turn.
+#[test]
+fn one_that_has_come_nearer_since_is_asked_anew() {
+    let asked_after = |signal: f32| {
+        let mut steering = Steering::new(SteeringSettings::default());
+        let asked = |step: u64, signal: f32, steering: &mut Steering| {
+            let near = PointView { carried: 990.0, signal_dbm: Some(-70.0), ..view(0, 1_000) };
+            let far = PointView { signal_dbm: Some(signal), ..view(1, 9_000) };
+            let steered = steering.update(Timestamp::from_millis(step * 100), &[near, far]);
+            matches!(steered[1].reason, SteeringReason::HeardBetter { .. })
+        };
+        let last = (0..600).filter(|step| asked(*step, -66.0, &mut steering)).last().unwrap();
+        (last + 1..600).for_each(|step| assert!(!asked(step, -66.0, &mut steering)));
+        (600..).position(|step| asked(step, signal, &mut steering)).unwrap()
+    };
+    assert!(asked_after(-58.0) <= 10, "{}", asked_after(-58.0));
+    assert!(asked_after(-62.0) > 50, "{}", asked_after(-62.0));
+}

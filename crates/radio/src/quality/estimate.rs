@@ -8,6 +8,7 @@ use units::BitRate;
 use crate::airtime::{Flavour, USUAL_ATTEMPTS};
 
 use super::FULL_FRAME;
+use super::gaps::Gaps;
 use super::packet_time::packet_time;
 use super::window::Counts;
 
@@ -85,7 +86,8 @@ pub struct Estimate {
     pub delivery_ratio: f64,
     /// Half of the interval in which it lies with 95 %, if losses are independent.
     pub margin: f64,
-    /// Air time for a full packet that arrives; `None` where rates are unknown.
+    /// Air time for a full packet that arrives, as attempts that fail by themselves would have it, or more where more evidently went by; `None`
+    /// where rates are unknown.
     pub packet_time: Option<Duration>,
     /// Frames that it is made from, lost ones included.
     pub frames: u32,
@@ -96,7 +98,7 @@ pub struct Estimate {
 
 impl Estimate {
     /// `None` without any frame.
-    pub(super) fn new(flavour: Flavour, counts: &Counts, source: Source) -> Option<Self> {
+    pub(super) fn new(flavour: Flavour, counts: &Counts, gaps: &Gaps, source: Source) -> Option<Self> {
         let heard = counts.heard();
         let lost = u32::try_from(counts.lost).unwrap_or_default();
         let frames = heard.saturating_add(lost);
@@ -107,7 +109,9 @@ impl Estimate {
         let known = heard.saturating_sub(counts.unknown_rate);
         let packet_time = (known > 0 && known >= counts.unknown_rate).then(|| {
             let exchange = Duration::from_micros(u64::from(counts.exchange_us / known));
-            packet_time(flavour, exchange, likely(f64::from(counts.first), f64::from(frames)), USUAL_ATTEMPTS)
+            let likely = likely(f64::from(counts.first), f64::from(frames));
+            let reckoned = packet_time(flavour, exchange, likely, USUAL_ATTEMPTS);
+            gaps.packet_time(flavour, exchange, counts).map_or(reckoned, |seen| seen.max(reckoned))
         });
         let chance = f64::from(frames) * (1.0 - delivery_ratio).powi(LEAST_ATTEMPTS);
         let beyond_chance = lost >= SOME_LOST && f64::from(lost) > BEYOND_CHANCE * chance;
@@ -216,7 +220,7 @@ mod tests {
     fn estimate(first: u32, repeated: u32, lost: i32) -> Estimate {
         let heard = first + repeated;
         let counts = Counts { first, repeated, lost, exchange_us: heard * 326, ..Counts::default() };
-        Estimate::new(Flavour::A, &counts, Source::ToUs).unwrap()
+        Estimate::new(Flavour::A, &counts, &Gaps::default(), Source::ToUs).unwrap()
     }
 
     #[test]
@@ -227,7 +231,15 @@ mod tests {
         assert!((seen.margin - 0.0838).abs() < 1e-4, "{}", seen.margin);
         let exchange = Duration::from_micros(326);
         assert_eq!(seen.packet_time, Some(packet_time(Flavour::A, exchange, 75.5 / 101.0, 7)));
-        assert_eq!(Estimate::new(Flavour::A, &Counts { lost: 9, ..Counts::default() }, Source::ToUs), None);
+        assert_eq!(
+            Estimate::new(
+                Flavour::A,
+                &Counts { lost: 9, ..Counts::default() },
+                &Gaps::default(),
+                Source::ToUs
+            ),
+            None
+        );
         let none = estimate(0, 4, 0);
         assert_eq!(
             (none.delivery_ratio, none.packet_time),
@@ -266,7 +278,7 @@ mod tests {
         assert!(few.has(Doubt::FewFrames) && !many.has(Doubt::FewFrames));
         assert!(few.confidence() < 0.7 && many.confidence() > 0.98, "{few:?} {many:?}");
         let counts = Counts { first: 500, unknown_rate: 400, breaks: 3, ..Counts::default() };
-        let doubtful = Estimate::new(Flavour::A, &counts, Source::Overheard).unwrap();
+        let doubtful = Estimate::new(Flavour::A, &counts, &Gaps::default(), Source::Overheard).unwrap();
         let doubts: Vec<Doubt> = doubtful.doubts().collect();
         assert_eq!(doubts, [Doubt::UnknownRate, Doubt::Numbers, Doubt::OthersFrames]);
         assert!((doubtful.confidence() - many.confidence() / 8.0).abs() < 1e-9);

@@ -13,12 +13,14 @@
 //! estimate says so ([`Doubt::Numbers`]). Frames of different channels are never taken together, whatever address they bear.
 
 mod estimate;
+mod gaps;
 mod others;
 mod packet_time;
 mod space;
 mod window;
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use units::{Bytes, Frequency, MacAddress, Timestamp};
 
@@ -28,11 +30,12 @@ use crate::airtime::{Flavour, HighThroughput};
 use crate::frame::{Header, Kind};
 
 pub use estimate::{Doubt, Estimate, Source};
+use gaps::Gaps;
 use others::Others;
 pub use packet_time::packet_time;
 use space::{Arrival, Space};
 pub use window::WINDOW;
-use window::{Counts, Window};
+use window::{Count, Counts, Window};
 
 /// Access points that are followed at once. Beyond, one goes that we are not at, and that has not sent to us, or not for longest.
 pub const MOST_FOLLOWED: usize = 64;
@@ -149,7 +152,7 @@ impl Qualities {
 
     /// The most memory that one access point can take.
     pub const fn most_memory() -> Bytes {
-        let windows = 2 * CLASSES * size_of::<Window>();
+        let windows = 2 * CLASSES * size_of::<Window>() + size_of::<Window<Gaps>>();
         let spaces = MOST_SPACES * (size_of::<SpaceKey>() + size_of::<Space>());
         Bytes((size_of::<(Frequency, MacAddress, AccessPoint)>() + windows + spaces) as u64)
     }
@@ -192,6 +195,8 @@ struct AccessPoint {
     spaces: Vec<Space>,
     to_us: [Option<Box<Window>>; CLASSES],
     overheard: [Option<Box<Window>>; CLASSES],
+    /// Before frames to us.
+    gaps: Option<Box<Window<Gaps>>>,
     last: Timestamp,
     sent_to_us: Option<Timestamp>,
     /// Number of the present aggregate, and how many frames of it have come; how many the one before had.
@@ -215,6 +220,7 @@ impl AccessPoint {
             spaces: Vec::new(),
             to_us: [const { None }; CLASSES],
             overheard: [const { None }; CLASSES],
+            gaps: None,
             last: Timestamp::ZERO,
             sent_to_us: None,
             aggregate: (None, 0, 0),
@@ -243,12 +249,16 @@ impl AccessPoint {
         source: Source,
         present_since: Timestamp,
     ) {
-        self.last = now;
+        let last = std::mem::replace(&mut self.last, now);
         if source == Source::ToUs {
             self.sent_to_us = Some(now);
         }
         let exchange = self.exchange_us(heard);
         let (before, arrival) = self.arrive(now, header, source, present_since);
+        if source == Source::ToUs && last >= present_since {
+            // Of frames to others that are missing nobody knows.
+            self.count_gap(now, now.since(last), header.control.retry, arrival, before == source, exchange);
+        }
         let class = Class::of(header);
         // Of numbers that all receivers share, those missing between two frames to us are taken as ours.
         let missing_of = if before == source { source } else { Source::Overheard };
@@ -270,6 +280,27 @@ impl AccessPoint {
         match exchange {
             Some(exchange) => counts.exchange_us = counts.exchange_us.saturating_add(exchange),
             None => counts.unknown_rate = counts.unknown_rate.saturating_add(1),
+        }
+    }
+
+    fn count_gap(
+        &mut self,
+        now: Timestamp,
+        gap: Duration,
+        repeated: bool,
+        arrival: Arrival,
+        is_ours: bool,
+        exchange: Option<u32>,
+    ) {
+        let Some(exchange) = exchange.filter(|_| gap <= gaps::LONGEST) else { return };
+        let gaps = self.gaps.get_or_insert_with(|| Box::new(Window::new(now))).at(now);
+        match arrival {
+            Arrival::New(0) if !repeated => gaps.smooth(gap, exchange),
+            Arrival::New(missing) if repeated || is_ours => {
+                gaps.tried(gap, if is_ours { missing + 1 } else { 1 })
+            }
+            Arrival::Late | Arrival::Again => gaps.tried(gap, 0),
+            Arrival::New(_) | Arrival::Break | Arrival::Begin => {}
         }
     }
 
@@ -349,12 +380,14 @@ impl AccessPoint {
             windows.filter_map(|(_, window)| window.as_ref()).for_each(|window| sum.add(&window.sum(now)));
             sum
         };
-        let to_us = Estimate::new(self.flavour, &sum(&self.to_us), Source::ToUs);
+        let gaps = self.gaps.as_ref().map(|gaps| gaps.sum(now)).unwrap_or_default();
+        let to_us = Estimate::new(self.flavour, &sum(&self.to_us), &gaps, Source::ToUs);
         let is_enough = |estimate: &Estimate| !estimate.has(Doubt::FewFrames);
         if to_us.as_ref().is_some_and(is_enough) {
             return to_us;
         }
-        let overheard = Estimate::new(self.flavour, &sum(&self.overheard), Source::Overheard);
+        let overheard =
+            Estimate::new(self.flavour, &sum(&self.overheard), &Gaps::default(), Source::Overheard);
         if overheard.as_ref().is_some_and(is_enough) { overheard } else { to_us.or(overheard) }
     }
 }

@@ -133,6 +133,58 @@ fn estimates_are_near_the_truth_for_every_delivery_ratio() {
     }
 }
 
+/// Frames follow each other at once, each within 400 us, but in `fades` of some milliseconds, in which all attempts fail: of so many packets, the last is
+/// then heard as a repeat.
+fn faded(air: &mut Air, fades: u64, lasting: u64, packets: u16, idle: u64) -> Duration {
+    let mut number = 0;
+    for _ in 0..fades {
+        for _ in 0..40 {
+            air.wait(400 + idle);
+            number += 1;
+            air.put(&PLAIN, number, false);
+        }
+        number += packets;
+        air.wait(lasting * 1_000 + idle);
+        air.put(&PLAIN, number, true);
+    }
+    air.estimate().unwrap().packet_time.unwrap()
+}
+
+#[test]
+fn time_in_which_all_attempts_fail_counts() {
+    let micros = |time: Duration| time.as_secs_f64() * 1e6;
+    // Eight times 40 packets at 393.5 us, and one in 20 ms, for which another was given up.
+    let faded_time = micros(faded(&mut Air::new(1), 8, 20, 2, 0));
+    let expected = (320.0 * 393.5 + 8.0 * 20_000.0) / 328.0;
+    assert!((faded_time / expected - 1.0).abs() < 0.03, "{faded_time} us, not {expected} us");
+    // An access point that sends now and then may have had nothing to send.
+    let idle = micros(faded(&mut Air::new(1), 2, 20, 2, 4_000));
+    assert!(idle < 700.0, "{idle} us");
+    // So may one of which too little came.
+    let mut few = Air::new(1);
+    for number in 1..=4 {
+        few.wait(400);
+        few.put(&PLAIN, number, number == 4);
+        few.wait(20_000 * u64::from(number == 3));
+    }
+    let time = few.estimate().unwrap().packet_time.unwrap();
+    assert!(time < Duration::from_micros(900), "{time:?}");
+}
+
+#[test]
+fn who_shares_the_air_does_not_pay_for_others() {
+    let mut air = Air::new(3);
+    for number in 0..300 {
+        // Each attempt waits for one of somebody else; every third packet takes four.
+        let attempts = if number % 3 == 0 { 4 } else { 1 };
+        air.wait(attempts * 800);
+        air.put(&PLAIN, number, attempts > 1);
+    }
+    let time = air.estimate().unwrap().packet_time.unwrap();
+    // Two attempts on average, at 393.5 us or with somewhat more back-off; not at 800 us.
+    assert!((780.0..1_000.0).contains(&(time.as_secs_f64() * 1e6)), "{time:?}");
+}
+
 #[test]
 fn the_packet_time_is_that_of_the_rate() {
     let mut air = Air::new(1);

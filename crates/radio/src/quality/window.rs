@@ -27,8 +27,14 @@ pub(super) struct Counts {
     pub breaks: u32,
 }
 
-impl Counts {
-    pub fn add(&mut self, other: &Self) {
+/// What can be counted part by part.
+pub(super) trait Count: Copy + Default {
+    /// Adds what another part has.
+    fn add(&mut self, other: &Self);
+}
+
+impl Count for Counts {
+    fn add(&mut self, other: &Self) {
         self.first = self.first.saturating_add(other.first);
         self.repeated = self.repeated.saturating_add(other.repeated);
         self.lost = self.lost.saturating_add(other.lost);
@@ -36,7 +42,9 @@ impl Counts {
         self.exchange_us = self.exchange_us.saturating_add(other.exchange_us);
         self.breaks = self.breaks.saturating_add(other.breaks);
     }
+}
 
+impl Counts {
     pub fn heard(&self) -> u32 {
         self.first.saturating_add(self.repeated)
     }
@@ -44,19 +52,19 @@ impl Counts {
 
 /// Counts of the last [`WINDOW`].
 #[derive(Clone, Debug)]
-pub(super) struct Window {
-    parts: [Counts; PARTS],
+pub(super) struct Window<C = Counts> {
+    parts: [C; PARTS],
     /// Number of the part that is being filled, since the clock's origin.
     current: u64,
 }
 
-impl Window {
+impl<C: Count> Window<C> {
     pub fn new(now: Timestamp) -> Self {
-        Self { parts: [Counts::default(); PARTS], current: part_of(now) }
+        Self { parts: [C::default(); PARTS], current: part_of(now) }
     }
 
     /// Where to count what is heard now. A clock that went back a little goes on in the present part; one that jumped begins anew.
-    pub fn at(&mut self, now: Timestamp) -> &mut Counts {
+    pub fn at(&mut self, now: Timestamp) -> &mut C {
         let part = part_of(now);
         let behind = self.current.saturating_sub(part);
         let ahead = part.saturating_sub(self.current);
@@ -64,7 +72,7 @@ impl Window {
             *self = Self::new(now);
         } else {
             for passed in self.current + 1..=part {
-                self.parts[place(passed)] = Counts::default();
+                self.parts[place(passed)] = C::default();
             }
             self.current = self.current.max(part);
         }
@@ -72,9 +80,9 @@ impl Window {
     }
 
     /// All that was counted in the window that ends now.
-    pub fn sum(&self, now: Timestamp) -> Counts {
+    pub fn sum(&self, now: Timestamp) -> C {
         let part = part_of(now);
-        let mut sum = Counts::default();
+        let mut sum = C::default();
         // Empty if the clock went back further than the window: what is there is of another time.
         let oldest = part.saturating_sub(PARTS as u64 - 1).max(self.current.saturating_sub(PARTS as u64 - 1));
         if part.saturating_add(PARTS as u64) <= self.current {
@@ -103,7 +111,7 @@ mod tests {
 
     #[test]
     fn what_is_older_than_the_window_is_gone() {
-        let mut window = Window::new(at(0));
+        let mut window: Window = Window::new(at(0));
         window.at(at(0)).first = 5;
         window.at(at(100)).first = 7;
         assert_eq!(window.sum(at(100)).first, 12);
@@ -116,7 +124,7 @@ mod tests {
 
     #[test]
     fn clocks_that_jump_lose_the_window_and_nothing_else() {
-        let mut window = Window::new(at(0));
+        let mut window: Window = Window::new(at(0));
         window.at(at(0)).first = 5;
         window.at(at(0) - Duration::from_millis(60)).first += 1;
         assert_eq!(window.sum(at(0)).first, 6, "a little back");

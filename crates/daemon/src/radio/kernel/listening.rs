@@ -1,6 +1,6 @@
 //! Hears what the kernel's stations hear, where that decides anything: while several networks share a channel.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use anabranch::control::AccessPointReport;
 use linux::radio::{ListenError, Listener, Radios, TransferError};
@@ -15,6 +15,8 @@ use super::super::access_points::stranger;
 
 /// How often what has come is taken: in a full second of it there is room for what a card hears, and an estimate covers half of one.
 const INTERVAL: Duration = Duration::from_millis(100);
+/// No frame has waited for longer, whatever clocks say.
+const LONGEST_WAIT: Duration = Duration::from_secs(1);
 /// How soon it is tried again where it failed.
 const AGAIN: Duration = Duration::from_secs(60);
 /// Frames that are taken at a time; more wait, for a card cannot hear so many in the interval.
@@ -109,6 +111,15 @@ fn begin(interface: &str) -> Result<Listener, ListenError> {
     Listener::begin(card.number)
 }
 
+/// When a frame came by our own clock, which is `now` where the system's is `began`. That one may be set meanwhile.
+fn when(now: Timestamp, began: SystemTime, came: Option<SystemTime>) -> Timestamp {
+    match came.map(|came| began.duration_since(came)) {
+        Some(Ok(waited)) => now - waited.min(LONGEST_WAIT),
+        Some(Err(later)) => now + later.duration().min(INTERVAL),
+        None => now,
+    }
+}
+
 /// Takes what waits.
 fn take(
     listener: &mut Listener,
@@ -117,10 +128,11 @@ fn take(
     stations: Stations<'_>,
 ) -> Result<(), TransferError> {
     let mut taken = 0;
+    let began = SystemTime::now();
     while taken < MOST_FRAMES {
-        let each = |captured: Captured<'_>| {
+        let each = |captured: Captured<'_>, came: Option<SystemTime>| {
             if let Captured::Heard(frame) = captured {
-                heard.handle_frame(now, &frame, stations);
+                heard.handle_frame(when(now, began, came), &frame, stations);
             }
         };
         match listener.receive(each)? {
@@ -132,4 +144,21 @@ fn take(
         heard.begin(now);
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_have_the_time_at_which_they_came() {
+        let (now, began) =
+            (Timestamp::from_millis(5_000), SystemTime::UNIX_EPOCH + Duration::from_secs(1_000));
+        let at = |millis: u64| when(now, began, Some(SystemTime::UNIX_EPOCH + Duration::from_millis(millis)));
+        assert_eq!(at(999_940), Timestamp::from_millis(4_940));
+        assert_eq!(at(1_000_003), Timestamp::from_millis(5_003), "while others were taken");
+        assert_eq!(at(900_000), Timestamp::from_millis(4_000), "a clock that was set on");
+        assert_eq!(at(1_900_000), Timestamp::from_millis(5_100), "or back");
+        assert_eq!(when(now, began, None), now);
+    }
 }

@@ -50,6 +50,8 @@ pub struct AckSample {
     pub round_ended: bool,
     /// Newly reported CE marks.
     pub ce_marks: u64,
+    /// Much is still under way on a path of the bond that carries nothing new: if both share a link, it is in the way of what is sent here.
+    pub overshadowed: bool,
 }
 
 /// What one loss event told about a path.

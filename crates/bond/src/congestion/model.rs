@@ -53,8 +53,10 @@ pub struct ModelController {
     was_settled: bool,
     /// New start-ups that are due since it was freed: what is still under way on another path may have the air meanwhile.
     start_ups_due: u8,
-    /// What was known of its rate then.
-    rate_when_freed: BitRate,
+    /// What was known of its rate then, or when the other path was last in the way.
+    rate_before: BitRate,
+    /// In so many rounds from now on what is seen may be due to another path's packets.
+    shadow_rounds: u8,
 }
 
 /// Where the controller is in its cycle.
@@ -119,7 +121,8 @@ impl ModelController {
             cautious_rounds: 0,
             was_settled: false,
             start_ups_due: 0,
-            rate_when_freed: BitRate(0),
+            rate_before: BitRate(0),
+            shadow_rounds: 0,
         }
     }
 
@@ -184,6 +187,10 @@ impl ModelController {
         self.rates.end_round(sample.now);
         self.judge_loss(&round);
         self.cautious_rounds = self.cautious_rounds.saturating_sub(1);
+        self.shadow_rounds = self.shadow_rounds.saturating_sub(1);
+        if sample.overshadowed {
+            (self.shadow_rounds, self.rate_before) = (SHADOW_ROUNDS, self.rates.maximum());
+        }
         self.phase = self.next_phase(&round, sample);
         self.was_settled |= !matches!(self.phase, Phase::StartUp { .. });
     }
@@ -213,6 +220,11 @@ impl ModelController {
 
     fn next_phase(&mut self, round: &Round, sample: &AckSample) -> Phase {
         match self.phase {
+            Phase::Drain { .. } | Phase::Cruise { .. } | Phase::Probe { .. }
+                if self.is_in_the_shadow() && round.full_samples > 0 =>
+            {
+                self.start_up_again()
+            }
             Phase::StartUp { best, flat_rounds } => self.next_in_start_up(round, best, flat_rounds),
             Phase::Drain { before, low_rounds, rounds } => {
                 self.next_in_drain(round, before, low_rounds, rounds)
@@ -243,6 +255,9 @@ impl ModelController {
         if rate.0 == 0 {
             return here;
         }
+        if self.is_in_the_shadow() && !losing {
+            return Phase::StartUp { best: rate, flat_rounds: 0 };
+        }
         self.overrun_rounds = self.overrun_rounds.saturating_add(u8::from(losing));
         if rate >= scale(best, START_UP_GROWTH) {
             return Phase::StartUp { best: rate, flat_rounds: 0 };
@@ -261,13 +276,19 @@ impl ModelController {
         }
     }
 
+    /// Whether it was freed lately, and the packets of the path before it have the air: what it carries now says little, and it takes over when they are
+    /// gone.
+    fn is_in_the_shadow(&self) -> bool {
+        self.start_ups_due > 0 && self.shadow_rounds > 0
+    }
+
     fn start_up_again(&mut self) -> Phase {
         self.start_up_window = self.steady_window();
         Phase::StartUp { best: self.rates.maximum(), flat_rounds: 0 }
     }
 
     fn next_in_cruise(&mut self, round: &Round, rounds: u8, sample: &AckSample) -> Phase {
-        if self.rates.maximum() >= scale(self.rate_when_freed, MUCH_MORE) {
+        if self.rates.maximum() >= scale(self.rate_before, MUCH_MORE) {
             self.start_ups_due = 0;
         }
         if self.start_ups_due > 0 && self.queue == Queue::Empty && round.full_samples > 0 {
@@ -451,7 +472,7 @@ impl Controller for ModelController {
 
     fn freed(&mut self) {
         self.start_ups_due = START_UPS_WHEN_FREED;
-        self.rate_when_freed = self.rates.maximum();
+        self.rate_before = self.rates.maximum();
         if !matches!(self.phase, Phase::StartUp { .. }) {
             self.phase = self.start_up_again();
         }
@@ -517,6 +538,8 @@ const DRAINED: f64 = 1.0;
 /// How often a path that was freed looks for its rate anew, until it finds so many times more.
 const MUCH_MORE: f64 = 2.0;
 const START_UPS_WHEN_FREED: u8 = 2;
+/// For so many rounds the smoothed round-trip time tells of packets that are no longer in the way.
+const SHADOW_ROUNDS: u8 = 3;
 /// Rounds with heavy loss that start-up survives: the first come from before it was paced.
 const OVERRUN_ROUNDS: u8 = 3;
 /// Draining longer would not help.

@@ -228,6 +228,7 @@ fn acknowledge(controller: &mut ModelController, now: Timestamp, mbps: f64) {
         application_limited: false,
         round_ended: true,
         ce_marks: 0,
+        overshadowed: false,
     };
     controller.on_ack(&sample, PathId(0), &[]);
 }
@@ -253,4 +254,45 @@ fn a_path_that_was_held_back_is_filled_soon_once_it_is_freed() {
     let (untold, told) = (delivered(false), delivered(true));
     at_least(told, 0.5, 20.0);
     assert!(told.as_mbps() > 1.5 * untold.as_mbps(), "{told} and {untold}");
+}
+
+/// The packets of the path before it take their time at a station that has become slow, and are soon gone.
+#[test]
+fn a_path_that_is_freed_takes_over_when_the_packets_of_the_one_before_are_gone() {
+    let delivered = |is_told: bool| {
+        let mut world = world(Link::new(12.0, 50), 1);
+        world.offered = Some(BitRate::from_mbps(0.5));
+        world.run(seconds(20));
+        world.offered = None;
+        world.controller.freed();
+        world.link.rate = BitRate::from_mbps(1.7);
+        world.overshadowed = is_told;
+        world.run(millis(800));
+        world.link.rate = BitRate::from_mbps(12.0);
+        world.overshadowed = false;
+        // Its own queue of before, and a little.
+        world.run(millis(250));
+        world.run(millis(250))
+    };
+    let (untold, told) = (delivered(false), delivered(true));
+    at_least(told, 0.7, 12.0);
+    assert!(told.as_mbps() > 1.3 * untold.as_mbps(), "{told} and {untold}");
+}
+
+/// One that is slow itself has its queue for no longer than that.
+#[test]
+fn a_slow_path_that_is_freed_keeps_no_queue() {
+    let mut world = world(Link::new(2.0, 50), 1);
+    world.offered = Some(BitRate::from_mbps(0.5));
+    world.run(seconds(20));
+    world.offered = None;
+    world.controller.freed();
+    world.overshadowed = true;
+    world.run(millis(800));
+    world.overshadowed = false;
+    world.run(seconds(2));
+    world.queue_delays.clear();
+    world.run(seconds(3));
+    let mean = world.queue_delays.iter().sum::<f64>() / world.queue_delays.len() as f64;
+    assert!(mean < 30.0, "{mean} ms");
 }

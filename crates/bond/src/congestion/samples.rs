@@ -17,6 +17,7 @@ pub(super) fn ack(acked_bytes: u64) -> AckSample {
         application_limited: false,
         round_ended: false,
         ce_marks: 0,
+        overshadowed: false,
     }
 }
 

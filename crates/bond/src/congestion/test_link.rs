@@ -92,6 +92,8 @@ pub(super) struct World<C> {
     pub(super) now: Timestamp,
     /// Bytes per second that the application offers; endless if `None`.
     pub(super) offered: Option<BitRate>,
+    /// What the controller is told of other paths.
+    pub(super) overshadowed: bool,
     /// All bytes that reached the receiver and were acknowledged.
     pub(super) delivered: u64,
     random: ChaCha8Rng,
@@ -127,6 +129,7 @@ impl<C: Controller> World<C> {
             link,
             now: start,
             offered: None,
+            overshadowed: false,
             delivered: 0,
             random: ChaCha8Rng::seed_from_u64(seed),
             rtt: RttEstimator::default(),
@@ -321,6 +324,7 @@ impl<C: Controller> World<C> {
             application_limited: sent.limited,
             round_ended,
             ce_marks: 0,
+            overshadowed: self.overshadowed,
         };
         self.controller.on_ack(&sample, PathId(0), &[self.sibling()]);
         self.find_losses(arrival.number);

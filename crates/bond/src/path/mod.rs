@@ -57,6 +57,8 @@ const STALE_RTTS: u32 = 6;
 
 /// Held back for so long, a path's estimate has little left of what it could carry.
 const LONG_HELD: Duration = Duration::from_secs(1);
+/// Datagrams; fewer under way on a path that carries nothing new are in nobody's way.
+const MUCH_UNDER_WAY: u64 = 4;
 /// Pace over the estimate of a path that is hastened: what an inner BBR tries.
 const HASTE: f64 = 1.25;
 
@@ -362,7 +364,14 @@ impl Path {
         let is_full = self.limit().is_none() && self.sent.in_flight() * 2 > self.controller.window();
         if stands_by && is_full {
             self.held_since = None;
-        } else if stands_by || self.limit().is_some() {
+        } else {
+            self.take_wish(now);
+        }
+    }
+
+    /// One of both ends has said what it wishes of the path: one that stands by may send nothing until then.
+    pub(crate) fn take_wish(&mut self, now: Timestamp) {
+        if self.status() != PathStatus::Active || self.limit().is_some() {
             self.held_since.get_or_insert(now);
         } else if self.held_since.take().is_some_and(|since| now.since(since) >= LONG_HELD) {
             self.controller.freed();
@@ -387,8 +396,20 @@ impl Path {
         self.delivered
     }
 
-    /// Takes in an acknowledgement that came on this path.
-    pub(crate) fn on_ack(&mut self, now: Timestamp, ack: &Ack, siblings: &[Sibling]) -> Progress {
+    /// Whether much of what was sent over it is still under way, though it carries nothing new while others do.
+    pub(crate) fn overshadows(&self) -> bool {
+        let much = MUCH_UNDER_WAY * u64::from(self.mtu.current());
+        self.state == PathState::Usable && self.status() != PathStatus::Active && self.sent.in_flight() > much
+    }
+
+    /// Takes in an acknowledgement that came on this path. `overshadowed`: another one [overshadows](Self::overshadows).
+    pub(crate) fn on_ack(
+        &mut self,
+        now: Timestamp,
+        ack: &Ack,
+        siblings: &[Sibling],
+        overshadowed: bool,
+    ) -> Progress {
         let prior_in_flight = self.sent.in_flight();
         let mut outcome = self.sent.on_ack(&ack.ranges);
         let mut progress = Progress {
@@ -450,6 +471,7 @@ impl Path {
             application_limited,
             round_ended,
             ce_marks: heeded,
+            overshadowed,
         };
         self.controller.on_ack(&sample, self.id, siblings);
         self.find_losses(now, &mut progress.losses, siblings);

@@ -170,9 +170,11 @@ impl Session {
 
     fn handle_ack(&mut self, now: Timestamp, index: usize, ack: &Ack) {
         let siblings = self.siblings();
+        let others = self.paths.iter().enumerate().filter(|(at, _)| *at != index);
+        let overshadowed = others.into_iter().any(|(_, path)| path.overshadows());
         let Some(path) = self.paths.get_mut(index) else { return };
         let before = path.state;
-        let progress = path.on_ack(now, ack, &siblings);
+        let progress = path.on_ack(now, ack, &siblings, overshadowed);
         self.digest(now, index, before, progress);
     }
 
@@ -214,6 +216,7 @@ impl Session {
             1 => PathStatus::Backup,
             _ => PathStatus::Off,
         };
+        path.take_wish(now);
     }
 
     /// What has arrived need not be sent again. Inner senders will have as much under way as before, so room is made for all of it.

@@ -262,6 +262,31 @@ fn what_any_path_may_carry_does_not_go_over_the_nearest_one_that_stands_by() {
     assert!(sent < 3, "{sent}\n{}", bench.report());
 }
 
+/// One that stands by sends nothing, so that nothing it sends tells how long it did.
+#[test]
+fn a_path_that_stood_by_for_long_takes_over_at_once() {
+    let mut bench = Bench::new(&[LinkSpec::new(20.0, 25), LinkSpec::new(1.0, 25)]);
+    bench.connect();
+    let stands_by = |bench: &mut Bench, network| {
+        for number in [1, 2] {
+            let (status, limit) = match number == network {
+                true => (PathStatus::Backup, Some(BitRate(768_000))),
+                false => (PathStatus::Active, None),
+            };
+            bench.device.set_path_status(bench.device_session, NetworkId(number), status, 0);
+            bench.device.set_path_limit(bench.device_session, NetworkId(number), limit);
+        }
+    };
+    bench.saturate_down(Duration::from_secs(2));
+    stands_by(&mut bench, 2);
+    bench.saturate_down(Duration::from_secs(10));
+    bench.set_rate(1, 20.0);
+    stands_by(&mut bench, 1);
+    bench.saturate_down(Duration::from_millis(350));
+    let rate = bench.saturate_down(Duration::from_millis(250));
+    assert!(rate > 0.8 * 20.0, "{rate}\n{}", bench.report());
+}
+
 #[test]
 fn no_more_goes_over_a_path_than_the_device_allows() {
     let mut bench = Bench::new(&[LinkSpec::new(20.0, 10), LinkSpec::new(20.0, 10)]);

@@ -182,6 +182,11 @@ impl Bench {
         self.links[index].delay_down = delay;
     }
 
+    /// From now on the link carries so much.
+    pub fn set_rate(&mut self, index: usize, mbps: f64) {
+        self.links[index].spec.mbps = mbps;
+    }
+
     /// The link ends, with all that travels on it.
     pub fn unplug(&mut self, index: usize) {
         self.set_alive(index, false);

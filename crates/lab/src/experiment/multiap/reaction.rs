@@ -99,7 +99,8 @@ fn run(seed: u64) -> anyhow::Result<Report> {
 fn changes() -> Vec<Change> {
     let places = |round: u32| if round % 2 == 1 { [BAD, GOOD] } else { [GOOD, BAD] };
     let at_once = |round: u32| {
-        let change = move |(point, time)| Change { at: BETWEEN * round, point, packet_time: Some(time) };
+        let at = BETWEEN * round;
+        let change = move |(point, time)| Change { at, point, packet_time: Some(time), signal_dbm: None };
         places(round).into_iter().enumerate().map(change)
     };
     (1..=CHANGES).flat_map(at_once).collect()

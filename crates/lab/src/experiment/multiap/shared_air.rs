@@ -59,6 +59,8 @@ pub(super) struct Change {
     pub point: usize,
     /// Air time of a full packet. `None`: whatever it sends is lost, after all attempts.
     pub packet_time: Option<Duration>,
+    /// How well its beacons are heard; `None`: that says nothing here, or it is out of reach.
+    pub signal_dbm: Option<f32>,
 }
 
 /// What the device does with what it knows of the access points.
@@ -135,6 +137,7 @@ struct World {
     others_before: Duration,
     /// The packet times as they are; `None`: out of reach.
     packet_times: Vec<Option<Duration>>,
+    signals: Vec<Option<f32>>,
     /// Since when each is in reach, or out of it.
     since: Vec<Timestamp>,
     /// Those that the device is in, as far as it knows.
@@ -234,6 +237,7 @@ impl World {
             turns: vec![0.0; count],
             air: None,
             packet_times: run.points.iter().map(|point| Some(point.packet_time)).collect(),
+            signals: vec![None; count],
             since: vec![now; count],
             joined: vec![true; count],
             steering: Steering::new(SteeringSettings::default()),
@@ -257,6 +261,7 @@ impl World {
         if before.is_some() != change.packet_time.is_some() {
             self.since[change.point] = self.now;
         }
+        self.signals[change.point] = change.signal_dbm;
     }
 
     /// What the radio finds out by itself: access points are gone, or joined again.
@@ -513,8 +518,10 @@ impl World {
                     packet_time,
                     confidence,
                     delivered,
-                    // The air that is given in turns has packet times and no signals.
-                    signal_dbm: self.contention.as_mut().and_then(|air| air.hear_beacon(self.now, index)),
+                    signal_dbm: match &mut self.contention {
+                        Some(air) => air.hear_beacon(self.now, index),
+                        None => self.signals[index],
+                    },
                     stays: true,
                     other_way: true,
                     carried: carried as f64 / STEERING.as_secs_f64(),

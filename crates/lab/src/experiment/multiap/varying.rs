@@ -73,6 +73,7 @@ fn run(seed: u64) -> anyhow::Result<Report> {
                 at: *at,
                 point,
                 packet_time: Some(*time),
+                signal_dbm: None,
             }));
         }
         changes.sort_by_key(|change| change.at);

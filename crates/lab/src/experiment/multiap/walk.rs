@@ -18,6 +18,8 @@ const CLOSE: Duration = Duration::from_micros(500);
 const CLOSE_METRES: f64 = 10.0;
 const DOUBLES: f64 = 6.0;
 const REACH_METRES: f64 = 34.0;
+/// How well its beacons are heard at one metre.
+const NEXT_TO_IT_DBM: f64 = -40.0;
 const ROUND_TRIP: Duration = Duration::from_millis(25);
 const SETTLING: Duration = Duration::from_secs(5);
 /// Between two changes.
@@ -83,22 +85,21 @@ pub(super) fn experiment() -> Experiment {
 fn run(seed: u64) -> anyhow::Result<Report> {
     let length = Duration::from_secs_f64(APART * (POINTS - 1) as f64 / METRES_A_SECOND);
     let steps = length.div_duration_f64(STEP) as u32;
-    let times = |step: u32| {
+    let metres = |step: u32| {
         let place = (STEP * step).as_secs_f64() * METRES_A_SECOND;
-        (0..POINTS).map(move |point| packet_time((place - point as f64 * APART).abs()))
+        (0..POINTS).map(move |point| (place - point as f64 * APART).abs())
     };
+    let times = |step: u32| metres(step).map(packet_time);
     let at_first: Vec<Option<Duration>> = times(0).collect();
-    let mut changes = Vec::new();
-    let mut now = at_first.clone();
-    for step in 0..steps {
-        for (point, time) in times(step).enumerate() {
-            // Before the walk, what is out of reach is as it is at its edge.
-            if step == 0 && time.is_none() || now[point] != time {
-                changes.push(Change { at: STEP * step, point, packet_time: time });
-                now[point] = time;
-            }
-        }
-    }
+    // Before the walk, what is out of reach is as it is at its edge.
+    let changes = (0..steps).flat_map(|step| {
+        metres(step).enumerate().map(move |(point, metres)| {
+            let packet_time = packet_time(metres);
+            let signal_dbm = packet_time.map(|_| signal(metres));
+            Change { at: STEP * step, point, packet_time, signal_dbm }
+        })
+    });
+    let changes: Vec<Change> = changes.collect();
     let farthest = packet_time(REACH_METRES - 0.1).unwrap_or(CLOSE);
     let points: Vec<Point> = at_first
         .iter()
@@ -149,6 +150,11 @@ fn by_second(counts: &[f64], interval: Duration) -> Vec<(f64, f64)> {
 fn packet_time(metres: f64) -> Option<Duration> {
     let factor = ((metres - CLOSE_METRES).max(0.0) / DOUBLES).exp2();
     (metres < REACH_METRES).then(|| CLOSE.mul_f64(factor))
+}
+
+/// Of its beacons, dBm: indoors, falling with the third power of the distance.
+fn signal(metres: f64) -> f32 {
+    (NEXT_TO_IT_DBM - 30.0 * metres.max(1.0).log10()) as f32
 }
 
 #[cfg(test)]

@@ -170,8 +170,7 @@ impl Session {
 
     fn handle_ack(&mut self, now: Timestamp, index: usize, ack: &Ack) {
         let siblings = self.siblings();
-        let others = self.paths.iter().enumerate().filter(|(at, _)| *at != index);
-        let overshadowed = others.into_iter().any(|(_, path)| path.overshadows());
+        let overshadowed = self.paths.iter().enumerate().any(|(at, path)| at != index && path.overshadows());
         let Some(path) = self.paths.get_mut(index) else { return };
         let before = path.state;
         let progress = path.on_ack(now, ack, &siblings, overshadowed);

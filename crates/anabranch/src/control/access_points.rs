@@ -82,6 +82,9 @@ pub struct AccessPointReport {
     pub limit: Option<BitRate>,
     /// The most of its packets that may be marked so that senders prefer others.
     pub marks: Fraction,
+    /// How often flows over it whose senders cannot be told were to begin anew, as those know it as worse than it is.
+    #[serde(default)]
+    pub renewals: u32,
     /// Why.
     pub reason: String,
 }

@@ -140,6 +140,7 @@ fn advice(points: &[AccessPointReport]) -> Vec<PointAdvice> {
             used: point.used,
             limit: point.limit,
             marks: MarkShare::new(point.marks.0),
+            renewals: point.renewals,
             packet_time: point.held_packet_time.map(|time| Duration::from_micros(time.0)),
         })
         .collect()

@@ -1,5 +1,6 @@
 //! Root's part of a device: routes, rules, name servers, each in the journal.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use linux::bpf::{FastPath, Slots};
@@ -7,11 +8,11 @@ use linux::cgroup::{CgroupPath, Hierarchy};
 use linux::direct::{Direct, Unruled};
 use linux::dns;
 use linux::journal::{Change, Journal};
-use linux::mptcp::{Endpoint, MOST_ENDPOINTS, Paths};
+use linux::mptcp::{Endpoint, MOST_ENDPOINTS, PathNetwork, Paths, PathsError};
 use linux::neighbour_routes::NeighbourRoutes;
 use linux::netlink::Netlink;
 use linux::routing::{self, Routing};
-use tracing::info;
+use tracing::{debug, info};
 
 use super::groups::Groups;
 use crate::config::DeviceConfig;
@@ -62,6 +63,8 @@ pub struct DeviceMachine {
     marking: bool,
     /// Networks of MPTCP connections whose packets are counted.
     watched: Option<Paths>,
+    /// How often MPTCP connections were to begin anew over networks, by their numbers.
+    renewals: BTreeMap<u8, u32>,
     groups: Groups,
 }
 
@@ -77,6 +80,7 @@ impl DeviceMachine {
             over_mptcp: false,
             marking: false,
             watched: None,
+            renewals: BTreeMap::new(),
             groups: Groups::default(),
         }
     }
@@ -134,11 +138,12 @@ impl DeviceMachine {
             other => other,
         };
         self.watch(paths);
+        let renewed = self.renew(paths);
         if marked.is_ok() {
             self.marking = paths.has_marks();
         }
-        let failed = synced.is_err() || marked.is_err();
-        let endpoints = match synced {
+        let failed = synced.is_err() || marked.is_err() || renewed.is_err();
+        let endpoints = match synced.and_then(|left_out| renewed.map(|()| left_out)) {
             Ok(left_out) => (!left_out.is_empty()).then(|| without_endpoint(&left_out)),
             Err(error) => Some(error.to_string()),
         };
@@ -149,6 +154,18 @@ impl DeviceMachine {
             what if what.is_empty() => Answer::Done,
             what => Answer::DoneWithout { what },
         }
+    }
+
+    /// Has connections begin anew over networks where they are to, if they can.
+    fn renew(&mut self, paths: &Paths) -> Result<(), PathsError> {
+        let now: BTreeMap<u8, u32> = paths.networks.iter().map(|one| (one.number, one.renewals)).collect();
+        let before = std::mem::replace(&mut self.renewals, now);
+        let is_news = |one: &&PathNetwork| before.get(&one.number).is_some_and(|seen| *seen != one.renewals);
+        let anew: BTreeSet<u8> = paths.networks.iter().filter(is_news).map(|one| one.number).collect();
+        if !anew.is_empty() {
+            debug!("MPTCP connections begin anew over {:?} of {anew:?}", paths.renew(&anew)?);
+        }
+        Ok(())
     }
 
     /// Has what networks do to MPTCP counted; without nftables it is not known.

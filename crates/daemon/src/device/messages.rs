@@ -46,6 +46,8 @@ pub struct PointAdvice {
     pub limit: Option<BitRate>,
     /// The most of its packets to mark.
     pub marks: MarkShare,
+    /// How often flows over it were to begin anew.
+    pub renewals: u32,
     /// Air time for a packet by its access point.
     pub packet_time: Option<Duration>,
 }

@@ -199,6 +199,7 @@ impl Points {
         report.quality = estimate.map(doubted).as_ref().map(quality);
         report.used = steered.is_none_or(|steered| steered.used);
         report.limit = steered.and_then(|steered| steered.limit);
+        report.renewals = steered.map_or(0, |steered| steered.renewals);
         report.marks = Fraction(steered.map_or(0.0, |steered| steered.marks.part()));
         report.held_packet_time =
             steered.and_then(|steered| steered.packet_time).map(|packet_time| packet_time.into());
@@ -332,6 +333,7 @@ mod tests {
                 used: false,
                 limit: None,
                 marks: MarkShare::NONE,
+                renewals: 0,
                 packet_time: None,
                 reason,
             };

@@ -204,6 +204,7 @@ mod tests {
                     backup: false,
                     marks,
                     mangled: false,
+                    renewals: 0,
                 };
                 let networks = vec![network(1, "10.77.0.1", HALF), network(2, "10.77.0.3", 0)];
                 let paths = Paths { table: 43_900, networks };
@@ -274,6 +275,7 @@ mod tests {
                     backup: false,
                     marks: 0,
                     mangled: false,
+                    renewals: 0,
                 };
                 let paths = Paths { table: 43_910, networks: vec![network] };
                 paths.watch().unwrap();

@@ -5,6 +5,7 @@ mod marking;
 mod notifications;
 mod path_manager;
 pub(crate) mod paths;
+mod renewing;
 pub mod supervised;
 mod watching;
 

@@ -40,6 +40,8 @@ pub struct PathNetwork {
     pub marks: u32,
     /// All its packets say that they have met a queue: that is taken off them, as it tells nothing and holds every sender to next to nothing.
     pub mangled: bool,
+    /// How often connections were to begin anew over it: they do as soon as this is another number ([`Paths::renew`]).
+    pub renewals: u32,
 }
 
 /// Why they cannot be had.
@@ -54,6 +56,9 @@ pub enum PathsError {
     /// The kernel refused.
     #[error(transparent)]
     Netlink(#[from] NetlinkError),
+    /// The kernel's list of sockets.
+    #[error("the kernel's list of sockets cannot be opened: {0}")]
+    Sockets(#[source] std::io::Error),
     /// nftables, which marks packets.
     #[error("packets of slow access points are not marked: {0}")]
     Marks(#[from] NftError),
@@ -140,6 +145,13 @@ impl Paths {
     /// Whether some packets are to be marked, or marks taken off.
     pub fn has_marks(&self) -> bool {
         self.networks.iter().any(|network| network.marks > 0 || network.mangled)
+    }
+
+    /// Those of the network with this number.
+    pub(super) fn endpoints_of(&self, number: u8) -> Result<Vec<Endpoint>, PathsError> {
+        let table = self.table + u32::from(number);
+        let all = self.endpoints()?.into_iter();
+        Ok(all.filter(|(_, rule)| rule.table == table).map(|(endpoint, _)| endpoint).collect())
     }
 
     fn endpoints(&self) -> Result<Vec<(Endpoint, Rule)>, PathsError> {
@@ -293,6 +305,7 @@ mod tests {
                 backup,
                 marks: 0,
                 mangled: false,
+                renewals: 0,
             };
             let paths = |networks| Paths { table: 43_857, networks };
             let first = network(1, &["10.77.0.1", "fd77::1"], false);
@@ -325,7 +338,7 @@ mod tests {
 
     fn dual_stack(number: u8, interface: u32, backup: bool) -> PathNetwork {
         let addresses = dual_addresses(number).to_vec();
-        PathNetwork { number, interface, addresses, backup, marks: 0, mangled: false }
+        PathNetwork { number, interface, addresses, backup, marks: 0, mangled: false, renewals: 0 }
     }
 
     fn dual_addresses(number: u8) -> [IpAddr; 2] {
@@ -402,6 +415,7 @@ mod tests {
                     backup: false,
                     marks: 50_000,
                     mangled: false,
+                    renewals: 0,
                 };
                 let networks = vec![network(1, "10.77.0.1"), network(2, "10.77.0.3")];
                 set_limits(None).unwrap();

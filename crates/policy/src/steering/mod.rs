@@ -23,6 +23,7 @@ mod hidden;
 pub mod marking;
 mod point;
 mod reason;
+mod renewal;
 mod share;
 mod worth;
 
@@ -37,6 +38,7 @@ pub use marking::{MOST_MARKS, MarkShare, MarkingForm, safe_marks, with_queue};
 use point::{LEAST_CONFIDENCE, Point, Stage};
 use reason::Lack;
 pub use reason::SteeringReason;
+use renewal::{Carrying, Renewals};
 use share::{MOST_USED, Rank, Slower, beginning, has_room, ranks, share, spare};
 use worth::{Verdict, Worth};
 
@@ -79,12 +81,22 @@ pub struct Steered {
     /// No more than this is to go over it, or over one that is only kept ready if all others fail; `None`: as much as it takes.
     pub limit: Option<BitRate>,
     /// How many of its packets are to be marked where senders cannot be told: of one that has a limit as many as hold them to that, of one that is as good as
-    /// the best the most, and then no more than [`safe_marks`] for the round trip.
+    /// the best the most, and then no more than [`safe_marks`] for the round trip. None of one that is to prove how good it is.
     pub marks: MarkShare,
+    /// How often flows over it were to begin anew, where senders cannot be told, since it is there (`renewal.rs`).
+    pub renewals: u32,
     /// The packet time that this rests on, which may be some seconds old.
     pub packet_time: Option<Duration>,
     /// Why.
     pub reason: SteeringReason,
+}
+
+impl Steered {
+    /// Whether senders may use it as much as they like, or are to find out whether they may.
+    fn is_free(&self) -> bool {
+        use SteeringReason::{AsGood, Best, HeardBetter};
+        self.used && matches!(self.reason, Best | AsGood { .. } | HeardBetter { .. })
+    }
 }
 
 /// How steering is done.
@@ -114,6 +126,7 @@ pub struct Steering {
     points: BTreeMap<NetworkId, Point>,
     hidden: BTreeMap<Frequency, Hidden>,
     free: BTreeMap<Frequency, (FreeAir, Worth)>,
+    renewals: Renewals,
     /// Of the last update.
     updated: Option<Timestamp>,
 }
@@ -144,6 +157,17 @@ impl Steering {
         let mut steered: Vec<Steered> =
             channels.into_iter().flat_map(|channel| self.steer(now, steps, channel)).collect();
         steered.sort_unstable_by_key(|steered| steered.network);
+        let is_free = |network| steered.iter().any(|one| one.network == network && one.is_free());
+        let carrying: Vec<Carrying> = views
+            .iter()
+            .map(|view| Carrying {
+                network: view.network,
+                carried: view.carried,
+                free: is_free(view.network),
+            })
+            .collect();
+        self.renewals.update(now, passed, &carrying);
+        steered.iter_mut().for_each(|one| one.renewals = self.renewals.of(one.network));
         steered
     }
 

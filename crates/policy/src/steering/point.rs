@@ -295,7 +295,9 @@ impl Point {
         let used = self.stage != Stage::Ready;
         let is_held = self.stage == Stage::Used && rank == Some(Rank::Slower);
         let enough = if is_held { self.enough } else { MOST_MARKS };
-        let marks = if self.marked && other_way { enough } else { MarkShare::NONE };
+        // Held back by marks, senders would not find out what one that is to prove itself can do.
+        let marks =
+            if self.marked && other_way && self.stage != Stage::Proving { enough } else { MarkShare::NONE };
         let is_new = best.is_none() && !is_single && now.since(self.since) < TRIAL;
         let packets = match (self.stage, rank) {
             (Stage::Trying, _) => Some(TRIAL_PACKETS),
@@ -329,6 +331,6 @@ impl Point {
         let limit = packets
             .filter(|_| other_way)
             .map(|packets| BitRate((packets * FULL_PACKET.0 as f64 * 8.0).max(LEAST_LIMIT) as u64));
-        Steered { network, used, limit, marks, packet_time: time, reason }
+        Steered { network, used, limit, marks, renewals: 0, packet_time: time, reason }
     }
 }

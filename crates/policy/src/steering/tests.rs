@@ -326,13 +326,23 @@ fn one_that_is_heard_better_is_tried_though_it_seems_slow() {
     assert_eq!(far.reason, SteeringReason::Best);
 
     let mut steering = Steering::new(SteeringSettings::default());
-    let mut tried = 0;
+    let (mut tried, mut marked, mut renewals) = (0, 0, Vec::new());
     for step in 0..600_u64 {
         let near = PointView { carried: 990.0, signal_dbm: Some(-70.0), ..view(0, 1_000) };
         let far = PointView { signal_dbm: Some(-60.0), ..view(1, 9_000) };
         let steered = steering.update(Timestamp::from_millis(step * 100), &[near, far]);
-        tried += usize::from(matches!(steered[1].reason, SteeringReason::HeardBetter { .. }));
+        let proves = matches!(steered[1].reason, SteeringReason::HeardBetter { .. });
+        tried += usize::from(proves);
+        assert!(
+            !proves || steered[1].marks == MarkShare::NONE,
+            "they would hold back what is asked: {steered:?}"
+        );
+        marked += usize::from(steered[1].marks > MarkShare::NONE);
+        renewals.push(steered[1].renewals);
     }
+    renewals.dedup();
+    assert!((2..=10).contains(&renewals.len()), "and every time by new ways: {renewals:?}");
+    assert!(marked > 400, "{marked}");
     assert!((30..=60).contains(&tried), "{tried}: one that is slow all the same is asked ever more seldom");
 }
 

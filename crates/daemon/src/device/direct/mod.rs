@@ -465,7 +465,9 @@ impl DirectControl {
         self.over_mptcp |= mptcp::is_wanted(rules.iter().copied());
         self.empty.observe(now, &self.judged);
         let marks = mptcp::marks(&self.advice, &self.judged, &self.empty);
-        let paths = self.over_mptcp.then(|| mptcp::paths(self.config.table, &scene, &marks, &self.ways, now));
+        let paths = self
+            .over_mptcp
+            .then(|| mptcp::paths(self.config.table, &scene, &self.advice, &marks, &self.ways, now));
         let wanted = Direct { ecn: self.over_mptcp && self.advice.len() > 1, ..wanted };
         if self.applied.as_ref() == Some(&wanted) {
             // What could not be done is not wanted any more.

@@ -73,6 +73,7 @@ fn in_a_million(part: f64) -> u32 {
 pub fn paths(
     table: u32,
     scene: &Scene<'_>,
+    advice: &[PointAdvice],
     marks: &BTreeMap<String, u32>,
     ways: &Ways,
     now: Timestamp,
@@ -83,6 +84,7 @@ pub fn paths(
     let usable = usable.filter(|network| !ways.strips(now, network.id));
     let path = |network: &Network| {
         let number = scene.numbers.of(network.id)?;
+        let point = advice.iter().find(|point| point.interface == network.interface.name);
         let own = network.interface.addresses.iter().map(|subnet| subnet.address());
         Some(PathNetwork {
             number,
@@ -91,6 +93,7 @@ pub fn paths(
             backup: !dealt.contains(&number),
             marks: marks.get(&network.interface.name).copied().unwrap_or(0),
             mangled: ways.mangles(network.id),
+            renewals: point.map_or(0, |point| point.renewals),
         })
     };
     let mut networks: Vec<PathNetwork> = usable.filter_map(path).collect();
@@ -117,6 +120,7 @@ mod tests {
             used: true,
             limit: None,
             marks: MarkShare::new(marks),
+            renewals: 0,
             packet_time: Some(Duration::from_millis(1)),
         };
         let network = |id, name: &str, millis| NetworkInput {

@@ -12,7 +12,7 @@ mod tcp_info;
 use std::io;
 use std::net::SocketAddr;
 
-pub use record::{SocketInfo, SocketState};
+pub use record::{SocketInfo, SocketState, Subflow};
 pub use tcp_info::TcpInfo;
 
 use super::conntrack::MarkFilter;

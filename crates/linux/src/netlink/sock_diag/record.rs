@@ -77,6 +77,17 @@ pub struct SocketInfo {
     pub send_queue: u32,
     /// What TCP measured; `None` for UDP and for listeners.
     pub tcp: Option<TcpInfo>,
+    /// Of which MPTCP connection it is a subflow; `None` if of none, if that has fallen back to TCP, or if this process has no `CAP_NET_ADMIN`.
+    pub subflow: Option<Subflow>,
+}
+
+/// What the kernel tells of a subflow.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Subflow {
+    /// This host's token of the connection (RFC 8684 section 3.2).
+    pub connection: u32,
+    /// The far end has answered that it is one.
+    pub answered: bool,
 }
 
 impl SocketInfo {
@@ -117,6 +128,7 @@ impl SocketInfo {
             receive_queue: number(bytes, 56)?,
             send_queue: number(bytes, 60)?,
             tcp: None,
+            subflow: None,
         };
         for (kind, value) in message::attributes(bytes.get(ANSWER_LENGTH..)?) {
             match kind {
@@ -127,10 +139,27 @@ impl SocketInfo {
                 CLASS_V4 => found.class_v4 = value.first().copied(),
                 CLASS_V6 => found.class_v6 = value.first().copied(),
                 CGROUP => found.cgroup = long(value, 0),
+                UPPER_LAYER => found.subflow = Subflow::parse(value),
                 _ => {}
             }
         }
         Some(found)
+    }
+}
+
+impl Subflow {
+    /// Reads what the layer above TCP says of itself.
+    fn parse(bytes: &[u8]) -> Option<Self> {
+        let (_, mptcp) = message::attributes(bytes).find(|(kind, _)| kind & !NESTED == UPPER_MPTCP)?;
+        let of = |wanted| {
+            let mut all = message::attributes(mptcp);
+            all.find(|(kind, _)| *kind == wanted).and_then(|(_, value)| number(value, 0))
+        };
+        let (connection, flags) = (of(LOCAL_TOKEN)?, of(SUBFLOW_FLAGS)?);
+        // That a subflow is "fully established" is not told of all: of a first one whose first packets the kernel took together it never is.
+        let answered = flags & (CAPABLE | JOINED) != 0;
+        // Nobody has answered a first one whose connection has fallen back.
+        (answered || flags & JOINS != 0).then_some(Self { connection, answered })
     }
 }
 
@@ -211,3 +240,12 @@ const CLASS_V4: u16 = 5;
 const CLASS_V6: u16 = 6;
 const MARK: u16 = 15;
 const CGROUP: u16 = 21;
+/// `INET_DIAG_ULP_INFO`, and in it `INET_ULP_INFO_MPTCP` with the attributes and flags of `linux/mptcp.h`.
+const UPPER_LAYER: u16 = 19;
+const UPPER_MPTCP: u16 = 3;
+const NESTED: u16 = 1 << 15;
+const LOCAL_TOKEN: u16 = 2;
+const SUBFLOW_FLAGS: u16 = 8;
+const CAPABLE: u32 = 1 << 0;
+const JOINED: u32 = 1 << 2;
+const JOINS: u32 = 1 << 3;

@@ -1,0 +1,211 @@
+//! Connections begin anew over a network: their subflows by it end, others begin in their place, of which the sender at the far end knows nothing. It
+//! then neither goes on with a small window nor waits for a time-out that has doubled several times.
+//!
+//! An endpoint's subflows are those of all connections, so it is done only while none would be left without any: another network must carry an
+//! established subflow of each. That also says that its server can be joined anew, which one behind a balancer of load may not.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+use super::path_manager::PathManager;
+use super::paths::{Paths, PathsError};
+use crate::netlink::sock_diag::{Protocol, Selection, SocketDiagnostics, SocketState, Subflow};
+use crate::netlink::unless_missing;
+
+/// A subflow of some connection of this machine.
+#[derive(Clone, Copy, Debug)]
+struct Way {
+    local: IpAddr,
+    subflow: Subflow,
+    /// TCP's state is so too.
+    is_established: bool,
+}
+
+impl Paths {
+    /// Has connections begin anew over the networks with these numbers, one after the other, as far as none loses its last subflow by that. Gives over
+    /// which it was done.
+    ///
+    /// # Errors
+    /// As [`Paths::sync`]; an endpoint may be missing then until that is called.
+    pub fn renew(&self, numbers: &BTreeSet<u8>) -> Result<Vec<u8>, PathsError> {
+        let mut manager = PathManager::open()?.ok_or(PathsError::None)?;
+        let mut renewed = Vec::new();
+        for number in numbers {
+            let own = self.endpoints_of(*number)?;
+            let present = manager.endpoints()?;
+            let present: Vec<_> = own.iter().filter(|one| present.contains(one)).collect();
+            let addresses: Vec<IpAddr> = present.iter().map(|one| one.address).collect();
+            if addresses.is_empty() || !all_have_another(&ways()?, &addresses) {
+                continue;
+            }
+            for endpoint in present {
+                unless_missing(manager.remove(endpoint.id))?;
+                manager.add(endpoint)?;
+            }
+            renewed.push(*number);
+        }
+        Ok(renewed)
+    }
+}
+
+fn ways() -> Result<Vec<Way>, PathsError> {
+    let mut ways = Vec::new();
+    SocketDiagnostics::open().map_err(PathsError::Sockets)?.for_each(
+        Selection::connected(Protocol::Tcp),
+        |socket| {
+            ways.extend(socket.subflow.map(|subflow| Way {
+                local: socket.local.ip(),
+                subflow,
+                is_established: socket.state == SocketState::Established && subflow.answered,
+            }));
+        },
+    )?;
+    Ok(ways)
+}
+
+/// Whether every connection with a subflow from one of these addresses has an established one from another.
+fn all_have_another(ways: &[Way], addresses: &[IpAddr]) -> bool {
+    let is_here = |way: &&Way| addresses.contains(&way.local);
+    let elsewhere: BTreeSet<u32> = ways
+        .iter()
+        .filter(|way| !is_here(way) && way.is_established)
+        .map(|way| way.subflow.connection)
+        .collect();
+    ways.iter().filter(is_here).all(|way| elsewhere.contains(&way.subflow.connection))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::{SocketAddr, TcpListener};
+    use std::time::{Duration, Instant};
+
+    use socket2::{Domain, Socket, Type};
+
+    use super::super::paths::{PathNetwork, set_limits};
+    use super::*;
+    use crate::netlink::Netlink;
+    use crate::test_namespace::{joined_pair, may_test};
+
+    fn way(connection: u32, local: [u8; 4], is_established: bool) -> Way {
+        Way { local: local.into(), subflow: Subflow { connection, answered: true }, is_established }
+    }
+
+    #[test]
+    fn no_connection_may_lose_its_last_subflow() {
+        let (a, b) = ([10, 77, 0, 1], [10, 77, 0, 3]);
+        let here = [IpAddr::from(b)];
+        assert!(all_have_another(&[], &here));
+        assert!(all_have_another(&[way(1, a, true), way(1, b, true), way(2, a, true)], &here));
+        assert!(!all_have_another(&[way(1, a, true), way(2, b, true)], &here), "the other one is another's");
+        assert!(!all_have_another(&[way(1, a, false), way(1, b, true)], &here), "nobody has answered yet");
+        assert!(!all_have_another(&[way(1, a, true), way(1, b, true)], &[a.into(), b.into()]));
+    }
+
+    /// Echoes what comes, until it ends.
+    fn echo(mut to: impl Read + Write) {
+        let mut byte = [0];
+        while to.read_exact(&mut byte).is_ok() && to.write_all(&byte).is_ok() {}
+    }
+
+    /// The local ports of MPTCP's subflows from an address, by connection.
+    fn ports(address: IpAddr) -> Vec<(u32, u16)> {
+        let mut found = Vec::new();
+        let mut diagnostics = SocketDiagnostics::open().unwrap();
+        let connected = Selection::connected(Protocol::Tcp);
+        diagnostics
+            .for_each(connected, |socket| {
+                let answered = socket.subflow.filter(|subflow| subflow.answered);
+                if let Some(subflow) = answered.filter(|_| socket.local.ip() == address) {
+                    found.push((subflow.connection, socket.local.port()));
+                }
+            })
+            .unwrap();
+        found
+    }
+
+    #[test]
+    fn subflows_by_a_network_begin_anew_and_connections_live() {
+        if !may_test() || crate::mptcp::why_not().is_some() {
+            return;
+        }
+        let (left, right) = joined_pair();
+        let at = |port| SocketAddr::from(([10, 77, 0, 2], port));
+        right
+            .run(|| {
+                set_limits(None).unwrap();
+                let plain = TcpListener::bind(at(80)).unwrap();
+                std::thread::spawn(move || plain.incoming().for_each(|to| echo(to.unwrap())));
+                let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(socket2::Protocol::MPTCP)).unwrap();
+                socket.bind(&at(81).into()).unwrap();
+                socket.listen(4).unwrap();
+                std::thread::spawn(move || {
+                    while let Ok((to, _)) = socket.accept() {
+                        std::thread::spawn(move || echo(to));
+                    }
+                });
+            })
+            .unwrap();
+        let (first, second): (IpAddr, IpAddr) = ([10, 77, 0, 1].into(), [10, 77, 0, 3].into());
+        left.run(|| {
+            let mut netlink = Netlink::open().unwrap();
+            let interface = netlink.link("cable").unwrap().unwrap().index;
+            netlink.add_address(interface, "10.77.0.3/24".parse().unwrap()).unwrap();
+            let network = |number, address| PathNetwork {
+                number,
+                interface,
+                addresses: vec![address],
+                backup: false,
+                marks: 0,
+                mangled: false,
+                renewals: 0,
+            };
+            let paths = Paths { table: 43_930, networks: vec![network(1, first), network(2, second)] };
+            set_limits(None).unwrap();
+            paths.sync().unwrap();
+            let connect = |port| {
+                let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(socket2::Protocol::MPTCP)).unwrap();
+                socket.bind(&SocketAddr::new(first, 0).into()).unwrap();
+                socket.connect(&at(port).into()).unwrap();
+                socket.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+                socket
+            };
+            let answers = |socket: &mut Socket| {
+                socket.write_all(&[7]).unwrap();
+                let mut byte = [0];
+                socket.read_exact(&mut byte).unwrap();
+                byte == [7]
+            };
+            let wait = |what: &str, is_so: &dyn Fn() -> bool| {
+                let end = Instant::now() + Duration::from_secs(10);
+                while !is_so() {
+                    assert!(Instant::now() < end, "{what}");
+                    std::thread::sleep(Duration::from_millis(20));
+                }
+            };
+            let mut plain = connect(80);
+            let mut joined = connect(81);
+            assert!(answers(&mut plain) && answers(&mut joined));
+            wait("a second subflow", &|| ports(second).len() == 1);
+            assert_eq!(ports(first).len(), 1, "what has fallen back to TCP is none");
+            for address in [second, first, second] {
+                let before = ports(address);
+                let number = if address == first { 1 } else { 2 };
+                assert_eq!(paths.renew(&[number].into()).unwrap(), [number]);
+                wait("another subflow", &|| ports(address).len() == 1 && ports(address) != before);
+                assert_eq!(ports(address)[0].0, before[0].0, "of the same connection");
+                assert!(answers(&mut plain) && answers(&mut joined), "{number}");
+            }
+            assert!(paths.renew(&[9].into()).unwrap().is_empty(), "there is no such network");
+            // Of one that cannot be joined by the other network nothing is ended.
+            let alone = Paths { networks: vec![network(1, first)], ..paths };
+            alone.sync().unwrap();
+            wait("one is left", &|| ports(second).is_empty());
+            let before = ports(first);
+            assert!(alone.renew(&[1].into()).unwrap().is_empty());
+            assert_eq!(ports(first), before);
+            assert!(answers(&mut plain) && answers(&mut joined));
+        })
+        .unwrap();
+    }
+}

@@ -94,8 +94,9 @@ pub struct Steered {
 impl Steered {
     /// Whether senders may use it as much as they like, or are to find out whether they may.
     fn is_free(&self) -> bool {
-        use SteeringReason::{AsGood, Best, HeardBetter};
-        self.used && matches!(self.reason, Best | AsGood { .. } | HeardBetter { .. })
+        use SteeringReason::{AsGood, Best, Doubtful, HeardBetter, Unknown};
+        self.used
+            && matches!(self.reason, Best | AsGood { .. } | HeardBetter { .. } | Unknown | Doubtful { .. })
     }
 }
 

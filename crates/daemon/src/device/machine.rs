@@ -8,7 +8,7 @@ use linux::cgroup::{CgroupPath, Hierarchy};
 use linux::direct::{Direct, Unruled};
 use linux::dns;
 use linux::journal::{Change, Journal};
-use linux::mptcp::{Endpoint, MOST_ENDPOINTS, PathNetwork, Paths, PathsError};
+use linux::mptcp::{self, Endpoint, MOST_ENDPOINTS, PathNetwork, Paths, PathsError};
 use linux::neighbour_routes::NeighbourRoutes;
 use linux::netlink::Netlink;
 use linux::routing::{self, Routing};
@@ -163,6 +163,11 @@ impl DeviceMachine {
         let is_news = |one: &&PathNetwork| before.get(&one.number).is_some_and(|seen| *seen != one.renewals);
         let anew: BTreeSet<u8> = paths.networks.iter().filter(is_news).map(|one| one.number).collect();
         if !anew.is_empty() {
+            if let Some(Answer::Failed { reason }) =
+                mptcp::wider_windows().map(|change| self.apply(&[change]))
+            {
+                info!("subflows that begin late may carry less: {reason}");
+            }
             debug!("MPTCP connections begin anew over {:?} of {anew:?}", paths.renew(&anew)?);
         }
         Ok(())

@@ -5,7 +5,7 @@
 //!
 //! - the server has answered a further subflow of this machine as such (a SYN-ACK with `MP_JOIN`), ten minutes ago at most or with something coming from it
 //!   since, and
-//! - something with MPTCP's option came from it by another network within the last ten seconds: a backup that lies idle is no other way.
+//! - something with MPTCP's option came from it by another network within the last half second: a backup that lies idle is no other way, nor is one that has fallen silent.
 //!
 //! Deviation: of two connections with one server, one may have several subflows and the other one, whose packets are marked too then; the sets would
 //! have to know the connections' tokens.
@@ -114,7 +114,8 @@ const JOIN: u8 = 1;
 /// Further servers are not known, so nothing of them is marked.
 const MOST_SERVERS: u32 = 4_096;
 const KNOWN: &str = "10m";
-const ALIVE: &str = "10s";
+/// Several round trips. Longer would be worse: marks on the only way that is left make its sender's window small for seconds.
+const ALIVE: &str = "500ms";
 
 #[cfg(test)]
 mod tests {

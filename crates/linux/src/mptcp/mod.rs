@@ -11,6 +11,7 @@ mod watching;
 
 pub use path_manager::{Endpoint, Limits, PathManager};
 pub use paths::{MOST_ENDPOINTS, PathNetwork, Paths, PathsError};
+pub use renewing::wider_windows;
 pub use watching::WayCounts;
 
 use std::fs;

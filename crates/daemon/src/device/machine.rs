@@ -1,6 +1,6 @@
 //! Root's part of a device: routes, rules, name servers, each in the journal.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use linux::bpf::{FastPath, Slots};
@@ -63,9 +63,24 @@ pub struct DeviceMachine {
     marking: bool,
     /// Networks of MPTCP connections whose packets are counted.
     watched: Option<Paths>,
-    /// How often MPTCP connections were to begin anew over networks, by their numbers.
-    renewals: BTreeMap<u8, u32>,
+    renewals: Renewals,
     groups: Groups,
+}
+
+/// How often MPTCP connections were to begin anew over networks, by their numbers.
+#[derive(Debug, Default)]
+struct Renewals(BTreeMap<u8, u32>);
+
+impl Renewals {
+    /// Takes what is said of networks; gives those where connections are to begin anew. Nothing is news of one that was not there, of which nobody says
+    /// anything for a while, or whose count begins again.
+    fn take(&mut self, networks: &[PathNetwork]) -> Vec<u8> {
+        self.0.retain(|number, _| networks.iter().any(|network| network.number == *number));
+        let said = networks.iter().filter_map(|network| Some((network.number, network.renewals?)));
+        said.filter(|(number, count)| self.0.insert(*number, *count).is_some_and(|before| *count > before))
+            .map(|(number, _)| number)
+            .collect()
+    }
 }
 
 impl DeviceMachine {
@@ -80,7 +95,7 @@ impl DeviceMachine {
             over_mptcp: false,
             marking: false,
             watched: None,
-            renewals: BTreeMap::new(),
+            renewals: Renewals::default(),
             groups: Groups::default(),
         }
     }
@@ -156,19 +171,20 @@ impl DeviceMachine {
         }
     }
 
-    /// Has connections begin anew over networks where they are to, if they can.
+    /// Has connections begin anew over networks where they are to, as far as each has another one.
     fn renew(&mut self, paths: &Paths) -> Result<(), PathsError> {
-        let now: BTreeMap<u8, u32> = paths.networks.iter().map(|one| (one.number, one.renewals)).collect();
-        let before = std::mem::replace(&mut self.renewals, now);
-        let is_news = |one: &&PathNetwork| before.get(&one.number).is_some_and(|seen| *seen != one.renewals);
-        let anew: BTreeSet<u8> = paths.networks.iter().filter(is_news).map(|one| one.number).collect();
-        if !anew.is_empty() {
+        for number in self.renewals.take(&paths.networks) {
+            if !paths.may_renew(number)? {
+                debug!("MPTCP connections do not begin anew over network {number}: some have no other");
+                continue;
+            }
             if let Some(Answer::Failed { reason }) =
                 mptcp::wider_windows().map(|change| self.apply(&[change]))
             {
                 info!("subflows that begin late may carry less: {reason}");
             }
-            debug!("MPTCP connections begin anew over {:?} of {anew:?}", paths.renew(&anew)?);
+            paths.renew(number)?;
+            debug!("MPTCP connections begin anew over network {number}");
         }
         Ok(())
     }
@@ -298,4 +314,34 @@ fn without_endpoint(left_out: &[Endpoint]) -> String {
         "MPTCP begins nothing from {}: the kernel has room for {MOST_ENDPOINTS} addresses, those of other programs (`ip mptcp endpoint`) included",
         list.join(", ")
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_begin_anew_when_a_count_goes_up() {
+        let mut renewals = Renewals::default();
+        let mut take = |counts: &[(u8, Option<u32>)]| {
+            let network = |(number, renewals): &(u8, Option<u32>)| PathNetwork {
+                number: *number,
+                interface: 1,
+                addresses: Vec::new(),
+                backup: false,
+                marks: 0,
+                mangled: false,
+                renewals: *renewals,
+            };
+            renewals.take(&counts.iter().map(network).collect::<Vec<_>>())
+        };
+        assert_eq!(take(&[(1, Some(3)), (2, None)]), [], "one is new");
+        assert_eq!(take(&[(1, Some(4)), (2, Some(7))]), [1]);
+        assert_eq!(take(&[(1, None), (2, None)]), [], "nobody says anything");
+        assert_eq!(take(&[(1, Some(4)), (2, Some(8))]), [2]);
+        assert_eq!(take(&[(1, Some(0)), (2, Some(8))]), [], "it is counted from nothing again");
+        assert_eq!(take(&[(1, Some(1)), (2, Some(8))]), [1]);
+        assert_eq!(take(&[(1, Some(1))]), []);
+        assert_eq!(take(&[(1, Some(1)), (2, Some(9))]), [], "it has come back");
+    }
 }

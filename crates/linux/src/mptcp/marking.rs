@@ -205,7 +205,7 @@ mod tests {
                     backup: false,
                     marks,
                     mangled: false,
-                    renewals: 0,
+                    renewals: None,
                 };
                 let networks = vec![network(1, "10.77.0.1", HALF), network(2, "10.77.0.3", 0)];
                 let paths = Paths { table: 43_900, networks };
@@ -276,7 +276,7 @@ mod tests {
                     backup: false,
                     marks: 0,
                     mangled: false,
-                    renewals: 0,
+                    renewals: None,
                 };
                 let paths = Paths { table: 43_910, networks: vec![network] };
                 paths.watch().unwrap();

@@ -40,8 +40,8 @@ pub struct PathNetwork {
     pub marks: u32,
     /// All its packets say that they have met a queue: that is taken off them, as it tells nothing and holds every sender to next to nothing.
     pub mangled: bool,
-    /// How often connections were to begin anew over it: they do as soon as this is another number ([`Paths::renew`]).
-    pub renewals: u32,
+    /// How often connections were to begin anew over it ([`Paths::renew`]); `None` while nobody says.
+    pub renewals: Option<u32>,
 }
 
 /// Why they cannot be had.
@@ -305,7 +305,7 @@ mod tests {
                 backup,
                 marks: 0,
                 mangled: false,
-                renewals: 0,
+                renewals: None,
             };
             let paths = |networks| Paths { table: 43_857, networks };
             let first = network(1, &["10.77.0.1", "fd77::1"], false);
@@ -338,7 +338,7 @@ mod tests {
 
     fn dual_stack(number: u8, interface: u32, backup: bool) -> PathNetwork {
         let addresses = dual_addresses(number).to_vec();
-        PathNetwork { number, interface, addresses, backup, marks: 0, mangled: false, renewals: 0 }
+        PathNetwork { number, interface, addresses, backup, marks: 0, mangled: false, renewals: None }
     }
 
     fn dual_addresses(number: u8) -> [IpAddr; 2] {
@@ -415,7 +415,7 @@ mod tests {
                     backup: false,
                     marks: 50_000,
                     mangled: false,
-                    renewals: 0,
+                    renewals: None,
                 };
                 let networks = vec![network(1, "10.77.0.1"), network(2, "10.77.0.3")];
                 set_limits(None).unwrap();

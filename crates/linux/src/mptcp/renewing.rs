@@ -24,29 +24,33 @@ struct Way {
 }
 
 impl Paths {
-    /// Has connections begin anew over the networks with these numbers, one after the other, as far as none loses its last subflow by that. Gives over
-    /// which it was done.
+    /// Whether connections have subflows over the network with this number, and each of them an established one over another.
+    ///
+    /// # Errors
+    /// As [`Paths::sync`].
+    pub fn may_renew(&self, number: u8) -> Result<bool, PathsError> {
+        let addresses: Vec<IpAddr> = self.endpoints_of(number)?.iter().map(|one| one.address).collect();
+        let ways = ways()?;
+        Ok(!ways.is_empty() && all_have_another(&ways, &addresses))
+    }
+
+    /// Has connections begin anew over the network with this number, and join it that have not.
     ///
     /// # Errors
     /// As [`Paths::sync`]; an endpoint may be missing then until that is called.
-    pub fn renew(&self, numbers: &BTreeSet<u8>) -> Result<Vec<u8>, PathsError> {
+    pub fn renew(&self, number: u8) -> Result<(), PathsError> {
         let mut manager = PathManager::open()?.ok_or(PathsError::None)?;
-        let mut renewed = Vec::new();
-        for number in numbers {
-            let own = self.endpoints_of(*number)?;
-            let present = manager.endpoints()?;
-            let present: Vec<_> = own.iter().filter(|one| present.contains(one)).collect();
-            let addresses: Vec<IpAddr> = present.iter().map(|one| one.address).collect();
-            if addresses.is_empty() || !all_have_another(&ways()?, &addresses) {
-                continue;
+        let present = manager.endpoints()?;
+        let mut outcome = Ok(());
+        for endpoint in self.endpoints_of(number)?.iter().filter(|one| present.contains(one)) {
+            unless_missing(manager.remove(endpoint.id))?;
+            match manager.add(endpoint) {
+                // Somebody was faster, or the interface has gone meanwhile.
+                Err(error) if !error.is_exists() && !error.is_missing_device() => outcome = Err(error.into()),
+                _ => {}
             }
-            for endpoint in present {
-                unless_missing(manager.remove(endpoint.id))?;
-                manager.add(endpoint)?;
-            }
-            renewed.push(*number);
         }
-        Ok(renewed)
+        outcome
     }
 }
 
@@ -67,20 +71,18 @@ fn with_room(before: &str) -> Option<String> {
     (first < wanted).then(|| format!("{least}\t{wanted}\t{most}"))
 }
 
-/// Least, first and greatest receive buffer of TCP's sockets, bytes.
-const BUFFERS: &str = "/proc/sys/net/ipv4/tcp_rmem";
-/// A window of half of it: 84 Mbit/s at 50 ms.
-const ROOM: u64 = 1 << 20;
-
 fn ways() -> Result<Vec<Way>, PathsError> {
     let mut ways = Vec::new();
     SocketDiagnostics::open().map_err(PathsError::Sockets)?.for_each(
         Selection::connected(Protocol::Tcp),
         |socket| {
-            ways.extend(socket.subflow.map(|subflow| Way {
+            use SocketState::{CloseWait, Established, SynReceived, SynSent};
+            // The kernel leaves alone what this end has ended.
+            let lives = matches!(socket.state, SynSent | SynReceived | Established | CloseWait);
+            ways.extend(socket.subflow.filter(|_| lives).map(|subflow| Way {
                 local: socket.local.ip(),
                 subflow,
-                is_established: socket.state == SocketState::Established && subflow.answered,
+                is_established: socket.state == Established && subflow.answered,
             }));
         },
     )?;
@@ -97,6 +99,11 @@ fn all_have_another(ways: &[Way], addresses: &[IpAddr]) -> bool {
         .collect();
     ways.iter().filter(is_here).all(|way| elsewhere.contains(&way.subflow.connection))
 }
+
+/// Least, first and greatest receive buffer of TCP's sockets, bytes.
+const BUFFERS: &str = "/proc/sys/net/ipv4/tcp_rmem";
+/// A window of half of it: 84 Mbit/s at 50 ms.
+const ROOM: u64 = 1 << 20;
 
 #[cfg(test)]
 mod tests {
@@ -191,7 +198,7 @@ mod tests {
                 backup: false,
                 marks: 0,
                 mangled: false,
-                renewals: 0,
+                renewals: None,
             };
             let paths = Paths { table: 43_930, networks: vec![network(1, first), network(2, second)] };
             set_limits(None).unwrap();
@@ -224,18 +231,19 @@ mod tests {
             for address in [second, first, second] {
                 let before = ports(address);
                 let number = if address == first { 1 } else { 2 };
-                assert_eq!(paths.renew(&[number].into()).unwrap(), [number]);
+                assert!(paths.may_renew(number).unwrap());
+                paths.renew(number).unwrap();
                 wait("another subflow", &|| ports(address).len() == 1 && ports(address) != before);
                 assert_eq!(ports(address)[0].0, before[0].0, "of the same connection");
                 assert!(answers(&mut plain) && answers(&mut joined), "{number}");
             }
-            assert!(paths.renew(&[9].into()).unwrap().is_empty(), "there is no such network");
-            // Of one that cannot be joined by the other network nothing is ended.
+            paths.renew(9).unwrap();
+            // One that has no other network any more would lose everything.
             let alone = Paths { networks: vec![network(1, first)], ..paths };
             alone.sync().unwrap();
             wait("one is left", &|| ports(second).is_empty());
             let before = ports(first);
-            assert!(alone.renew(&[1].into()).unwrap().is_empty());
+            assert!(!alone.may_renew(1).unwrap());
             assert_eq!(ports(first), before);
             assert!(answers(&mut plain) && answers(&mut joined));
         })

@@ -92,11 +92,12 @@ pub struct Steered {
 }
 
 impl Steered {
-    /// Whether senders may use it as much as they like, or are to find out whether they may.
-    fn is_free(&self) -> bool {
-        use SteeringReason::{AsGood, Best, Doubtful, HeardBetter, Unknown};
-        self.used
-            && matches!(self.reason, Best | AsGood { .. } | HeardBetter { .. } | Unknown | Doubtful { .. })
+    fn carrying(&self, carried: f64) -> Carrying {
+        use SteeringReason::{Doubtful, FreeAir, Unknown};
+        let Self { network, used, reason, .. } = *self;
+        let held = matches!(reason, FreeAir { .. });
+        let known = !matches!(reason, Unknown | Doubtful { .. });
+        Carrying { network, carried, used, held, known }
     }
 }
 
@@ -158,13 +159,11 @@ impl Steering {
         let mut steered: Vec<Steered> =
             channels.into_iter().flat_map(|channel| self.steer(now, steps, channel)).collect();
         steered.sort_unstable_by_key(|steered| steered.network);
-        let is_free = |network| steered.iter().any(|one| one.network == network && one.is_free());
-        let carrying: Vec<Carrying> = views
+        let carrying: Vec<Carrying> = steered
             .iter()
-            .map(|view| Carrying {
-                network: view.network,
-                carried: view.carried,
-                free: is_free(view.network),
+            .filter_map(|one| {
+                let view = views.iter().find(|view| view.network == one.network)?;
+                Some(one.carrying(view.carried))
             })
             .collect();
         self.renewals.update(now, passed, &carrying);

@@ -6,8 +6,9 @@
 //!
 //! - over one that stood by or was held back, as soon as it may carry what it can or is to show it,
 //! - over all that have brought nothing for a while, when whatever carried data falls silent, and
-//! - again and again, ever more seldom, over one that may carry what it can and brings nothing, once data has been carried at all. Nobody can tell that
-//!   from a download's end, which costs a few packets then.
+//! - again and again, ever more seldom, over one that may carry what it can and brings nothing.
+//!
+//! All that only while data is carried, and for some seconds after it. Nobody can tell a silence from a download's end, which costs a few packets then.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -16,10 +17,13 @@ use units::{NetworkId, Timestamp};
 
 /// Fewer packets a second are signs of life, and nothing that is carried.
 const TRICKLE: f64 = 20.0;
-/// Data is carried while there are so many ...
+/// Data is carried while there are so many, smoothed over [`LATELY`]. What a flow that begins anew brings by that is less.
 const BUSY: f64 = 100.0;
-/// ... smoothed over this time.
+/// A network that brings this part of it has flows that are well.
+const WELL: f64 = BUSY / 2.0;
 const LATELY: Duration = Duration::from_secs(1);
+/// For so long after data was carried somebody may wait for more.
+const EXPECTED: Duration = Duration::from_secs(10);
 /// Nothing for so long is silence: several round trips, and longer than a queue needs to find its way around a lost packet.
 const SILENCE: Duration = Duration::from_millis(300);
 /// Who has brought nothing for so long may wait for a time-out; twice in this time nothing begins anew.
@@ -27,35 +31,44 @@ const WAITS: Duration = Duration::from_secs(1);
 /// So often, each time after twice as long, they begin anew over one that goes on to bring nothing.
 const TIMES: u32 = 5;
 
-/// What a network brings now.
+/// What a network brings now, and what is to be done with it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Carrying {
     pub network: NetworkId,
-    /// Full packets a second.
+    /// Packets a second.
     pub carried: f64,
-    /// It may carry as much as it can.
-    pub free: bool,
+    /// It is to carry data.
+    pub used: bool,
+    /// Then no more than the air that others leave.
+    pub held: bool,
+    /// Something is known of how good it is.
+    pub known: bool,
 }
 
 /// How often flows over each network were to begin anew.
 #[derive(Clone, Default, Debug)]
 pub(super) struct Renewals {
     networks: BTreeMap<NetworkId, Seen>,
-    /// Smoothed, of all together, packets a second; as it was when the last one came.
+    /// Smoothed, of all together, packets a second.
     lately: f64,
-    /// When the last one came.
+    /// When data was last carried.
+    busy: Option<Timestamp>,
+    /// When more than a trickle last came.
     last: Timestamp,
-    /// All were silent at the last call.
+    /// Nothing came for a while at the last call.
     is_silent: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Seen {
-    free: bool,
+    used: bool,
+    held: bool,
+    /// Smoothed, packets a second.
+    carried: f64,
     /// When it last brought more than a trickle.
     moved: Timestamp,
     renewals: u32,
-    /// When it last began anew, and how often it has without bringing anything since.
+    /// When it last began anew, and how often it has since it was well.
     renewed: Option<Timestamp>,
     in_vain: u32,
 }
@@ -63,36 +76,33 @@ struct Seen {
 impl Renewals {
     /// Takes what comes now, and how much time has passed since the last call; networks that are not there are forgotten.
     pub fn update(&mut self, now: Timestamp, passed: Duration, carrying: &[Carrying]) {
+        let news = (passed.as_secs_f64() / LATELY.as_secs_f64()).min(1.0);
         self.networks.retain(|network, _| carrying.iter().any(|one| one.network == *network));
         let total: f64 = carrying.iter().map(|one| one.carried).sum();
+        self.lately += (total - self.lately) * news;
         if total >= TRICKLE {
-            let news = (passed.as_secs_f64() / LATELY.as_secs_f64()).min(1.0);
-            self.lately += (total - self.lately) * news;
             self.last = now;
+            if self.lately >= BUSY {
+                self.busy = Some(now);
+            }
         }
-        let has_carried = self.lately >= BUSY;
-        let is_silent = has_carried && now.since(self.last) >= SILENCE;
-        let falls_silent = is_silent && !self.is_silent;
-        self.is_silent = is_silent;
+        let was_silent = std::mem::replace(&mut self.is_silent, now.since(self.last) >= SILENCE);
+        let since_busy = self.busy.map(|at| now.since(at));
+        let falls_silent = self.is_silent && !was_silent && since_busy.is_some_and(|since| since < WAITS);
+        let is_expected = since_busy.is_some_and(|since| since < EXPECTED);
+        // Of those that wait one at a time, as each is another one's reserve.
+        let mut waiting: Option<(Option<Timestamp>, NetworkId)> = None;
         for one in carrying {
-            let seen = self.networks.entry(one.network).or_insert(Seen {
-                free: one.free,
-                moved: now,
-                renewals: 0,
-                renewed: None,
-                in_vain: 0,
-            });
-            if one.carried >= TRICKLE {
-                (seen.moved, seen.in_vain) = (now, 0);
-            }
-            let is_freed = one.free && !seen.free;
-            seen.free = one.free;
-            if is_freed {
-                seen.in_vain = 0;
-            }
-            if is_freed || falls_silent && now.since(seen.moved) >= WAITS || has_carried && seen.is_due(now) {
+            let seen = self.networks.entry(one.network).or_insert_with(|| Seen::new(now, one));
+            if seen.take(now, news, one) && is_expected {
                 seen.renew(now);
+            } else if falls_silent && now.since(seen.moved) >= WAITS || is_expected && seen.is_due(now) {
+                let this = (seen.renewed, one.network);
+                waiting = Some(waiting.map_or(this, |other| other.min(this)));
             }
+        }
+        if let Some(seen) = waiting.and_then(|(_, network)| self.networks.get_mut(&network)) {
+            seen.renew(now);
         }
     }
 
@@ -103,10 +113,38 @@ impl Renewals {
 }
 
 impl Seen {
+    fn new(now: Timestamp, one: &Carrying) -> Self {
+        Self {
+            used: one.used,
+            held: one.held,
+            carried: one.carried,
+            moved: now,
+            renewals: 0,
+            renewed: None,
+            in_vain: 0,
+        }
+    }
+
+    /// Takes what comes now; says whether it may carry what it can and could not before. One that was held back and of which nothing is known any more
+    /// has not become better by that.
+    fn take(&mut self, now: Timestamp, news: f64, one: &Carrying) -> bool {
+        self.carried += (one.carried - self.carried) * news;
+        let is_freed = one.used && !one.held && (!self.used || self.held && one.known);
+        if one.carried >= TRICKLE {
+            self.moved = now;
+        }
+        if is_freed || one.carried >= TRICKLE && self.carried >= WELL {
+            self.in_vain = 0;
+        }
+        self.held = one.held || self.held && one.used && !one.known;
+        self.used = one.used;
+        is_freed
+    }
+
     /// Whether it brings nothing though it may.
     fn is_due(&self, now: Timestamp) -> bool {
         let since = self.renewed.map_or(self.moved, |renewed| renewed.max(self.moved));
-        self.free && self.in_vain < TIMES && now.since(since) >= WAITS * (1 << self.in_vain)
+        self.used && !self.held && self.in_vain < TIMES && now.since(since) >= WAITS * (1 << self.in_vain)
     }
 
     fn renew(&mut self, now: Timestamp) {
@@ -135,11 +173,12 @@ mod tests {
             Self { renewals: Renewals::default(), now: Timestamp::from_millis(50) }
         }
 
-        /// So many packets a second over each, and whether it is free, for so long; gives how often each began anew until then.
+        /// So many packets a second over each, and whether it is used, for so long; gives how often each began anew until then.
         fn run(&mut self, millis: u64, a: (f64, bool), b: (f64, bool)) -> [u32; 2] {
             for _ in 0..millis / 100 {
                 self.now += Duration::from_millis(100);
-                let one = |network, (carried, free)| Carrying { network, carried, free };
+                let one =
+                    |network, (carried, used)| Carrying { network, carried, used, held: false, known: true };
                 self.renewals.update(self.now, Duration::from_millis(100), &[one(A, a), one(B, b)]);
             }
             [A, B].map(|network| self.renewals.of(network))
@@ -182,9 +221,42 @@ mod tests {
         // As it is freed, then after 2, 4, 8 and 16 seconds.
         assert_eq!(world.run(6_500, (900.0, true), (5.0, true)), [0, 3]);
         assert_eq!(world.run(60_000, (900.0, true), (5.0, true)), [0, 5]);
-        world.run(1_000, (900.0, true), (900.0, true));
+        // What beginning anew brings by itself is no reason to begin anew: four packets in a tenth of a second.
+        for _ in 0..50 {
+            world.run(900, (900.0, true), (0.0, true));
+            assert_eq!(world.run(100, (900.0, true), (40.0, true)), [0, 5]);
+        }
+        world.run(2_000, (900.0, true), (900.0, true));
         assert_eq!(world.run(1_500, (900.0, true), (0.0, true)), [0, 6]);
-        assert_eq!(world.run(60_000, (0.0, true), (0.0, true)), [5, 10], "an end costs little");
+        let before = world.run(2_000, (900.0, true), (900.0, true));
+        let after = world.run(600_000, (0.0, true), (0.0, true));
+        let more = [after[0] - before[0], after[1] - before[1]];
+        assert_eq!(more, [3, 3], "an end costs little: after 1, 3 and 7 seconds");
+    }
+
+    #[test]
+    fn of_several_that_wait_one_begins_at_a_time() {
+        let mut world = World::new();
+        world.run(3_000, (600.0, true), (300.0, true));
+        assert_eq!(world.run(1_000, (0.0, true), (0.0, true)), [1, 0]);
+        assert_eq!(world.run(100, (0.0, true), (0.0, true)), [1, 1]);
+    }
+
+    #[test]
+    fn who_is_no_longer_alone_or_no_longer_known_has_not_become_better() {
+        let mut renewals = Renewals::default();
+        let mut now = Timestamp::from_millis(50);
+        let mut run = |held, known| {
+            for _ in 0..30 {
+                now += Duration::from_millis(100);
+                let one = Carrying { network: A, carried: 900.0, used: true, held, known };
+                renewals.update(now, Duration::from_millis(100), &[one]);
+            }
+            renewals.of(A)
+        };
+        assert_eq!([run(false, false), run(false, true), run(false, false)], [0; 3]);
+        assert_eq!([run(true, true), run(false, false)], [0; 2], "what held it back is only forgotten");
+        assert_eq!(run(false, true), 1);
     }
 
     #[test]
@@ -199,6 +271,9 @@ mod tests {
         let mut world = World::new();
         world.run(1_000, (900.0, true), (0.0, false));
         assert_eq!(world.run(100, (900.0, true), (0.0, true)), [0, 1]);
+        assert_eq!(world.run(60_000, (0.0, true), (0.0, true))[1], 3);
+        assert_eq!(world.run(60_000, (0.0, true), (0.0, false))[1], 3);
+        assert_eq!(world.run(60_000, (0.0, true), (0.0, true))[1], 3, "nobody waits for anything");
         world.renewals.update(world.now, Duration::ZERO, &[]);
         assert_eq!(world.renewals.of(B), 0);
     }

@@ -93,7 +93,7 @@ pub fn paths(
             backup: !dealt.contains(&number),
             marks: marks.get(&network.interface.name).copied().unwrap_or(0),
             mangled: ways.mangles(network.id),
-            renewals: point.map_or(0, |point| point.renewals),
+            renewals: point.map(|point| point.renewals),
         })
     };
     let mut networks: Vec<PathNetwork> = usable.filter_map(path).collect();

@@ -335,13 +335,13 @@ mod tests {
             };
             renewals.take(&counts.iter().map(network).collect::<Vec<_>>())
         };
-        assert_eq!(take(&[(1, Some(3)), (2, None)]), [], "one is new");
+        assert!(take(&[(1, Some(3)), (2, None)]).is_empty(), "one is new");
         assert_eq!(take(&[(1, Some(4)), (2, Some(7))]), [1]);
-        assert_eq!(take(&[(1, None), (2, None)]), [], "nobody says anything");
+        assert!(take(&[(1, None), (2, None)]).is_empty(), "nobody says anything");
         assert_eq!(take(&[(1, Some(4)), (2, Some(8))]), [2]);
-        assert_eq!(take(&[(1, Some(0)), (2, Some(8))]), [], "it is counted from nothing again");
+        assert!(take(&[(1, Some(0)), (2, Some(8))]).is_empty(), "it is counted from nothing again");
         assert_eq!(take(&[(1, Some(1)), (2, Some(8))]), [1]);
-        assert_eq!(take(&[(1, Some(1))]), []);
-        assert_eq!(take(&[(1, Some(1)), (2, Some(9))]), [], "it has come back");
+        assert!(take(&[(1, Some(1))]).is_empty());
+        assert!(take(&[(1, Some(1)), (2, Some(9))]).is_empty(), "it has come back");
     }
 }

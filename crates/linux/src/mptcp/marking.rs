@@ -5,7 +5,8 @@
 //!
 //! - the server has answered a further subflow of this machine as such (a SYN-ACK with `MP_JOIN`), ten minutes ago at most or with something coming from it
 //!   since, and
-//! - something with MPTCP's option came from it by another network within the last half second: a backup that lies idle is no other way, nor is one that has fallen silent.
+//! - something with MPTCP's option came from it by another network within the last half second: a backup that lies idle is no other way, nor is one
+//!   that has fallen silent.
 //!
 //! Deviation: of two connections with one server, one may have several subflows and the other one, whose packets are marked too then; the sets would
 //! have to know the connections' tokens.

@@ -19,12 +19,12 @@ use crate::netlink::unless_missing;
 struct Way {
     local: IpAddr,
     subflow: Subflow,
-    /// TCP's state is so too.
+    /// The far end has answered, and TCP may carry data both ways.
     is_established: bool,
 }
 
 impl Paths {
-    /// Whether connections have subflows over the network with this number, and each of them an established one over another.
+    /// Whether there are connections at all, and each that has subflows over the network with this number has an established one over another, too.
     ///
     /// # Errors
     /// As [`Paths::sync`].

@@ -271,8 +271,15 @@ pub(crate) struct Network {
 #[derive(Clone, Copy, Debug)]
 struct Avoided {
     bssid: MacAddress,
+    frequency: Frequency,
     until: Timestamp,
     next: Duration,
+}
+
+impl Avoided {
+    fn is(&self, bssid: MacAddress, frequency: Frequency) -> bool {
+        (self.bssid, self.frequency) == (bssid, frequency)
+    }
 }
 
 impl Network {
@@ -404,7 +411,8 @@ impl Network {
     }
 
     fn is_candidate(&self, now: Timestamp, seen: &Seen, channels: &[PermittedChannel]) -> bool {
-        let avoided = self.avoided.iter().any(|avoided| avoided.bssid == seen.bssid && now < avoided.until);
+        let avoided =
+            self.avoided.iter().any(|avoided| avoided.is(seen.bssid, seen.frequency) && now < avoided.until);
         seen.ssid.as_ref() == Some(&self.settings.ssid)
             && !seen.ad_hoc
             && !avoided
@@ -420,8 +428,8 @@ impl Network {
             self.counters.heard_dtims += linked.beacons.heard_dtims;
             self.counters.missed_dtims += linked.beacons.missed_dtims;
         }
-        if let Some(bssid) = self.target().map(|target| target.bssid) {
-            let before = self.avoided.iter().position(|avoided| avoided.bssid == bssid);
+        if let Some((bssid, frequency)) = self.target().map(|target| (target.bssid, target.frequency)) {
+            let before = self.avoided.iter().position(|avoided| avoided.is(bssid, frequency));
             let next = before.map_or(AVOIDED_FIRST, |at| self.avoided.remove(at).next);
             if self.avoided.len() == MOST_AVOIDED {
                 self.avoided.remove(0);
@@ -429,7 +437,7 @@ impl Network {
             // Anyone can forge a parting where management frames are not protected: come back soon.
             let most = if sent_away && was_open { AVOIDED_SENT_AWAY } else { AVOIDED_MOST };
             let next = next.min(most);
-            self.avoided.push(Avoided { bssid, until: now + next, next: (next * 2).min(most) });
+            self.avoided.push(Avoided { bssid, frequency, until: now + next, next: (next * 2).min(most) });
         }
         self.state = State::Searching;
         self.waiting.clear();

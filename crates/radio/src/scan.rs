@@ -86,9 +86,9 @@ pub struct Seen {
     pub heard: Timestamp,
 }
 
-/// All that was seen lately.
+/// All that was seen lately. Equal addresses on two channels are two access points.
 #[derive(Clone, Default, Debug)]
-pub struct SeenNetworks(BTreeMap<MacAddress, Seen>);
+pub struct SeenNetworks(BTreeMap<(MacAddress, Frequency), Seen>);
 
 impl SeenNetworks {
     /// Takes a beacon or an answer to a probe. Gives what is remembered now, and whether it is new.
@@ -113,12 +113,13 @@ impl SeenNetworks {
         };
         let rates = beacon.elements.rates();
         let ssid = beacon.elements.ssid().and_then(Ssid::new);
-        let is_new = !self.0.contains_key(&bssid);
+        let key = (bssid, heard.frequency);
+        let is_new = !self.0.contains_key(&key);
         if is_new && self.0.len() >= MOST_SEEN {
-            let oldest = self.0.values().min_by_key(|seen| seen.heard).map(|seen| seen.bssid);
-            oldest.and_then(|bssid| self.0.remove(&bssid));
+            let oldest = self.0.iter().min_by_key(|(_, seen)| seen.heard).map(|(key, _)| *key);
+            oldest.and_then(|key| self.0.remove(&key));
         }
-        let before = self.0.get(&bssid);
+        let before = self.0.get(&key);
         let signal_dbm =
             smoothed_signal(before.and_then(|seen| seen.signal_dbm), heard.signal_dbm.map(f32::from));
         // The beacons of a hidden network have no name; the answers to our probes have it.
@@ -136,8 +137,8 @@ impl SeenNetworks {
             basic: rates.basic,
             heard: now,
         };
-        self.0.insert(bssid, seen);
-        self.0.get(&bssid).map(|seen| (seen, is_new))
+        self.0.insert(key, seen);
+        self.0.get(&key).map(|seen| (seen, is_new))
     }
 
     /// Forgets what was not heard for a minute.
@@ -146,11 +147,11 @@ impl SeenNetworks {
     }
 
     /// One of them.
-    pub fn get(&self, bssid: MacAddress) -> Option<&Seen> {
-        self.0.get(&bssid)
+    pub fn get(&self, bssid: MacAddress, frequency: Frequency) -> Option<&Seen> {
+        self.0.get(&(bssid, frequency))
     }
 
-    /// All, by address.
+    /// All, by address and channel.
     pub fn iter(&self) -> impl Iterator<Item = &Seen> {
         self.0.values()
     }

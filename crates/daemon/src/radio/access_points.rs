@@ -25,7 +25,7 @@ pub(super) fn joined(
             bssid,
             channel,
             estimate: station.qualities().estimate(now, channel, bssid),
-            signal_dbm: station.seen().find(|seen| seen.bssid == bssid).and_then(|seen| seen.signal_dbm),
+            signal_dbm: status.signal_dbm,
             received: status.visits.received_packets,
             presence: status.presence,
             there: status.visits.time,
@@ -52,7 +52,10 @@ pub(super) fn reports(
     };
     let names: Vec<_> = statuses
         .iter()
-        .filter_map(|status| station.seen().find(|seen| Some(seen.bssid) == status.bssid)?.ssid.clone())
+        .filter_map(|status| {
+            let (bssid, frequency) = status.bssid.zip(status.frequency)?;
+            station.seen().find(|seen| (seen.bssid, seen.frequency) == (bssid, frequency))?.ssid.clone()
+        })
         .collect();
     let mut reports: Vec<AccessPointReport> = station
         .seen()

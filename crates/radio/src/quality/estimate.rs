@@ -46,7 +46,7 @@ pub enum Doubt {
     HiddenSender,
     /// The rate of most frames is unknown, so there is no packet time: a newer flavour than 802.11n, or a card that does not tell.
     UnknownRate,
-    /// Sequence numbers jump: a forger, a restarted access point, or two of them with one address.
+    /// Sequence numbers jump, or frames come twice that are no repeats: a forger, a restarted access point, or two of them with one address.
     Numbers,
     /// Made from frames to others.
     OthersFrames,

@@ -263,7 +263,14 @@ impl AccessPoint {
         // Of numbers that all receivers share, those missing between two frames to us are taken as ours.
         let missing_of = if before == source { source } else { Source::Overheard };
         match arrival {
-            Arrival::Again => return,
+            Arrival::Again => {
+                // Whoever sends a frame once more says so: one of the two is forged.
+                if !header.control.retry {
+                    self.window(now, source, class).breaks += 1;
+                }
+                return;
+            }
+            Arrival::Old => return,
             Arrival::New(missing) if missing > 0 => {
                 self.window(now, missing_of, class).lost += i32::from(missing);
             }
@@ -299,7 +306,7 @@ impl AccessPoint {
             Arrival::New(missing) if repeated || is_ours => {
                 gaps.tried(gap, if is_ours { missing + 1 } else { 1 })
             }
-            Arrival::Late | Arrival::Again => gaps.tried(gap, 0),
+            Arrival::Late | Arrival::Again | Arrival::Old => gaps.tried(gap, 0),
             Arrival::New(_) | Arrival::Break | Arrival::Begin => {}
         }
     }

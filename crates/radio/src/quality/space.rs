@@ -36,6 +36,8 @@ pub(super) enum Arrival {
     Late,
     /// It was here before.
     Again,
+    /// It is older than the first that was waited for.
+    Old,
     /// It makes no sense after those before: counting begins anew with it.
     Break,
     /// The first of all, or after a time in which we were away or heard nothing.
@@ -48,6 +50,8 @@ pub(super) struct Space {
     /// Whom the last data frame was for.
     pub source: Source,
     head: u16,
+    /// So many numbers up to the newest were waited for.
+    known: u16,
     seen: [u64; REMEMBERED as usize / 64],
     last: Timestamp,
 }
@@ -56,7 +60,13 @@ impl Space {
     /// A space in which `number` was heard.
     pub fn new(now: Timestamp, number: u16, source: Source) -> Self {
         // What came before was not waited for, so it cannot come late.
-        Self { source, head: number % MODULUS, seen: [u64::MAX; REMEMBERED as usize / 64], last: now }
+        Self {
+            source,
+            head: number % MODULUS,
+            known: 1,
+            seen: [u64::MAX; REMEMBERED as usize / 64],
+            last: now,
+        }
     }
 
     /// When a data frame of it was last heard in order.
@@ -88,7 +98,7 @@ impl Space {
             }
             _ if MODULUS - ahead < REMEMBERED => {
                 if self.has(number) {
-                    return Arrival::Again;
+                    return if MODULUS - ahead < self.known { Arrival::Again } else { Arrival::Old };
                 }
                 self.mark(number);
                 Arrival::Late
@@ -112,6 +122,7 @@ impl Space {
     fn advance(&mut self, number: u16, ahead: u16) {
         (1..ahead).for_each(|step| self.clear((self.head + step) % MODULUS));
         self.head = number;
+        self.known = self.known.saturating_add(ahead).min(REMEMBERED);
         self.mark(number);
     }
 
@@ -152,10 +163,14 @@ mod tests {
 
     #[test]
     fn gaps_late_ones_and_repeats_are_told_apart() {
-        use Arrival::{Again, Late, New};
+        use Arrival::{Again, Late, New, Old};
         assert_eq!(arrivals(&[7, 8, 8, 11, 10, 10, 12]), [New(0), Again, New(2), Late, Again, New(0)]);
         assert_eq!(arrivals(&[4_094, 4_095, 0, 2, 1]), [New(0), New(0), New(1), Late], "round the end");
-        assert_eq!(arrivals(&[7, 6, 5]), [Again, Again], "what was before the first is not missed");
+        assert_eq!(
+            arrivals(&[7, 6, 8, 7, 6]),
+            [Old, New(0), Again, Old],
+            "what was before the first is not missed"
+        );
     }
 
     #[test]
@@ -168,7 +183,7 @@ mod tests {
         assert_eq!(space.arrive(at(100), 256, at(0)), Arrival::New(255), "in 100 ms they can");
         assert_eq!(space.arrive(at(100), 255, at(0)), Arrival::Late);
         assert_eq!(space.arrive(at(200), 513, at(0)), Arrival::Begin, "257 in a row: a dead spell");
-        assert_eq!(space.arrive(at(200), 512, at(0)), Arrival::Again, "before it nothing is missed");
+        assert_eq!(space.arrive(at(200), 512, at(0)), Arrival::Old, "before it nothing is missed");
         assert_eq!(space.arrive(at(9_000), 513 + HALF, at(0)), Arrival::Break, "forward or back?");
     }
 

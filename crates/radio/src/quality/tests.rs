@@ -365,6 +365,30 @@ fn a_forger_of_retry_bits_and_numbers_is_noticed_or_costs_one_window() {
     assert!(after.delivery_ratio > 0.95 && !after.has(Doubt::Numbers), "{after:?}");
 }
 
+/// The next number, with the Retry bit, just before the access point uses it: all seem to be repeats.
+#[test]
+fn a_forger_who_knows_the_next_number_is_noticed() {
+    let mut air = Air::new(1);
+    air.send(&PLAIN, 0, 100);
+    for number in 100..200 {
+        air.wait(300);
+        air.put(&PLAIN, number, true);
+        air.wait(300);
+        air.put(&PLAIN, number, false);
+    }
+    let estimate = air.estimate().unwrap();
+    assert!(estimate.has(Doubt::Numbers) && estimate.confidence() <= 0.5, "{estimate:?}");
+    // A frame whose acknowledgement was lost comes again as a repeat.
+    let mut air = Air::new(1);
+    for number in 0..200 {
+        air.wait(300);
+        air.put(&PLAIN, number, false);
+        air.wait(300);
+        air.put(&PLAIN, number, true);
+    }
+    assert!(!air.estimate().unwrap().has(Doubt::Numbers));
+}
+
 #[test]
 fn clock_steps_lose_at_most_a_window() {
     let mut air = Air::new(1);

@@ -482,7 +482,10 @@ impl Station {
                 up: network.is_open(),
                 bssid: network.bssid(),
                 frequency: channel,
-                signal_dbm: network.bssid().and_then(|bssid| self.seen.get(bssid)?.signal_dbm),
+                signal_dbm: network
+                    .bssid()
+                    .zip(channel)
+                    .and_then(|(bssid, channel)| self.seen.get(bssid, channel)?.signal_dbm),
                 slot: channel.and_then(|channel| self.slots.length(Member::Channel(channel))),
                 presence: channel.map_or(0.0, |channel| self.slots.presence(channel)),
                 visits: network.visits,

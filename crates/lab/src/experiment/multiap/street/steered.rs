@@ -95,7 +95,7 @@ impl Steered {
             packet_time: estimate.as_ref().and_then(|estimate| estimate.packet_time),
             confidence: estimate.as_ref().map_or(0.0, radio::quality::Estimate::confidence),
             stays: one.presence > 0.98,
-            signal_dbm: station.seen().find(|seen| seen.bssid == bssid).and_then(|seen| seen.signal_dbm),
+            signal_dbm: one.signal_dbm,
             delivered: estimate.as_ref().map(|estimate| estimate.delivery_ratio),
             other_way: several,
             carried,

@@ -64,6 +64,8 @@ pub struct DeviceMachine {
     /// Networks of MPTCP connections whose packets are counted.
     watched: Option<Paths>,
     renewals: Renewals,
+    /// Subflows that begin late were given the room that they need.
+    has_room: bool,
     groups: Groups,
 }
 
@@ -72,8 +74,8 @@ pub struct DeviceMachine {
 struct Renewals(BTreeMap<u8, u32>);
 
 impl Renewals {
-    /// Takes what is said of networks; gives those where connections are to begin anew. Nothing is news of one that was not there, of which nobody says
-    /// anything for a while, or whose count begins again.
+    /// Takes what is said of networks; gives those where connections are to begin anew. Nothing is news of one that was not there or whose count begins
+    /// again, nor that nobody says anything for a while.
     fn take(&mut self, networks: &[PathNetwork]) -> Vec<u8> {
         self.0.retain(|number, _| networks.iter().any(|network| network.number == *number));
         let said = networks.iter().filter_map(|network| Some((network.number, network.renewals?)));
@@ -96,6 +98,7 @@ impl DeviceMachine {
             marking: false,
             watched: None,
             renewals: Renewals::default(),
+            has_room: false,
             groups: Groups::default(),
         }
     }
@@ -171,22 +174,45 @@ impl DeviceMachine {
         }
     }
 
-    /// Has connections begin anew over networks where they are to, as far as each has another one.
+    /// Has connections begin anew over networks where they are to, as far as each has another one. Gives the last error after which an endpoint is missing.
     fn renew(&mut self, paths: &Paths) -> Result<(), PathsError> {
+        let mut outcome = Ok(());
         for number in self.renewals.take(&paths.networks) {
-            if !paths.may_renew(number)? {
-                debug!("MPTCP connections do not begin anew over network {number}: some have no other");
+            let is_possible = self.may_renew(paths, number) && {
+                // That takes its time, in which the other network may have gone.
+                !self.make_room() || self.may_renew(paths, number)
+            };
+            if !is_possible {
                 continue;
             }
-            if let Some(Answer::Failed { reason }) =
-                mptcp::wider_windows().map(|change| self.apply(&[change]))
-            {
-                info!("subflows that begin late may carry less: {reason}");
+            match paths.renew(number) {
+                Ok(()) => debug!("MPTCP connections begin anew over network {number}"),
+                Err(error) => {
+                    debug!("MPTCP connections do not begin anew over network {number}: {error}");
+                    outcome = paths.sync().map(drop);
+                }
             }
-            paths.renew(number)?;
-            debug!("MPTCP connections begin anew over network {number}");
         }
-        Ok(())
+        outcome
+    }
+
+    fn may_renew(&self, paths: &Paths, number: u8) -> bool {
+        match paths.hindrance(number) {
+            Ok(None) => return true,
+            Ok(Some(why)) => debug!("MPTCP connections do not begin anew over network {number}: {why}"),
+            Err(error) => debug!("MPTCP connections do not begin anew over network {number}: {error}"),
+        }
+        false
+    }
+
+    /// Gives subflows that begin late as much room as others, once; says whether anything was changed.
+    fn make_room(&mut self) -> bool {
+        let change = if std::mem::replace(&mut self.has_room, true) { None } else { mptcp::wider_windows() };
+        let Some(change) = change else { return false };
+        if let Answer::Failed { reason } = self.apply(&[change]) {
+            info!("subflows that begin late may carry less: {reason}");
+        }
+        true
     }
 
     /// Has what networks do to MPTCP counted; without nftables it is not known.
@@ -294,7 +320,7 @@ impl Machine for DeviceMachine {
             }
             Request::Restore => {
                 self.fast_path = None;
-                (self.over_mptcp, self.marking, self.watched) = (false, false, None);
+                (self.over_mptcp, self.marking, self.watched, self.has_room) = (false, false, None, false);
                 supervision::restore(&mut self.journal)
             }
         }

@@ -8,7 +8,7 @@ use anabranch::control::{NetworkChange, NetworkReport, Status};
 use identity::{Peer, PublicKey};
 use linux::monitor::Interface;
 use linux::prefix::IpPrefix;
-use policy::steering::{MarkShare, MarkingForm, safe_marks, with_queue};
+use policy::steering::{MarkShare, marks_of_flows};
 use units::{BitRate, NetworkId};
 use wire::hello::Welcome;
 use wire::join_link::HostPort;
@@ -53,16 +53,9 @@ pub struct PointAdvice {
 }
 
 impl PointAdvice {
-    /// What is to be marked of flows with this round-trip time with empty queues. Of one that is held to what it may have, or stands by, that was fitted
-    /// to what is free; of another one it is what is safe, and nothing if that is unknown.
+    /// What is to be marked of flows with this round-trip time with an empty queue.
     pub fn marks_for(&self, empty: Option<Duration>) -> MarkShare {
-        if self.limit.is_some() || !self.used {
-            return self.marks;
-        }
-        let known = self.packet_time.zip(empty);
-        known.map_or(MarkShare::NONE, |(time, empty)| {
-            safe_marks(MarkingForm::default(), time, with_queue(time, empty)).at_most(self.marks)
-        })
+        marks_of_flows(self.marks, self.limit.is_some() || !self.used, self.packet_time, empty)
     }
 }
 

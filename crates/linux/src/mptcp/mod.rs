@@ -11,7 +11,7 @@ mod watching;
 
 pub use path_manager::{Endpoint, Limits, PathManager};
 pub use paths::{MOST_ENDPOINTS, PathNetwork, Paths, PathsError};
-pub use renewing::wider_windows;
+pub use renewing::{Hindrance, wider_windows};
 pub use watching::WayCounts;
 
 use std::fs;

@@ -5,8 +5,8 @@
 //! established subflow of each. That also says that its server can be joined anew, which one behind a balancer of load may not.
 
 use std::collections::BTreeSet;
-use std::fs;
 use std::net::IpAddr;
+use std::{fmt, fs};
 
 use super::path_manager::PathManager;
 use super::paths::{Paths, PathsError};
@@ -23,15 +23,44 @@ struct Way {
     is_established: bool,
 }
 
+/// Why connections do not begin anew over a network.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Hindrance {
+    /// There are none.
+    NoConnections,
+    /// One that has subflows over it has no established one over another network.
+    NoOther,
+    /// Its endpoints are those of another program, such as NetworkManager, and stay as they are.
+    NotOurs,
+}
+
+impl fmt::Display for Hindrance {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::NoConnections => "there are none",
+            Self::NoOther => "some have no other network",
+            Self::NotOurs => "another program has made its endpoints (`ip mptcp endpoint`)",
+        })
+    }
+}
+
 impl Paths {
-    /// Whether there are connections at all, and each that has subflows over the network with this number has an established one over another, too.
+    /// What stands against having connections begin anew over the network with this number now.
     ///
     /// # Errors
     /// As [`Paths::sync`].
-    pub fn may_renew(&self, number: u8) -> Result<bool, PathsError> {
-        let addresses: Vec<IpAddr> = self.endpoints_of(number)?.iter().map(|one| one.address).collect();
+    pub fn hindrance(&self, number: u8) -> Result<Option<Hindrance>, PathsError> {
+        let own = self.endpoints_of(number)?;
+        let present = PathManager::open()?.ok_or(PathsError::None)?.endpoints()?;
+        if own.iter().all(|one| !present.contains(one)) {
+            return Ok(Some(Hindrance::NotOurs));
+        }
         let ways = ways()?;
-        Ok(!ways.is_empty() && all_have_another(&ways, &addresses))
+        if ways.is_empty() {
+            return Ok(Some(Hindrance::NoConnections));
+        }
+        let addresses: Vec<IpAddr> = own.iter().map(|one| one.address).collect();
+        Ok((!all_have_another(&ways, &addresses)).then_some(Hindrance::NoOther))
     }
 
     /// Has connections begin anew over the network with this number, and join it that have not.
@@ -113,6 +142,7 @@ mod tests {
 
     use socket2::{Domain, Socket, Type};
 
+    use super::super::path_manager::Endpoint;
     use super::super::paths::{PathNetwork, set_limits};
     use super::*;
     use crate::netlink::Netlink;
@@ -231,21 +261,32 @@ mod tests {
             for address in [second, first, second] {
                 let before = ports(address);
                 let number = if address == first { 1 } else { 2 };
-                assert!(paths.may_renew(number).unwrap());
+                assert_eq!(paths.hindrance(number).unwrap(), None);
                 paths.renew(number).unwrap();
                 wait("another subflow", &|| ports(address).len() == 1 && ports(address) != before);
                 assert_eq!(ports(address)[0].0, before[0].0, "of the same connection");
                 assert!(answers(&mut plain) && answers(&mut joined), "{number}");
             }
             paths.renew(9).unwrap();
+            assert_eq!(paths.hindrance(9).unwrap(), Some(Hindrance::NotOurs));
+            // Another program's, in the place of ours.
+            let mut manager = PathManager::open().unwrap().unwrap();
+            let own = paths.endpoints_of(2).unwrap()[0];
+            manager.remove(own.id).unwrap();
+            manager.add(&Endpoint { id: 7, ..own }).unwrap();
+            paths.sync().unwrap();
+            assert_eq!(paths.hindrance(2).unwrap(), Some(Hindrance::NotOurs));
+            manager.remove(7).unwrap();
+            paths.sync().unwrap();
+            wait("ours again", &|| ports(second).len() == 1);
             // One that has no other network any more would lose everything.
             let alone = Paths { networks: vec![network(1, first)], ..paths };
             alone.sync().unwrap();
             wait("one is left", &|| ports(second).is_empty());
-            let before = ports(first);
-            assert!(!alone.may_renew(1).unwrap());
-            assert_eq!(ports(first), before);
+            assert_eq!(alone.hindrance(1).unwrap(), Some(Hindrance::NoOther));
             assert!(answers(&mut plain) && answers(&mut joined));
+            drop(joined);
+            wait("none is left", &|| alone.hindrance(1).unwrap() == Some(Hindrance::NoConnections));
         })
         .unwrap();
     }

@@ -292,6 +292,24 @@ mod tests {
     }
 
     #[test]
+    fn a_sender_that_ignores_marks_gets_the_usual_congestion_control() {
+        if !may_test() || why_not().is_some() {
+            return;
+        }
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::MPTCP)).unwrap();
+        socket.set_tcp_congestion(b"reno").unwrap();
+        heed_marks(&socket);
+        let name = || socket.tcp_congestion().unwrap();
+        assert!(name().starts_with(b"reno"), "it heeds them");
+        if let Err(error) = socket.set_tcp_congestion(b"bbr") {
+            eprintln!("skipped: this kernel has no BBR: {error}");
+            return;
+        }
+        heed_marks(&socket);
+        assert!(name().starts_with(b"cubic"), "{:?}", name());
+    }
+
+    #[test]
     fn a_program_without_a_free_descriptor_goes_on_and_connects_again_later() {
         if !may_test() || why_not().is_some() {
             return;

@@ -63,6 +63,22 @@ pub fn with_queue(packet_time: Duration, empty: Duration) -> Duration {
     empty.saturating_add(packet_time.saturating_mul(HALF_QUEUE))
 }
 
+/// What is to be marked of flows over an access point with this round-trip time with an empty queue. `is_fitted`: `most` holds it to what it may have, or it
+/// stands by; of another one it is what is safe, and nothing if that is unknown.
+pub fn marks_of_flows(
+    most: MarkShare,
+    is_fitted: bool,
+    packet_time: Option<Duration>,
+    empty: Option<Duration>,
+) -> MarkShare {
+    if is_fitted {
+        return most;
+    }
+    packet_time.zip(empty).map_or(MarkShare::NONE, |(time, empty)| {
+        safe_marks(MarkingForm::default(), time, with_queue(time, empty)).at_most(most)
+    })
+}
+
 /// Half a full queue, seconds: `X`.
 fn queue(time: f64) -> f64 {
     time * f64::from(HALF_QUEUE)

@@ -34,7 +34,7 @@ use units::{BitRate, Bytes, Frequency, MacAddress, NetworkId, Timestamp};
 
 use free_air::FreeAir;
 use hidden::{Best, Hidden, Rival};
-pub use marking::{MOST_MARKS, MarkShare, MarkingForm, safe_marks, with_queue};
+pub use marking::{MOST_MARKS, MarkShare, MarkingForm, marks_of_flows, safe_marks, with_queue};
 use point::{LEAST_CONFIDENCE, Point, Stage};
 use reason::Lack;
 pub use reason::SteeringReason;
@@ -81,7 +81,7 @@ pub struct Steered {
     /// No more than this is to go over it, or over one that is only kept ready if all others fail; `None`: as much as it takes.
     pub limit: Option<BitRate>,
     /// How many of its packets are to be marked where senders cannot be told: of one that has a limit as many as hold them to that, of one that is as good as
-    /// the best the most, and then no more than [`safe_marks`] for the round trip. None of one that is to prove how good it is.
+    /// the best the most, and then no more than [`safe_marks`] for the round trip ([`marks_of_flows`]). None of one that is to prove how good it is.
     pub marks: MarkShare,
     /// How often flows over it were to begin anew, where senders cannot be told, since it is there (`renewal.rs`).
     pub renewals: u32,
@@ -92,12 +92,18 @@ pub struct Steered {
 }
 
 impl Steered {
-    fn carrying(&self, carried: f64) -> Carrying {
+    /// What is to be marked of flows with this round-trip time with an empty queue.
+    pub fn marks_for(&self, empty: Option<Duration>) -> MarkShare {
+        marks_of_flows(self.marks, self.limit.is_some() || !self.used, self.packet_time, empty)
+    }
+
+    fn carrying(&self, view: &PointView) -> Carrying {
         use SteeringReason::{Doubtful, FreeAir, Unknown};
         let Self { network, used, reason, .. } = *self;
+        let PointView { access_point, carried, reaches, .. } = *view;
         let held = matches!(reason, FreeAir { .. });
         let known = !matches!(reason, Unknown | Doubtful { .. });
-        Carrying { network, carried, used, held, known }
+        Carrying { network, access_point, carried, used, held, known, reaches }
     }
 }
 
@@ -163,7 +169,7 @@ impl Steering {
             .iter()
             .filter_map(|one| {
                 let view = views.iter().find(|view| view.network == one.network)?;
-                Some(one.carrying(view.carried))
+                Some(one.carrying(view))
             })
             .collect();
         self.renewals.update(now, passed, &carrying);

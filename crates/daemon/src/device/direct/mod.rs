@@ -68,7 +68,7 @@ use names::{Lesson, Names};
 pub(crate) use reach::Outcome as ProbeOutcome;
 use repin::Repin;
 use translation::Translations;
-use ways::Ways;
+use ways::{Place, Ways};
 
 pub use explain::explain;
 pub use flows::Sampler;
@@ -333,8 +333,10 @@ impl DirectControl {
     fn hear(&mut self, message: Message) {
         match message {
             Message::Networks(networks) => {
-                let before = std::mem::replace(&mut self.networks, networks);
-                self.ways.keep(|id| addresses(&before, id) == addresses(&self.networks, id));
+                self.networks = networks;
+                let place =
+                    |network: &Network| Place::of(&network.interface).map(|place| (network.id, place));
+                self.ways.follow(clock::now(), &self.networks.iter().filter_map(place).collect());
                 self.observations.on_networks(clock::now(), &self.networks);
                 self.warn_of_conflicts();
             }
@@ -577,7 +579,9 @@ impl DirectControl {
             };
             let paths = self.paths.iter().flat_map(|paths| &paths.networks);
             let marked = paths.filter(|path| Some(path.number) == number).any(|path| path.marks > 0);
-            if let Some(finding) = self.ways.take(now, network.id, *counts, marked) {
+            let advice = self.advice.iter().find(|point| point.interface == network.interface.name);
+            let renewals = advice.map(|point| point.renewals);
+            if let Some(finding) = self.ways.take(now, network.id, *counts, marked, renewals) {
                 self.events.push(
                     EventKind::Warning,
                     Some(&network.interface.name),
@@ -651,12 +655,6 @@ impl DirectControl {
 fn own_addresses(direct: &Direct) -> Vec<IpAddr> {
     let networks = direct.exits.iter().flat_map(|exit| &exit.subnets).map(|subnet| subnet.address());
     direct.addresses.iter().copied().chain(networks).collect()
-}
-
-/// Those of a network's interface; `None` if it is not known.
-fn addresses(networks: &[Network], id: NetworkId) -> Option<&[IpPrefix]> {
-    let network = networks.iter().find(|network| network.id == id)?;
-    Some(&network.interface.addresses)
 }
 
 /// The patterns of names that rules speak of.

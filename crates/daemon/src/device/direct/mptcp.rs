@@ -108,10 +108,59 @@ pub fn paths(
 mod tests {
     use std::time::Duration;
 
-    use policy::network::{Metrics, RttSummary};
+    use linux::mptcp::WayCounts;
+    use policy::network::{Metrics, PowerSupply, Reach, RttSummary};
+    use policy::services::Services;
     use policy::steering::MarkShare;
+    use policy::{ChoiceSettings, NetworkPolicy};
 
+    use super::super::plan::{self, Numbers, Translated};
     use super::*;
+
+    /// Networks 3 and 4, of which `spared` stand by and `stripping` let no MPTCP through: what connections are to use of each.
+    fn paths_of(spared: &[u32], stripping: &[u32]) -> Vec<PathNetwork> {
+        let networks = [plan::tests::network(0, 3, "wl-a"), plan::tests::network(1, 4, "wl-b")];
+        let input = |network: &Network| NetworkInput {
+            up: true,
+            reach: Reach::Internet,
+            spared: spared.contains(&network.id.0),
+            ..NetworkInput::new(network.id, network.interface.name.clone())
+        };
+        let inputs: Vec<NetworkInput> = networks.iter().map(input).collect();
+        let mut policy = NetworkPolicy::new(ChoiceSettings::default());
+        let table = policy.evaluate(Timestamp::ZERO, &inputs, PowerSupply::Mains);
+        let mut numbers = Numbers::default();
+        numbers.assign(&networks);
+        let scene = Scene {
+            has_gateway: false,
+            default: Treatment::Mptcp,
+            networks: &networks,
+            table: &table,
+            numbers: &numbers,
+            translations: &Translated::new(),
+            services: &Services::default(),
+            names: &BTreeMap::new(),
+        };
+        let mut ways = Ways::default();
+        for network in stripping {
+            let counts = WayCounts { join_stripped: 9, ..WayCounts::default() };
+            ways.take(Timestamp::ZERO, NetworkId(*network), counts, false, None);
+        }
+        let marks = [("wl-a".to_owned(), 50), ("wl-b".to_owned(), 50_000)].into();
+        paths(100, &scene, &[], &marks, &ways, Timestamp::ZERO).networks
+    }
+
+    #[test]
+    fn what_stands_by_is_a_backup_and_what_strips_is_left_out() {
+        let all = |spared: &[u32], stripping: &[u32]| -> Vec<(u32, bool, u32)> {
+            let networks = paths_of(spared, stripping);
+            networks.iter().map(|path| (path.interface, path.backup, path.marks)).collect()
+        };
+        assert_eq!(all(&[], &[]), [(3, false, 50), (4, false, 50_000)]);
+        assert_eq!(all(&[1], &[]), [(3, false, 50), (4, true, 50_000)]);
+        assert_eq!(all(&[0], &[]), [(3, true, 50), (4, false, 50_000)]);
+        assert_eq!(all(&[], &[0]), [(4, false, 0)], "there is nowhere to go from it");
+    }
 
     #[test]
     fn what_is_slow_is_marked_as_much_as_its_round_trip_bears() {

@@ -1,4 +1,4 @@
-//! What the radio advises about its access points, carried out on our own paths: either the gateway is told which only stand by and how much may go over
+//! What the radio advises about its access points, carried out on our own paths: the gateway is told which only stand by, and either how much may go over
 //! the others, or packets of those that are worse than another count as marked, for congestion control that heeds it.
 
 use std::collections::BTreeSet;
@@ -17,8 +17,7 @@ use crate::device::networks::Network;
 
 impl DeviceLoop {
     pub(super) fn on_advice(&mut self, advice: Vec<PointAdvice>) {
-        let limits = self.steering == SteeringChoice::Limits;
-        let spared = advice.iter().filter(|point| limits && !point.used).map(|point| point.interface.clone());
+        let spared = advice.iter().filter(|point| !point.used).map(|point| point.interface.clone());
         let is_news = self.networks.spare(spared.collect());
         self.direct.post(direct::Message::Advice(advice.clone()));
         self.state.advice = advice;

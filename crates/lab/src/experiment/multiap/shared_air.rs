@@ -542,7 +542,8 @@ impl World {
                 let status = if steered.used { PathStatus::Active } else { PathStatus::Backup };
                 self.device.set_path_status(session, steered.network, status, 0);
                 if self.run.way == Way::Fitted {
-                    self.device.set_path_marks(session, steered.network, steered.marks);
+                    let marks = steered.marks_for(round_trip(steered.network));
+                    self.device.set_path_marks(session, steered.network, marks);
                 } else {
                     self.device.set_path_limit(session, steered.network, steered.limit);
                 }

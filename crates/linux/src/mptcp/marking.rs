@@ -235,6 +235,19 @@ mod tests {
         };
         let marked = download(both, Protocol::MPTCP, 7_003, joined);
         assert!(marked > 0);
+        let alive = || {
+            let rules = crate::nft::ask(&["list", "ruleset"]).unwrap();
+            let set = rules.split("set by_2_v4 {").nth(1).unwrap();
+            set.split("\n\t}").next().unwrap().contains("elements")
+        };
+        left.run(|| {
+            let limit = Instant::now() + Duration::from_secs(3);
+            while alive() {
+                assert!(Instant::now() < limit, "what has fallen silent is still taken for another way");
+                std::thread::sleep(Duration::from_millis(50));
+            }
+        })
+        .unwrap();
         let single = Paths { networks: paths.networks[..1].to_vec(), ..paths.clone() };
         left.run(|| {
             single.sync().unwrap();

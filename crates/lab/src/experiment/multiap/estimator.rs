@@ -36,12 +36,21 @@ struct Case {
     acknowledgement_loss: f64,
     /// A second access point sends as much to somebody else.
     contended: bool,
+    /// The two do not hear each other, and the client hears both as well; the second one sends in bursts.
+    hidden: bool,
     /// With traffic classes.
     qos: bool,
     /// Rates in order, each tried so often.
     rates: &'static [(Rate, u8)],
 }
 
+const HIDDEN: &str = "a_hidden";
+/// A hidden sender sends for so long ...
+const BURST: Duration = Duration::from_millis(4);
+/// ... once in so long.
+const BURSTS: Duration = Duration::from_millis(20);
+/// An estimate that is further from the truth is wrong (`[MULTIAP] section 6.1`: under 5 % in all runs).
+const WRONG: f64 = 0.05;
 const FIXED: &[(Rate, u8)] = &[(Rate(108), USUAL_ATTEMPTS)];
 const A: Case = Case {
     name: "a",
@@ -49,14 +58,17 @@ const A: Case = Case {
     losses: [0.45, 0.15],
     acknowledgement_loss: 0.0,
     contended: false,
+    hidden: false,
     qos: false,
     rates: FIXED,
 };
-const CASES: [Case; 5] = [
+const CASES: [Case; 6] = [
     A,
     Case { name: "g", frequency: Frequency(2_437), ..A },
     Case { name: "a_qos_lost_answers", qos: true, acknowledgement_loss: 0.1, ..A },
     Case { name: "a_contended", contended: true, ..A },
+    // Attempts fail one after the other while the other one sends, so more frames never come than chance explains.
+    Case { name: HIDDEN, contended: true, hidden: true, losses: [0.15, 0.15], ..A },
     // A rate control that goes down within the attempts of a frame: the Retry bit is set all the same here; the paper's did not set it.
     Case { name: "a_falling_rates", rates: &[(Rate(108), 2), (Rate(72), 2), (Rate(48), 3)], ..A },
 ];
@@ -75,8 +87,15 @@ pub(super) fn experiment() -> Experiment {
             "the client's delivery ratio of an access point against what was on the air, every half second"
                 .to_owned(),
         spec,
-        paper: Some("figure 5 and section 6.1: a mean error of about 3 %, under 5 % in all runs".to_owned()),
-        goals: CASES.iter().map(|case| Goal::at_most(error(case), 0.03)).collect(),
+        paper: Some(
+            "figure 5 and section 6.1: a mean error of about 3 %, under 5 % in all runs; 10 % with a hidden sender"
+                .to_owned(),
+        ),
+        goals: CASES
+            .iter()
+            .map(|case| Goal::at_most(error(case), if case.hidden { 0.1 } else { 0.03 }))
+            .chain([Goal::at_least(format!("{HIDDEN}.suspected_where_wrong"), 0.8)])
+            .collect(),
         beds: vec![Bed::Sim],
         bars: vec![BarGroup {
             label: "mean error".into(),
@@ -104,6 +123,17 @@ fn run(seed: u64) -> anyhow::Result<Report> {
             format!("{}.hidden_sender_suspected", case.name),
             rounded(suspected as f64 / windows.len().max(1) as f64),
         );
+        if case.hidden {
+            let wrong = || windows.iter().filter(|window| (window.estimate - window.truth).abs() > WRONG);
+            let suspected = wrong().filter(|window| window.suspected).count();
+            metrics.insert(format!("{}.wrong", case.name), rounded(wrong().count() as f64 / windows.len() as f64));
+            metrics.insert(
+                format!("{}.suspected_where_wrong", case.name),
+                rounded(suspected as f64 / wrong().count().max(1) as f64),
+            );
+            let bias = windows.iter().map(|window| window.estimate - window.truth).collect::<Vec<_>>();
+            metrics.insert(format!("{}.too_high", case.name), rounded(mean(&bias)));
+        }
         if case.name == A.name {
             // Every fifth, so that the lines can be told apart.
             let line = |of: fn(&Observed) -> f64| -> Vec<(f64, f64)> {
@@ -142,6 +172,9 @@ fn measure(case: &Case, seed: u64) -> anyhow::Result<Vec<Observed>> {
         medium.propagation_mut().set(client, point, up);
     };
     set_loss(&mut medium, case.losses[0]);
+    if case.hidden {
+        medium.propagation_mut().hide(point, other);
+    }
     let mut senders = vec![Sender::new(case, point, POINT, CLIENT)?];
     if case.contended {
         senders.push(Sender::new(&Case { rates: FIXED, ..*case }, other, OTHER, OTHER_CLIENT)?);
@@ -153,8 +186,11 @@ fn measure(case: &Case, seed: u64) -> anyhow::Result<Vec<Observed>> {
     let mut window_end = begin + WINDOW;
     let mut windows = Vec::new();
     while now < begin + END {
+        let is_burst = now.as_nanos() % (BURSTS.as_nanos() as u64) < BURST.as_nanos() as u64;
         for sender in &mut senders {
-            sender.keep_busy(&mut medium, now);
+            if sender.station == point || !case.hidden || is_burst {
+                sender.keep_busy(&mut medium, now);
+            }
         }
         while let Some(event) = medium.poll_event() {
             match event {

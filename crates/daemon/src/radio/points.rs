@@ -150,7 +150,7 @@ impl Points {
             access_point: one.bssid,
             channel: one.channel,
             packet_time: estimate.and_then(|estimate| estimate.packet_time),
-            confidence: estimate.map_or(0.0, Estimate::confidence),
+            confidence: estimate.map_or(0.0, Estimate::packet_time_confidence),
             // Counts of what we sent do not tell who disturbs what we receive.
             stays: one.presence > 0.98,
             signal_dbm: one.signal_dbm,

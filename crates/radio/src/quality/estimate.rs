@@ -22,6 +22,8 @@ const SOME_LOST: u32 = 4;
 const LEAST_ATTEMPTS: i32 = 4;
 /// More than so many times what chance explains is no chance.
 const BEYOND_CHANCE: f64 = 4.0;
+/// So much more time than independent losses take is no chance either; where others share the air, it may be theirs.
+const TOGETHER: f64 = 1.25;
 /// Of a normal distribution, 95 % lie within so many deviations of the mean.
 const DEVIATIONS: f64 = 1.96;
 
@@ -44,6 +46,9 @@ pub enum Doubt {
     /// More frames never came than independent losses explain: a sender that the access point does not hear may disturb it, in which case
     /// the true delivery ratio is some 10 % less (`[MULTIAP] section 6.1`), or it sends to others in a way that we cannot hear.
     HiddenSender,
+    /// More time goes by than independent losses explain: attempts fail one after the other, in fades or while a hidden sender sends. Of several that
+    /// fail the frame tells one, so the true delivery ratio is less (`[MULTIAP] section 6.1`: 10 %). The packet time counts that time.
+    Together,
     /// The rate of most frames is unknown, so there is no packet time: a newer flavour than 802.11n, or a card that does not tell.
     UnknownRate,
     /// Sequence numbers jump, or frames come twice that are no repeats: a forger, a restarted access point, or two of them with one address.
@@ -56,9 +61,10 @@ pub enum Doubt {
 
 impl Doubt {
     /// All, in the order in which they are told.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::FewFrames,
         Self::HiddenSender,
+        Self::Together,
         Self::UnknownRate,
         Self::Numbers,
         Self::OthersFrames,
@@ -71,6 +77,7 @@ impl fmt::Display for Doubt {
         formatter.write_str(match self {
             Self::FewFrames => "few frames",
             Self::HiddenSender => "more is lost than chance explains: a hidden sender?",
+            Self::Together => "attempts fail one after the other: fewer succeed than it seems",
             Self::UnknownRate => "unknown rates",
             Self::Numbers => "its frame numbers make no sense",
             Self::OthersFrames => "only frames to others",
@@ -107,17 +114,24 @@ impl Estimate {
         }
         let delivery_ratio = f64::from(counts.first) / f64::from(frames);
         let known = heard.saturating_sub(counts.unknown_rate);
-        let packet_time = (known > 0 && known >= counts.unknown_rate).then(|| {
+        let times = (known > 0 && known >= counts.unknown_rate).then(|| {
             let exchange = Duration::from_micros(u64::from(counts.exchange_us / known));
             let likely = likely(f64::from(counts.first), f64::from(frames));
             let reckoned = packet_time(flavour, exchange, likely, USUAL_ATTEMPTS);
-            gaps.packet_time(flavour, exchange, counts).map_or(reckoned, |seen| seen.max(reckoned))
+            (
+                reckoned,
+                gaps.packet_time(flavour, exchange, counts).map_or(reckoned, |seen| seen.max(reckoned)),
+            )
         });
+        let packet_time = times.map(|(_, time)| time);
+        let together =
+            times.is_some_and(|(reckoned, time)| time > reckoned.mul_f64(TOGETHER)) && gaps.is_alone(flavour);
         let chance = f64::from(frames) * (1.0 - delivery_ratio).powi(LEAST_ATTEMPTS);
         let beyond_chance = lost >= SOME_LOST && f64::from(lost) > BEYOND_CHANCE * chance;
         let doubts = [
             (Doubt::FewFrames, frames < ENOUGH_FRAMES),
             (Doubt::HiddenSender, beyond_chance),
+            (Doubt::Together, together && frames >= ENOUGH_FRAMES),
             (Doubt::UnknownRate, packet_time.is_none()),
             (Doubt::Numbers, counts.breaks >= MANY_BREAKS),
             (Doubt::OthersFrames, source == Source::Overheard),
@@ -187,7 +201,16 @@ impl Estimate {
     /// From 0, worthless, to 1: the part of the scale of delivery ratios that the margin rules out, halved by each doubt but that of few
     /// frames, which the margin has already.
     pub fn confidence(&self) -> f64 {
-        let doubts = self.doubts().filter(|doubt| *doubt != Doubt::FewFrames).count();
+        self.confidence_despite(&[Doubt::FewFrames])
+    }
+
+    /// The same for the packet time, in which it is counted that attempts fail together.
+    pub fn packet_time_confidence(&self) -> f64 {
+        self.confidence_despite(&[Doubt::FewFrames, Doubt::Together])
+    }
+
+    fn confidence_despite(&self, harmless: &[Doubt]) -> f64 {
+        let doubts = self.doubts().filter(|doubt| !harmless.contains(doubt)).count();
         (1.0 - 2.0 * self.margin).max(0.0) * 0.5_f64.powi(i32::try_from(doubts).unwrap_or(i32::MAX))
     }
 }

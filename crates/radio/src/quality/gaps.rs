@@ -70,8 +70,7 @@ impl Gaps {
         }
         let once = flavour.mean_back_off(0).as_secs_f64();
         let smooth = f64::from(self.smooth_us) * 1e-6 / f64::from(self.smooth);
-        let attempt = f64::from(self.exchange_us) * 1e-6 / f64::from(self.smooth) + once;
-        let own = if smooth > attempt { attempt / smooth } else { 1.0 };
+        let own = self.own(flavour);
         let beyond = (f64::from(self.tried_us) * 1e-6 - f64::from(self.tried) * smooth).max(0.0);
         let heard = f64::from(counts.heard());
         let packets = heard + f64::from(counts.lost.max(0));
@@ -79,7 +78,23 @@ impl Gaps {
             ((exchange.as_secs_f64() + once) * packets + beyond * own) / heard.max(1.0),
         ))
     }
+
+    /// Nobody else seems to have a part of the air: how long a packet takes is no matter of theirs.
+    pub fn is_alone(&self, flavour: Flavour) -> bool {
+        self.own(flavour) > ALONE
+    }
+
+    /// The part of a smooth gap that one attempt takes, 0 to 1.
+    fn own(&self, flavour: Flavour) -> f64 {
+        let smooth = f64::from(self.smooth_us) * 1e-6 / f64::from(self.smooth.max(1));
+        let exchange = f64::from(self.exchange_us) * 1e-6 / f64::from(self.smooth.max(1));
+        let attempt = exchange + flavour.mean_back_off(0).as_secs_f64();
+        if smooth > attempt { attempt / smooth } else { 1.0 }
+    }
 }
+
+/// The part of a smooth gap from which on nobody else is taken to have the air.
+const ALONE: f64 = 0.8;
 
 fn micros(gap: Duration) -> u32 {
     gap.as_micros() as u32

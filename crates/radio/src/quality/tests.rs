@@ -314,6 +314,27 @@ fn numbers_used_for_others_are_not_missed_by_us() {
     assert!(estimate.has(Doubt::HiddenSender), "{estimate:?}");
 }
 
+/// Each twentieth frame is a repeat; it takes as long as one that failed once, or as one that failed many times in a row.
+#[test]
+fn attempts_that_fail_one_after_the_other_are_told() {
+    let doubted = |silence, company: bool| {
+        let mut air = Air::new(1);
+        for number in 0..800_u16 {
+            let is_repeat = number % 20 == 19;
+            air.wait(if is_repeat { silence } else { 400 });
+            // Somebody else has his turn before each frame.
+            air.wait(if company { 400 } else { 0 });
+            air.put(&PLAIN, number, is_repeat);
+        }
+        air.estimate().unwrap()
+    };
+    let [once, often] = [doubted(900, false), doubted(4_900, false)];
+    assert!(!once.has(Doubt::Together) && often.has(Doubt::Together), "{once:?} {often:?}");
+    assert!(often.confidence() <= 0.5 && often.packet_time_confidence() > 0.9, "the packet time counts it");
+    assert!((once.delivery_ratio - often.delivery_ratio).abs() < 0.01, "of that the frames tell nothing");
+    assert!(!doubted(4_900, true).has(Doubt::Together), "that may be the others");
+}
+
 #[test]
 fn an_absence_is_not_a_loss() {
     let mut air = Air::new(1);

@@ -156,7 +156,7 @@ impl Reading {
         let heard = listening.and_then(|listening| listening.estimate(now, frequency, bssid));
         let heard = heard.map(|heard| heard.with_rate(Flavour::of(frequency), receive_rate));
         let both = heard.into_iter().chain(self.estimate.clone());
-        both.max_by(|one, other| one.confidence().total_cmp(&other.confidence()))
+        both.max_by(|one, other| one.packet_time_confidence().total_cmp(&other.packet_time_confidence()))
     }
 
     /// What the driver tells is all there is; what is heard is what could be read.

@@ -505,9 +505,11 @@ impl World {
                 let heard = self.now.since(self.heard[index]) < WINDOW;
                 let reckoned = self.contention.as_ref().and_then(|air| air.estimate(self.now, index));
                 let (packet_time, confidence, delivered) = match reckoned {
-                    Some(Some(estimate)) => {
-                        (estimate.packet_time, estimate.confidence(), Some(estimate.delivery_ratio))
-                    }
+                    Some(Some(estimate)) => (
+                        estimate.packet_time,
+                        estimate.packet_time_confidence(),
+                        Some(estimate.delivery_ratio),
+                    ),
                     Some(None) => (None, 0.0, None),
                     None => (self.packet_times[index].filter(|_| heard), 0.95, None),
                 };

@@ -93,7 +93,7 @@ impl Steered {
             access_point: bssid,
             channel,
             packet_time: estimate.as_ref().and_then(|estimate| estimate.packet_time),
-            confidence: estimate.as_ref().map_or(0.0, radio::quality::Estimate::confidence),
+            confidence: estimate.as_ref().map_or(0.0, radio::quality::Estimate::packet_time_confidence),
             stays: one.presence > 0.98,
             signal_dbm: one.signal_dbm,
             delivered: estimate.as_ref().map(|estimate| estimate.delivery_ratio),

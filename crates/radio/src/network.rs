@@ -8,7 +8,7 @@
 //! ```
 //! (IEEE 802.11-2020 sections 11.3 and 12.6)
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
 use units::{Frequency, MacAddress, NetworkId, Ssid, Timestamp};
@@ -271,15 +271,8 @@ pub(crate) struct Network {
 #[derive(Clone, Copy, Debug)]
 struct Avoided {
     bssid: MacAddress,
-    frequency: Frequency,
     until: Timestamp,
     next: Duration,
-}
-
-impl Avoided {
-    fn is(&self, bssid: MacAddress, frequency: Frequency) -> bool {
-        (self.bssid, self.frequency) == (bssid, frequency)
-    }
 }
 
 impl Network {
@@ -379,6 +372,10 @@ impl Network {
         }
         let mut found: Vec<&Seen> =
             seen.iter().filter(|seen| self.is_candidate(now, seen, channels)).collect();
+        // Of one that has changed its channel, where it was before is remembered for a while.
+        found.sort_by_key(|seen| std::cmp::Reverse(seen.heard));
+        let mut known = BTreeSet::new();
+        found.retain(|seen| known.insert(seen.bssid));
         let same = || others.iter().filter(|other| other.id != self.id && other.ssid == self.settings.ssid);
         found.retain(|seen| same().all(|other| other.bssid != seen.bssid));
         if !found.is_empty() && same().any(|other| other.address == self.address) {
@@ -411,8 +408,7 @@ impl Network {
     }
 
     fn is_candidate(&self, now: Timestamp, seen: &Seen, channels: &[PermittedChannel]) -> bool {
-        let avoided =
-            self.avoided.iter().any(|avoided| avoided.is(seen.bssid, seen.frequency) && now < avoided.until);
+        let avoided = self.avoided.iter().any(|avoided| avoided.bssid == seen.bssid && now < avoided.until);
         seen.ssid.as_ref() == Some(&self.settings.ssid)
             && !seen.ad_hoc
             && !avoided
@@ -428,8 +424,8 @@ impl Network {
             self.counters.heard_dtims += linked.beacons.heard_dtims;
             self.counters.missed_dtims += linked.beacons.missed_dtims;
         }
-        if let Some((bssid, frequency)) = self.target().map(|target| (target.bssid, target.frequency)) {
-            let before = self.avoided.iter().position(|avoided| avoided.is(bssid, frequency));
+        if let Some(bssid) = self.target().map(|target| target.bssid) {
+            let before = self.avoided.iter().position(|avoided| avoided.bssid == bssid);
             let next = before.map_or(AVOIDED_FIRST, |at| self.avoided.remove(at).next);
             if self.avoided.len() == MOST_AVOIDED {
                 self.avoided.remove(0);
@@ -437,7 +433,7 @@ impl Network {
             // Anyone can forge a parting where management frames are not protected: come back soon.
             let most = if sent_away && was_open { AVOIDED_SENT_AWAY } else { AVOIDED_MOST };
             let next = next.min(most);
-            self.avoided.push(Avoided { bssid, frequency, until: now + next, next: (next * 2).min(most) });
+            self.avoided.push(Avoided { bssid, until: now + next, next: (next * 2).min(most) });
         }
         self.state = State::Searching;
         self.waiting.clear();

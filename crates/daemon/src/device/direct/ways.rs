@@ -203,6 +203,7 @@ mod tests {
     use linux::monitor::DefaultRoute;
 
     use super::*;
+    use crate::device::networks;
 
     const WLAN: NetworkId = NetworkId(3);
 
@@ -228,18 +229,9 @@ mod tests {
     fn interface(addresses: &[&str], next_hop: [u8; 4]) -> Interface {
         let gateway = Some(IpAddr::from(next_hop));
         Interface {
-            index: 2,
-            name: "wlan0".to_owned(),
-            up: true,
-            carrier: true,
-            loopback: false,
-            enslaved: false,
-            mtu: 1_500,
-            kind: None,
-            alias: None,
             addresses: addresses.iter().map(|text| text.parse().unwrap()).collect(),
             default_route_v4: Some(DefaultRoute { gateway, metric: 600 }),
-            default_route_v6: None,
+            ..networks::tests::interface("wlan0", 2)
         }
     }
 

@@ -144,3 +144,24 @@ fn turns_follow_an_access_point_from_a_channel_to_a_free_one_and_to_another_netw
     assert!(present.len() == 2 && (present[&CHANNEL_11] - 2.0 / 3.0).abs() < 0.02, "{present:?}");
     assert_eq!((world.up(), status(&world, 3).counters.ups), (3, 1));
 }
+
+/// One address on two channels is two access points: each is joined, and seen by itself.
+#[test]
+fn access_points_with_one_address_on_two_channels_are_two() {
+    let mut points = vec![AccessPoint::new(1, b"one", 2412), AccessPoint::new(2, b"two", 2462)];
+    points[1].bssid = points[0].bssid;
+    let bssid = points[0].bssid;
+    let mut world = World::new(points, SlotSettings::default());
+    world.join(1, b"one", 1, Waking::Announce);
+    world.join(2, b"two", 1, Waking::Announce);
+    world.run(Duration::from_secs(4));
+    assert_eq!(world.up(), 2, "{:?}", world.events);
+    let mut seen: Vec<_> = world.station.seen().map(|seen| (seen.bssid, seen.frequency.0)).collect();
+    seen.sort();
+    assert_eq!(seen, [(bssid, 2412), (bssid, 2462)]);
+    // One of them is gone: that is no word about the other one.
+    world.points[0].silent = true;
+    world.run(Duration::from_secs(6));
+    let up: Vec<u32> = world.station.networks().filter(|one| one.up).map(|one| one.network.0).collect();
+    assert_eq!(up, [2]);
+}

@@ -33,7 +33,7 @@ pub(super) struct AccessPoint {
     pub(super) spacing: Option<Duration>,
     pub(super) sent: u32,
     pub(super) from_station: u32,
-    silent: bool,
+    pub(super) silent: bool,
     /// All its beacons are lost to others that are sent at the same times.
     unheard: bool,
     /// The highest rate at which it hears us.
@@ -172,7 +172,7 @@ pub(super) struct World {
     pub(super) card: Option<Frequency>,
     pub(super) points: Vec<AccessPoint>,
     pub(super) received: Vec<u32>,
-    events: Vec<Event>,
+    pub(super) events: Vec<Event>,
     pub(super) tunes: u32,
     pub(super) present: std::collections::BTreeMap<u32, Duration>,
     /// Rates of what told that we sleep.
@@ -783,27 +783,6 @@ fn an_access_point_that_dies_while_it_is_joined_is_given_up_and_the_other_is_joi
         world.run(Duration::from_secs(8));
         assert_eq!(world.up(), 2, "{answers}: {:?}", world.events);
     }
-}
-
-/// One address on two channels is two access points: each is joined, and seen by itself.
-#[test]
-fn access_points_with_one_address_on_two_channels_are_two() {
-    let mut points = vec![AccessPoint::new(1, b"one", 2412), AccessPoint::new(2, b"two", 2462)];
-    points[1].bssid = points[0].bssid;
-    let bssid = points[0].bssid;
-    let mut world = World::new(points, SlotSettings::default());
-    world.join(1, b"one", 1, Waking::Announce);
-    world.join(2, b"two", 1, Waking::Announce);
-    world.run(Duration::from_secs(4));
-    assert_eq!(world.up(), 2, "{:?}", world.events);
-    let mut seen: Vec<_> = world.station.seen().map(|seen| (seen.bssid, seen.frequency.0)).collect();
-    seen.sort();
-    assert_eq!(seen, [(bssid, 2412), (bssid, 2462)]);
-    // One of them is gone: that is no word about the other one.
-    world.points[0].silent = true;
-    world.run(Duration::from_secs(6));
-    let up: Vec<u32> = world.station.networks().filter(|one| one.up).map(|one| one.network.0).collect();
-    assert_eq!(up, [2]);
 }
 
 #[test]

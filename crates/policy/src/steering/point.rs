@@ -54,6 +54,16 @@ const STANDING_BY: f64 = 0.5;
 const FIRST_PAUSE: Duration = Duration::from_secs(10);
 /// ... up to this.
 const LONGEST_PAUSE: Duration = Duration::from_secs(160);
+/// One that brought so many packets a second ...
+const BUSY: f64 = 20.0;
+/// ... in so many of the ten [`STEP`](super::STEP)s before has fallen silent after so many without; one frame may still get through.
+const BUSY_STEPS: u32 = 5;
+const SILENT_STEPS: u32 = 3;
+/// Another one has taken over that brought something in so many of the last four steps, and hardly ever in the eight before.
+const TAKEN_OVER_STEPS: u32 = 3;
+const HARDLY_EVER: u32 = 2;
+/// What is estimated so soon after a silence rests on frames from before it.
+const FLUSHED: Duration = Duration::from_millis(600);
 /// No access point carries more packets a second; what is beyond is a mistake.
 const MOST_CARRIED: f64 = 1e7;
 /// No packet takes less, seconds.
@@ -66,6 +76,11 @@ pub(super) struct Point {
     pub view: PointView,
     /// The last packet time, how far to believe it, and when.
     pub time: Option<(Duration, f64, Timestamp)>,
+    /// What it was when it fell silent, and when; nothing more is known of it since.
+    left: Option<(Duration, Timestamp)>,
+    /// In which of the last steps it was busy, and in which anything came by it, the last one in the lowest bit.
+    busy: u16,
+    brought: u16,
     /// What the packet time was half a second ago or up to twice as long, and the next such.
     earlier: [Option<(Duration, Timestamp)>; 2],
     /// Smoothed, packets a second.
@@ -118,6 +133,9 @@ impl Point {
         Self {
             view,
             time: None,
+            left: None,
+            busy: 0,
+            brought: 0,
             earlier: [None; 2],
             carried: view.carried,
             others: 0.0,
@@ -139,7 +157,7 @@ impl Point {
     }
 
     pub fn take(&mut self, now: Timestamp, steps: f64, view: PointView) {
-        self.view = view;
+        let was_reached = std::mem::replace(&mut self.view, view).reaches;
         let news = (NEWS * steps).min(1.0);
         let carried = view.carried.clamp(0.0, MOST_CARRIED);
         self.carried += (carried - self.carried) * news;
@@ -150,13 +168,48 @@ impl Point {
             }
             (_, now) => now,
         };
-        if let Some(time) = view.packet_time.filter(|_| view.confidence >= LEAST_CONFIDENCE) {
+        let shift = (steps.round() as u32).max(1);
+        self.busy = self.busy.unbounded_shl(shift) | u16::from(carried >= BUSY);
+        self.brought = self.brought.unbounded_shl(shift) | u16::from(carried > 0.0);
+        let is_flushed = self.left.is_none_or(|(_, at)| now.since(at) >= FLUSHED && self.brought & 1 == 1);
+        let estimate = view.packet_time.filter(|_| view.confidence >= LEAST_CONFIDENCE && is_flushed);
+        match (was_reached, view.reaches) {
+            // Nothing is heard of it either: then what is remembered is no reason to go back to it.
+            (true, false) if estimate.is_none() => self.forget(now),
+            (false, true) if self.time.is_none() => self.pause = Duration::ZERO,
+            _ => {}
+        }
+        if let Some(time) = estimate {
+            self.left = None;
             let time = self.known(now).map_or(time, |before| settled(before, time, view.confidence, steps));
             self.time = Some((time, view.confidence, now));
             if self.earlier[1].is_none_or(|(_, at)| now.since(at) >= FALLS_IN) {
                 self.earlier = [self.earlier[1], Some((time, now))];
             }
         }
+    }
+
+    /// Nothing is known of it any more, and it may be tried at once.
+    pub fn forget(&mut self, now: Timestamp) {
+        let Some((time, ..)) = self.time.take() else { return };
+        self.left = Some((time, now));
+        self.earlier = [None; 2];
+        (self.pause, self.proving_pause) = (Duration::ZERO, Duration::ZERO);
+    }
+
+    /// Whether nothing comes by it any more, soon after much did.
+    pub fn is_silent(&self) -> bool {
+        let before = (self.busy >> SILENT_STEPS) & 0x3ff;
+        self.stage == Stage::Used
+            && self.view.stays
+            && self.busy.trailing_zeros() >= SILENT_STEPS
+            && before.count_ones() >= BUSY_STEPS
+    }
+
+    /// Whether it brings what was not sent by it before.
+    pub fn has_taken_over(&self) -> bool {
+        let (lately, before) = (self.brought & 0xf, (self.brought >> 4) & 0xff);
+        self.view.reaches && lately.count_ones() >= TAKEN_OVER_STEPS && before.count_ones() <= HARDLY_EVER
     }
 
     /// Whether a trial is over.
@@ -171,6 +224,12 @@ impl Point {
     /// Its packet time, if it is not too old.
     pub fn known(&self, now: Timestamp) -> Option<Duration> {
         let (time, _, at) = self.time?;
+        (now.since(at) <= REMEMBERED).then_some(time)
+    }
+
+    /// What it needed before it fell silent, if that is not too long ago.
+    fn left(&self, now: Timestamp) -> Option<Duration> {
+        let (time, at) = self.left?;
         (now.since(at) <= REMEMBERED).then_some(time)
     }
 
@@ -307,7 +366,7 @@ impl Point {
                 time.map(|time| self.allowed / time.as_secs_f64().max(LEAST_TIME))
             }
             // A power of two, so that it need not be told anew after every estimate.
-            (Stage::Ready, _) => Some(time.map_or(TRIAL_PACKETS, |time| {
+            (Stage::Ready, _) => Some(time.or(self.left(now)).map_or(TRIAL_PACKETS, |time| {
                 (STANDING_BY / time.as_secs_f64().max(LEAST_TIME)).log2().floor().exp2()
             })),
             _ => None,

@@ -1,0 +1,126 @@
+//! An access point that falls silent, and another one that takes over.
+
+use super::tests::view;
+use super::*;
+
+/// Packets a second over two access points, and what is known of each.
+struct World {
+    steering: Steering,
+    step: u64,
+    steered: Vec<Steered>,
+}
+
+impl World {
+    /// The second one is five times slower, and only stands by.
+    fn new() -> Self {
+        let mut world = Self { steering: Steering::default(), step: 0, steered: Vec::new() };
+        world.run(50, heard(0, 1_000, 900.0), heard(1, 5_000, 0.0));
+        assert_eq!(world.used(), [true, false]);
+        world
+    }
+
+    fn run(&mut self, steps: u64, first: PointView, second: PointView) {
+        for _ in 0..steps {
+            self.step += 1;
+            let now = Timestamp::from_millis(self.step * 100);
+            self.steered = self.steering.update(now, &[first, second]);
+        }
+    }
+
+    fn used(&self) -> Vec<bool> {
+        self.steered.iter().map(|one| one.used).collect()
+    }
+
+    fn best(&self) -> Option<u32> {
+        let best = self.steered.iter().find(|one| one.reason == SteeringReason::Best);
+        best.map(|one| one.network.0)
+    }
+}
+
+fn heard(network: u32, micros: u64, carried: f64) -> PointView {
+    PointView { carried, ..view(network, micros) }
+}
+
+fn unheard(network: u32) -> PointView {
+    PointView { packet_time: None, confidence: 0.0, ..view(network, 0) }
+}
+
+#[test]
+fn one_that_stood_by_and_brings_what_the_silent_one_brought_is_the_best_within_half_a_second() {
+    let mut world = World::new();
+    // As few as it may bring, and a frame of the other now and then.
+    world.run(2, heard(0, 1_000, 10.0), heard(1, 5_000, 10.0));
+    assert_eq!(world.best(), Some(0));
+    world.run(3, unheard(0), heard(1, 5_000, 10.0));
+    assert_eq!(world.best(), Some(1));
+    assert_eq!((world.used()[1], world.steered[1].limit), (true, None));
+    // The other one may show at once that it is back, ...
+    assert!(matches!(world.steered[0].reason, SteeringReason::Unknown), "{:?}", world.steered[0]);
+    world.run(8, heard(0, 1_000, 10.0), heard(1, 5_000, 100.0));
+    assert_eq!(world.best(), Some(0));
+}
+
+#[test]
+fn frames_from_before_the_silence_are_no_sign_that_it_is_over() {
+    let mut world = World::new();
+    for _ in 0..8 {
+        // The window of the estimate still holds some.
+        world.run(1, heard(0, 1_000, 0.0), heard(1, 5_000, 30.0));
+    }
+    assert_eq!(world.best(), Some(1));
+}
+
+#[test]
+fn silence_says_nothing_where_nothing_is_sent() {
+    let mut world = World::new();
+    world.run(60, unheard(0), heard(1, 5_000, 0.0));
+    assert_eq!(world.best(), Some(0));
+}
+
+#[test]
+fn a_sign_of_life_is_no_traffic() {
+    let mut world = World::new();
+    for _ in 0..20 {
+        world.run(2, unheard(0), heard(1, 5_000, 0.0));
+        world.run(2, unheard(0), heard(1, 5_000, 10.0));
+    }
+    assert_eq!(world.best(), Some(0));
+}
+
+/// Flows of somebody who does not ask, which ended over one access point and go on over the other.
+#[test]
+fn one_that_carried_before_has_taken_nothing_over() {
+    let mut world = World::new();
+    world.run(20, heard(0, 1_000, 800.0), heard(1, 5_000, 30.0));
+    world.run(60, unheard(0), heard(1, 5_000, 30.0));
+    assert_eq!(world.best(), Some(0));
+}
+
+#[test]
+fn where_the_radio_is_away_in_between_silence_is_usual() {
+    let away = |view| PointView { stays: false, ..view };
+    let mut world = World::new();
+    world.run(20, away(heard(0, 1_000, 900.0)), away(heard(1, 5_000, 0.0)));
+    world.run(8, away(unheard(0)), away(heard(1, 5_000, 30.0)));
+    assert_eq!(world.best(), Some(0));
+}
+
+/// Who walked out of its reach and hears one answer by chance does not go back to what was good there.
+#[test]
+fn one_that_nothing_reached_and_nothing_was_heard_of_begins_anew() {
+    let mut world = World::new();
+    let dead = PointView { reaches: false, ..unheard(0) };
+    world.run(20, dead, heard(1, 5_000, 180.0));
+    assert_eq!((world.best(), world.steered[0].reason), (Some(1), SteeringReason::Dead));
+    world.run(1, unheard(0), heard(1, 5_000, 180.0));
+    assert_eq!((world.best(), world.steered[0].used), (Some(1), true), "it is tried at once");
+    let tried = world.steered[0].limit;
+    assert!(tried.is_some_and(|limit| limit <= BitRate(120_000)), "{tried:?}");
+    // One that only leads nowhere for a while is known as before.
+    let mut world = World::new();
+    let cut_off = PointView { reaches: false, ..heard(0, 1_000, 0.0) };
+    world.run(20, cut_off, heard(1, 5_000, 180.0));
+    assert_eq!(world.best(), Some(1));
+    world.run(1, heard(0, 1_000, 0.0), heard(1, 5_000, 180.0));
+    assert_eq!(world.best(), Some(0));
+}

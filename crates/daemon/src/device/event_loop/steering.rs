@@ -90,7 +90,9 @@ impl DeviceLoop {
         }
         let known = &mut self.state.unreached;
         known.retain(|interface, _| unreached.contains(interface));
-        unreached.into_iter().for_each(|interface| drop(known.entry(interface).or_insert(now)));
+        for interface in unreached {
+            known.entry(interface).or_insert(now);
+        }
         let lasts = |since: &Timestamp| now.since(*since) >= LASTING;
         let lasting = known.iter().filter(|(_, since)| lasts(since)).map(|(name, _)| name.clone());
         self.cards.tell_unreached(lasting.collect());

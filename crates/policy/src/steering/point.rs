@@ -59,7 +59,8 @@ const BUSY: f64 = 20.0;
 /// ... in so many of the ten [`STEP`](super::STEP)s before has fallen silent after so many without; one frame may still get through.
 const BUSY_STEPS: u32 = 5;
 const SILENT_STEPS: u32 = 3;
-/// Another one has taken over that brought something in so many of the last four steps, and hardly ever in the eight before.
+/// Another one has taken over that brought so many packets a second, as one on trial does and no sign of life, in so many of the last four steps, and hardly ever in the second half of the last sixteen.
+const TAKEN_OVER: f64 = TRIAL_PACKETS / 2.0;
 const TAKEN_OVER_STEPS: u32 = 3;
 const HARDLY_EVER: u32 = 2;
 /// What is estimated so soon after a silence rests on frames from before it.
@@ -128,6 +129,13 @@ pub(super) fn settled(before: Duration, estimate: Duration, confidence: f64, ste
     before.mul_f64(change.powf(news))
 }
 
+/// A history of steps after so many more, which were alike.
+fn shifted(history: u16, steps: f64, bit: bool) -> u16 {
+    let steps = (steps.round() as u32).max(1);
+    let new = if bit { !u16::MAX.unbounded_shl(steps) } else { 0 };
+    history.unbounded_shl(steps) | new
+}
+
 impl Point {
     pub fn new(now: Timestamp, view: PointView) -> Self {
         Self {
@@ -168,10 +176,9 @@ impl Point {
             }
             (_, now) => now,
         };
-        let shift = (steps.round() as u32).max(1);
-        self.busy = self.busy.unbounded_shl(shift) | u16::from(carried >= BUSY);
-        self.brought = self.brought.unbounded_shl(shift) | u16::from(carried > 0.0);
-        let is_flushed = self.left.is_none_or(|(_, at)| now.since(at) >= FLUSHED && self.brought & 1 == 1);
+        self.busy = shifted(self.busy, steps, carried >= BUSY);
+        self.brought = shifted(self.brought, steps, carried >= TAKEN_OVER);
+        let is_flushed = self.left.is_none_or(|(_, at)| now.since(at) >= FLUSHED && carried > 0.0);
         let estimate = view.packet_time.filter(|_| view.confidence >= LEAST_CONFIDENCE && is_flushed);
         match (was_reached, view.reaches) {
             // Nothing is heard of it either: then what is remembered is no reason to go back to it.
@@ -208,7 +215,7 @@ impl Point {
 
     /// Whether it brings what was not sent by it before.
     pub fn has_taken_over(&self) -> bool {
-        let (lately, before) = (self.brought & 0xf, (self.brought >> 4) & 0xff);
+        let (lately, before) = (self.brought & 0xf, self.brought >> 8);
         self.view.reaches && lately.count_ones() >= TAKEN_OVER_STEPS && before.count_ones() <= HARDLY_EVER
     }
 

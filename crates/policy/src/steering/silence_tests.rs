@@ -6,14 +6,20 @@ use super::*;
 /// Packets a second over two access points, and what is known of each.
 struct World {
     steering: Steering,
+    /// Milliseconds between updates, and until the last one.
     step: u64,
+    now: u64,
     steered: Vec<Steered>,
 }
 
 impl World {
     /// The second one is five times slower, and only stands by.
     fn new() -> Self {
-        let mut world = Self { steering: Steering::default(), step: 0, steered: Vec::new() };
+        Self::with(100)
+    }
+
+    fn with(step: u64) -> Self {
+        let mut world = Self { steering: Steering::default(), step, now: 0, steered: Vec::new() };
         world.run(50, heard(0, 1_000, 900.0), heard(1, 5_000, 0.0));
         assert_eq!(world.used(), [true, false]);
         world
@@ -21,8 +27,8 @@ impl World {
 
     fn run(&mut self, steps: u64, first: PointView, second: PointView) {
         for _ in 0..steps {
-            self.step += 1;
-            let now = Timestamp::from_millis(self.step * 100);
+            self.now += self.step;
+            let now = Timestamp::from_millis(self.now);
             self.steered = self.steering.update(now, &[first, second]);
         }
     }
@@ -58,6 +64,27 @@ fn one_that_stood_by_and_brings_what_the_silent_one_brought_is_the_best_within_h
     assert!(matches!(world.steered[0].reason, SteeringReason::Unknown), "{:?}", world.steered[0]);
     world.run(8, heard(0, 1_000, 10.0), heard(1, 5_000, 100.0));
     assert_eq!(world.best(), Some(0));
+}
+
+/// Where the kernel keeps the card it is looked less often.
+#[test]
+fn it_is_seen_at_other_steps_of_time_too() {
+    for (step, most) in [(200, 2), (500, 1)] {
+        // It may have begun just after a look, or just before.
+        for last in [900.0, 100.0] {
+            let mut world = World::with(step);
+            world.run(1, heard(0, 1_000, last), heard(1, 5_000, if last < 900.0 { 20.0 } else { 0.0 }));
+            assert_eq!(world.best(), Some(0));
+            world.run(most, unheard(0), heard(1, 5_000, 40.0));
+            assert_eq!(world.best(), Some(1), "{step} ms, {last}");
+        }
+        let mut world = World::with(step);
+        for _ in 0..5 {
+            world.run(1, unheard(0), heard(1, 5_000, if step < 500 { 5.0 } else { 4.0 }));
+            world.run(1, unheard(0), heard(1, 5_000, 0.0));
+        }
+        assert_eq!(world.best(), Some(0), "{step} ms, signs of life");
+    }
 }
 
 #[test]

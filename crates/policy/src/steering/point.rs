@@ -77,8 +77,8 @@ pub(super) struct Point {
     pub view: PointView,
     /// The last packet time, how far to believe it, and when.
     pub time: Option<(Duration, f64, Timestamp)>,
-    /// What it was when it fell silent, and when; nothing more is known of it since.
-    left: Option<(Duration, Timestamp)>,
+    /// What was known when it fell silent; nothing more is known of it since.
+    left: Option<Left>,
     /// In which of the last steps it was busy, and in which anything came by it, the last one in the lowest bit.
     busy: u16,
     brought: u16,
@@ -110,6 +110,15 @@ pub(super) struct Point {
     pub proven: f64,
     /// No more marks are needed to hold senders to that.
     pub enough: MarkShare,
+}
+
+/// What is remembered of one that fell silent.
+#[derive(Clone, Copy, Debug)]
+struct Left {
+    time: Duration,
+    confidence: f64,
+    signal_dbm: Option<f32>,
+    at: Timestamp,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -178,12 +187,12 @@ impl Point {
         };
         self.busy = shifted(self.busy, steps, carried >= BUSY);
         self.brought = shifted(self.brought, steps, carried >= TAKEN_OVER);
-        let is_flushed = self.left.is_none_or(|(_, at)| now.since(at) >= FLUSHED && carried > 0.0);
+        let is_flushed = self.left.is_none_or(|left| now.since(left.at) >= FLUSHED && carried > 0.0);
         let estimate = view.packet_time.filter(|_| view.confidence >= LEAST_CONFIDENCE && is_flushed);
         match (was_reached, view.reaches) {
             // Nothing is heard of it either: then what is remembered is no reason to go back to it.
             (true, false) if estimate.is_none() => self.forget(now),
-            (false, true) if self.time.is_none() => self.pause = Duration::ZERO,
+            (false, true) if self.time.is_none() => self.come_back(now),
             _ => {}
         }
         if let Some(time) = estimate {
@@ -198,10 +207,20 @@ impl Point {
 
     /// Nothing is known of it any more, and it may be tried at once.
     pub fn forget(&mut self, now: Timestamp) {
-        let Some((time, ..)) = self.time.take() else { return };
-        self.left = Some((time, now));
+        let Some((time, confidence, _)) = self.time.take() else { return };
+        self.left = Some(Left { time, confidence, signal_dbm: self.signal_dbm, at: now });
         self.earlier = [None; 2];
         (self.pause, self.proving_pause) = (Duration::ZERO, Duration::ZERO);
+    }
+
+    /// Something answers behind it again. Heard as well as before it is as good as it was; else it may show by a few packets what it is now.
+    fn come_back(&mut self, now: Timestamp) {
+        self.pause = Duration::ZERO;
+        let Some(left) = self.left.filter(|left| now.since(left.at) <= REMEMBERED) else { return };
+        if left.signal_dbm.zip(self.signal_dbm).is_some_and(|(then, now)| now >= then - NEARER) {
+            self.time = Some((left.time, left.confidence, now));
+            self.left = None;
+        }
     }
 
     /// Whether nothing comes by it any more, soon after much did.
@@ -236,7 +255,7 @@ impl Point {
 
     /// What it needed before it fell silent, if that is not too long ago.
     fn left(&self, now: Timestamp) -> Option<Duration> {
-        let (time, at) = self.left?;
+        let Left { time, at, .. } = self.left?;
         (now.since(at) <= REMEMBERED).then_some(time)
     }
 

@@ -134,16 +134,28 @@ fn where_the_radio_is_away_in_between_silence_is_usual() {
 
 /// Who walked out of its reach and hears one answer by chance does not go back to what was good there.
 #[test]
-fn one_that_nothing_reached_and_nothing_was_heard_of_begins_anew() {
-    let mut world = World::new();
-    let dead = PointView { reaches: false, ..unheard(0) };
-    world.run(20, dead, heard(1, 5_000, 180.0));
-    assert_eq!((world.best(), world.steered[0].reason), (Some(1), SteeringReason::Dead));
-    world.run(1, unheard(0), heard(1, 5_000, 180.0));
+fn one_that_is_heard_worse_when_something_answers_again_begins_anew() {
+    let at = |signal, view| PointView { signal_dbm: Some(signal), ..view };
+    let other = at(-75.0, heard(1, 5_000, 180.0));
+    let after = |signal: f32| {
+        let mut world = World::new();
+        world.run(10, at(-60.0, heard(0, 1_000, 900.0)), at(-75.0, heard(1, 5_000, 0.0)));
+        world.run(20, at(signal, PointView { reaches: false, ..unheard(0) }), other);
+        assert_eq!((world.best(), world.steered[0].reason), (Some(1), SteeringReason::Dead));
+        world.run(1, at(signal, unheard(0)), other);
+        world
+    };
+    // Its router stood still.
+    assert_eq!(after(-62.0).best(), Some(0));
+    let world = after(-78.0);
     assert_eq!((world.best(), world.steered[0].used), (Some(1), true), "it is tried at once");
     let tried = world.steered[0].limit;
     assert!(tried.is_some_and(|limit| limit <= BitRate(120_000)), "{tried:?}");
-    // One that only leads nowhere for a while is known as before.
+}
+
+/// What it sends to others is heard all the time.
+#[test]
+fn one_that_only_leads_nowhere_for_a_while_is_known_as_before() {
     let mut world = World::new();
     let cut_off = PointView { reaches: false, ..heard(0, 1_000, 0.0) };
     world.run(20, cut_off, heard(1, 5_000, 180.0));

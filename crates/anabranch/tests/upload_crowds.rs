@@ -177,6 +177,8 @@ async fn one_peer_does_not_shut_others_out_and_one_that_says_nothing_is_let_go()
         assert!(tokio::time::timeout(Duration::from_millis(500), hear(&mut stream)).await.is_err());
     };
     tokio::select! {
+        // It has to listen before it is called.
+        biased;
         ended = accepting => panic!("{ended:?}"),
         () = calling => {}
     }
@@ -214,6 +216,8 @@ async fn a_source_that_calls_again_while_its_place_is_made_is_not_refused() {
         }
     };
     tokio::select! {
+        // It has to listen before it is called.
+        biased;
         ended = accepting => panic!("{ended:?}"),
         () = calling => {}
     }

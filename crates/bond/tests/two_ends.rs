@@ -119,6 +119,29 @@ fn a_path_that_was_given_up_in_vain_is_waited_for() {
     assert_eq!(state, PathState::Suspect);
 }
 
+/// What stands by is seldom asked; but when it is all there is, at once.
+#[test]
+fn a_backup_that_was_given_up_is_asked_when_nothing_else_works() {
+    let mut bench = Bench::new(&[LinkSpec::new(20.0, 10), LinkSpec::new(20.0, 10)]);
+    bench.connect();
+    bench.run(Duration::from_millis(300));
+    bench.device.set_path_status(bench.device_session, NetworkId(2), PathStatus::Backup, 0);
+    let state = |bench: &Bench| {
+        let reports = bench.gateway.path_reports(bench.gateway_session.unwrap());
+        reports.iter().find(|report| report.status == PathStatus::Backup).map(|report| report.state)
+    };
+    for phase in 0..4 {
+        bench.set_alive(1, true);
+        bench.set_alive(0, false);
+        bench.saturate_down(Duration::from_secs(1));
+        assert!(bench.longest_gap_down < Duration::from_millis(300), "{phase}: {:?}", bench.longest_gap_down);
+        bench.set_alive(1, false);
+        bench.set_alive(0, true);
+        bench.saturate_down(Duration::from_millis(3_000 + 530 * phase));
+        assert_eq!(state(&bench), Some(PathState::Suspect));
+    }
+}
+
 #[test]
 fn random_loss_is_repaired_in_order() {
     let mut bench = Bench::new(&[LinkSpec::new(30.0, 15).loss(0.02), LinkSpec::new(30.0, 15).loss(0.02)]);

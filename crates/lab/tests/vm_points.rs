@@ -101,7 +101,7 @@ fn an_access_point_with_nothing_behind_it_is_left_and_taken_again() {
             serde_json::from_str(&outcome.text(&format!("aps-{when}"))).unwrap();
         points.into_iter().find(|point| point["interface"] == "wl-near").unwrap()
     };
-    let nowhere = "heard well, but nothing comes from beyond it";
+    let nowhere = "heard, but nothing comes from beyond it";
     let told = outcome.text("told");
     println!("{told}");
     for (when, used) in [("before", true), ("dead", false), ("after", true)] {

@@ -172,6 +172,8 @@ pub(crate) struct Path {
     patience_since: Timestamp,
     probe_at: Option<Timestamp>,
     pub(crate) ping_wanted: bool,
+    /// No path of the session works.
+    pub(crate) is_needed: bool,
     peer_ce: u64,
     pub(crate) ecn: EcnTrust,
     acked_since_loss: u64,
@@ -232,6 +234,7 @@ impl Path {
             patience_since: now,
             probe_at: None,
             ping_wanted: false,
+            is_needed: false,
             peer_ce: 0,
             ecn: EcnTrust::default(),
             acked_since_loss: 0,
@@ -334,6 +337,26 @@ impl Path {
         self.counters.received_packets += 1;
         self.counters.received_bytes += size as u64;
         self.grant_budget(credit as u64);
+        // If the peer is heard again, it may hear again.
+        if self.state == PathState::Suspect {
+            self.ask_again(now);
+        }
+    }
+
+    /// No path works: this one is asked now, and as often as one that is to carry data.
+    pub(crate) fn need(&mut self, now: Timestamp) {
+        self.is_needed = true;
+        if self.state == PathState::Suspect {
+            self.ask_again(now);
+        }
+    }
+
+    /// Asks a path that was given up whether it is back, unless that has just been done.
+    fn ask_again(&mut self, now: Timestamp) {
+        let is_given_up = self.timeouts >= PERSISTENT_TIMEOUTS || self.probe_at.is_some();
+        if is_given_up && now.since(self.last_sent_at) >= self.probe_timeout() {
+            self.ping_wanted = true;
+        }
     }
 
     /// Notes a sent datagram; `eliciting` ones count as in flight.
@@ -634,8 +657,8 @@ impl Path {
 
     fn probe_interval(&self) -> Duration {
         let most = match self.status() {
-            PathStatus::Backup => MAX_BACKUP_PROBE_INTERVAL,
-            PathStatus::Active | PathStatus::Off => MAX_PROBE_INTERVAL,
+            PathStatus::Backup if !self.is_needed => MAX_BACKUP_PROBE_INTERVAL,
+            PathStatus::Backup | PathStatus::Active | PathStatus::Off => MAX_PROBE_INTERVAL,
         };
         (self.probe_timeout() * (1 << self.timeouts.min(4))).min(most)
     }

@@ -411,10 +411,13 @@ impl Session {
         if !alive && self.stalled_since.is_none() {
             self.stalled_since = Some(now);
             self.events.push_back(SessionEvent::Stalled);
+            // One that stands by and was given up long ago may be back.
+            self.paths.iter_mut().for_each(|path| path.need(now));
         }
     }
 
     fn end_stall(&mut self) {
+        self.paths.iter_mut().for_each(|path| path.is_needed = false);
         if self.stalled_since.take().is_some() {
             self.events.push_back(SessionEvent::Resumed);
         }

@@ -183,6 +183,7 @@ impl Steering {
         let mut here: Vec<&mut Point> =
             self.points.values_mut().filter(|point| point.view.channel == channel).collect();
         let hidden = self.hidden.entry(channel).or_insert_with(|| Hidden::new(now));
+        forget_silent(now, &mut here);
         let sure = sureness(&here);
         // Those in the contest first, the best one first among them.
         here.sort_by_key(|point| {
@@ -296,6 +297,14 @@ impl Steering {
     }
 }
 
+/// One that is sent to and falls silent leaves no frames to judge it by, and idle it would look the same. But whoever sends then goes by another one
+/// that brought nothing before: a bond, or MPTCP with its backups. So what was known of the silent one holds no longer.
+fn forget_silent(now: Timestamp, here: &mut [&mut Point]) {
+    if here.iter().any(|point| point.has_taken_over()) {
+        here.iter_mut().filter(|point| point.is_silent()).for_each(|point| point.forget(now));
+    }
+}
+
 /// Whether other access points are the good ones now: one has become the best that was not as good as that, or one has fallen behind, which then has
 /// nothing of the air until some has been free without it.
 fn has_moved(now: Timestamp, here: &mut [&mut Point], ranks: &[Rank]) -> bool {
@@ -346,5 +355,7 @@ fn rival(now: Timestamp, here: &[&mut Point]) -> Option<Rival> {
     })
 }
 
+#[cfg(test)]
+mod silence_tests;
 #[cfg(test)]
 mod tests;

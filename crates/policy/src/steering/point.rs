@@ -54,6 +54,17 @@ const STANDING_BY: f64 = 0.5;
 const FIRST_PAUSE: Duration = Duration::from_secs(10);
 /// ... up to this.
 const LONGEST_PAUSE: Duration = Duration::from_secs(160);
+/// One that brought so many packets a second ...
+const BUSY: f64 = 20.0;
+/// ... in so many of the ten [`STEP`](super::STEP)s before has fallen silent after so many without; one frame may still get through.
+const BUSY_STEPS: u32 = 5;
+const SILENT_STEPS: u32 = 3;
+/// Another one has taken over that brought so many packets a second, as one on trial does and no sign of life, in so many of the last four steps, and hardly ever in the second half of the last sixteen.
+const TAKEN_OVER: f64 = TRIAL_PACKETS / 2.0;
+const TAKEN_OVER_STEPS: u32 = 3;
+const HARDLY_EVER: u32 = 2;
+/// What is estimated so soon after a silence rests on frames from before it.
+const FLUSHED: Duration = Duration::from_millis(600);
 /// No access point carries more packets a second; what is beyond is a mistake.
 const MOST_CARRIED: f64 = 1e7;
 /// No packet takes less, seconds.
@@ -66,6 +77,11 @@ pub(super) struct Point {
     pub view: PointView,
     /// The last packet time, how far to believe it, and when.
     pub time: Option<(Duration, f64, Timestamp)>,
+    /// What was known when it fell silent; nothing more is known of it since.
+    left: Option<Left>,
+    /// In which of the last steps it was busy, and in which anything came by it, the last one in the lowest bit.
+    busy: u16,
+    brought: u16,
     /// What the packet time was half a second ago or up to twice as long, and the next such.
     earlier: [Option<(Duration, Timestamp)>; 2],
     /// Smoothed, packets a second.
@@ -96,6 +112,15 @@ pub(super) struct Point {
     pub enough: MarkShare,
 }
 
+/// What is remembered of one that fell silent.
+#[derive(Clone, Copy, Debug)]
+struct Left {
+    time: Duration,
+    confidence: f64,
+    signal_dbm: Option<f32>,
+    at: Timestamp,
+}
+
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Stage {
     Trying,
@@ -113,11 +138,21 @@ pub(super) fn settled(before: Duration, estimate: Duration, confidence: f64, ste
     before.mul_f64(change.powf(news))
 }
 
+/// A history of steps after so many more, which were alike.
+fn shifted(history: u16, steps: f64, bit: bool) -> u16 {
+    let steps = (steps.round() as u32).max(1);
+    let new = if bit { !u16::MAX.unbounded_shl(steps) } else { 0 };
+    history.unbounded_shl(steps) | new
+}
+
 impl Point {
     pub fn new(now: Timestamp, view: PointView) -> Self {
         Self {
             view,
             time: None,
+            left: None,
+            busy: 0,
+            brought: 0,
             earlier: [None; 2],
             carried: view.carried,
             others: 0.0,
@@ -139,7 +174,7 @@ impl Point {
     }
 
     pub fn take(&mut self, now: Timestamp, steps: f64, view: PointView) {
-        self.view = view;
+        let was_reached = std::mem::replace(&mut self.view, view).reaches;
         let news = (NEWS * steps).min(1.0);
         let carried = view.carried.clamp(0.0, MOST_CARRIED);
         self.carried += (carried - self.carried) * news;
@@ -150,13 +185,57 @@ impl Point {
             }
             (_, now) => now,
         };
-        if let Some(time) = view.packet_time.filter(|_| view.confidence >= LEAST_CONFIDENCE) {
+        self.busy = shifted(self.busy, steps, carried >= BUSY);
+        self.brought = shifted(self.brought, steps, carried >= TAKEN_OVER);
+        let is_flushed = self.left.is_none_or(|left| now.since(left.at) >= FLUSHED && carried > 0.0);
+        let estimate = view.packet_time.filter(|_| view.confidence >= LEAST_CONFIDENCE && is_flushed);
+        match (was_reached, view.reaches) {
+            // Nothing is heard of it either: then what is remembered is no reason to go back to it.
+            (true, false) if estimate.is_none() => self.forget(now),
+            (false, true) if self.time.is_none() => self.come_back(now),
+            _ => {}
+        }
+        if let Some(time) = estimate {
+            self.left = None;
             let time = self.known(now).map_or(time, |before| settled(before, time, view.confidence, steps));
             self.time = Some((time, view.confidence, now));
             if self.earlier[1].is_none_or(|(_, at)| now.since(at) >= FALLS_IN) {
                 self.earlier = [self.earlier[1], Some((time, now))];
             }
         }
+    }
+
+    /// Nothing is known of it any more, and it may be tried at once.
+    pub fn forget(&mut self, now: Timestamp) {
+        let Some((time, confidence, _)) = self.time.take() else { return };
+        self.left = Some(Left { time, confidence, signal_dbm: self.signal_dbm, at: now });
+        self.earlier = [None; 2];
+        (self.pause, self.proving_pause) = (Duration::ZERO, Duration::ZERO);
+    }
+
+    /// Something answers behind it again. Heard as well as before it is as good as it was; else it may show by a few packets what it is now.
+    fn come_back(&mut self, now: Timestamp) {
+        self.pause = Duration::ZERO;
+        let Some(left) = self.left.filter(|left| now.since(left.at) <= REMEMBERED) else { return };
+        if left.signal_dbm.zip(self.signal_dbm).is_some_and(|(then, now)| now >= then - NEARER) {
+            self.time = Some((left.time, left.confidence, now));
+            self.left = None;
+        }
+    }
+
+    /// Whether nothing comes by it any more, soon after much did.
+    pub fn is_silent(&self) -> bool {
+        let before = (self.busy >> SILENT_STEPS) & 0x3ff;
+        self.stage == Stage::Used
+            && self.view.stays
+            && self.busy.trailing_zeros() >= SILENT_STEPS
+            && before.count_ones() >= BUSY_STEPS
+    }
+
+    /// Whether it brings what was not sent by it before.
+    pub fn has_taken_over(&self) -> bool {
+        let (lately, before) = (self.brought & 0xf, self.brought >> 8);
+        self.view.reaches && lately.count_ones() >= TAKEN_OVER_STEPS && before.count_ones() <= HARDLY_EVER
     }
 
     /// Whether a trial is over.
@@ -171,6 +250,12 @@ impl Point {
     /// Its packet time, if it is not too old.
     pub fn known(&self, now: Timestamp) -> Option<Duration> {
         let (time, _, at) = self.time?;
+        (now.since(at) <= REMEMBERED).then_some(time)
+    }
+
+    /// What it needed before it fell silent, if that is not too long ago.
+    fn left(&self, now: Timestamp) -> Option<Duration> {
+        let Left { time, at, .. } = self.left?;
         (now.since(at) <= REMEMBERED).then_some(time)
     }
 
@@ -307,7 +392,7 @@ impl Point {
                 time.map(|time| self.allowed / time.as_secs_f64().max(LEAST_TIME))
             }
             // A power of two, so that it need not be told anew after every estimate.
-            (Stage::Ready, _) => Some(time.map_or(TRIAL_PACKETS, |time| {
+            (Stage::Ready, _) => Some(time.or(self.left(now)).map_or(TRIAL_PACKETS, |time| {
                 (STANDING_BY / time.as_secs_f64().max(LEAST_TIME)).log2().floor().exp2()
             })),
             _ => None,

@@ -110,7 +110,7 @@ impl fmt::Display for SteeringReason {
             Self::Doubtful { confidence } => {
                 write!(formatter, "what is known of it is doubtful (confidence {confidence:.2})")
             }
-            Self::Dead => write!(formatter, "heard well, but nothing comes from beyond it"),
+            Self::Dead => write!(formatter, "heard, but nothing comes from beyond it"),
         }
     }
 }

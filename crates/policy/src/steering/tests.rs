@@ -7,7 +7,7 @@ const CHANNEL: Frequency = Frequency(2_437);
 const OTHER: Frequency = Frequency(2_462);
 const STEP: Duration = Duration::from_millis(100);
 
-fn view(network: u32, micros: u64) -> PointView {
+pub(super) fn view(network: u32, micros: u64) -> PointView {
     PointView {
         network: NetworkId(network),
         access_point: MacAddress([2, 0, 0, 0, 0, network as u8]),

@@ -9,7 +9,7 @@ mod state_report;
 mod steering;
 mod treatments;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -126,8 +126,9 @@ struct State {
     worth: Worth,
     /// What the radio says of its access points.
     advice: Vec<PointAdvice>,
-    /// Interfaces behind which nothing answered when it was last looked.
-    unreached: BTreeSet<String>,
+    /// Interfaces behind which nothing answers, since when, and when to look again.
+    unreached: BTreeMap<String, Timestamp>,
+    unreached_due: Option<Timestamp>,
     /// What gateways have named and was not handed on yet.
     named: BTreeMap<PublicKey, Vec<Sibling>>,
     next_learn: Timestamp,
@@ -222,7 +223,8 @@ impl DeviceLoop {
             meters: BTreeMap::new(),
             worth: Worth::default(),
             advice: Vec::new(),
-            unreached: BTreeSet::new(),
+            unreached: BTreeMap::new(),
+            unreached_due: None,
             named: BTreeMap::new(),
             next_learn: Timestamp::ZERO,
             next_sample: Timestamp::ZERO,
@@ -311,7 +313,7 @@ impl DeviceLoop {
             return stopping;
         }
         let gateways = self.gateways.next_due(self.networks.any_connected());
-        [gateways, Some(state.next_sample), state.recapture_at]
+        [gateways, Some(state.next_sample), state.recapture_at, state.unreached_due]
             .into_iter()
             .flatten()
             .min()
@@ -347,13 +349,16 @@ impl DeviceLoop {
         {
             self.tasks.post(Task::Capture(lease));
         }
+        if self.state.unreached_due.is_some_and(|at| at <= now) {
+            self.tell_unreached(now);
+        }
         if now >= self.state.next_sample {
             self.sample(now);
             self.learn(now);
             for (destination, outcome) in self.openings.take(now) {
                 self.direct.post(direct::Message::Opened(destination, outcome));
             }
-            self.tell_unreached();
+            self.tell_unreached(now);
             if !self.state.advice.is_empty() {
                 self.steer_paths();
             }

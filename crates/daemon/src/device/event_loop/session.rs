@@ -382,10 +382,12 @@ impl DeviceLoop {
                 self.state.hopeless = false;
                 self.note_path(network, true, now);
                 self.report_path(network, EventKind::PathUp, "carries data");
+                self.tell_unreached(now);
             }
             SessionEvent::PathSilent(network) => {
                 self.note_path(network, false, now);
                 self.report_path(network, EventKind::PathSuspect, "is silent");
+                self.tell_unreached(now);
                 self.direct.post(direct::Message::Silent(network));
             }
             SessionEvent::PathAbandoned(network) => {

@@ -3,17 +3,21 @@
 
 use std::collections::BTreeSet;
 use std::sync::PoisonError;
+use std::time::Duration;
 
 use bond::{PathReport, PathState};
 use policy::PathStatus;
 use policy::network::Reach;
 use policy::steering::MarkShare;
-use units::NetworkId;
+use units::{NetworkId, Timestamp};
 
 use super::{DeviceLoop, direct};
 use crate::config::SteeringChoice;
 use crate::device::messages::PointAdvice;
 use crate::device::networks::Network;
+
+/// Nothing is told of a silence that is shorter.
+const LASTING: Duration = Duration::from_millis(300);
 
 impl DeviceLoop {
     pub(super) fn on_advice(&mut self, advice: Vec<PointAdvice>) {
@@ -53,9 +57,9 @@ impl DeviceLoop {
     }
 
     /// Tells those who judge access points behind which networks nothing answers, while something does behind another: neither the gateway nor a
-    /// server that is asked. Where nobody asks, a gateway that is silent is enough. Only what was so at the last call too is told: a network may
-    /// fall silent for a moment.
-    pub(super) fn tell_unreached(&mut self) {
+    /// server that is asked. Where nobody asks, a gateway that is silent is enough. A network may fall silent for a moment, so it is told only of what
+    /// lasts, but at once of what is over.
+    pub(super) fn tell_unreached(&mut self, now: Timestamp) {
         let paths = self
             .gateways
             .session()
@@ -84,9 +88,16 @@ impl DeviceLoop {
         if !some_reach {
             unreached.clear();
         }
-        let lasting = unreached.intersection(&self.state.unreached).cloned().collect();
-        self.state.unreached = unreached;
-        self.cards.tell_unreached(lasting);
+        let known = &mut self.state.unreached;
+        known.retain(|interface, _| unreached.contains(interface));
+        for interface in unreached {
+            known.entry(interface).or_insert(now);
+        }
+        let lasts = |since: &Timestamp| now.since(*since) >= LASTING;
+        let lasting = known.iter().filter(|(_, since)| lasts(since)).map(|(name, _)| name.clone());
+        self.cards.tell_unreached(lasting.collect());
+        self.state.unreached_due =
+            known.values().filter(|since| !lasts(since)).min().map(|since| *since + LASTING);
     }
 
     fn advice_for(&self, network: NetworkId) -> Option<&PointAdvice> {

@@ -29,6 +29,8 @@ fn the_air_is_shared_and_loses_as_it_should() {
     let report: Report = json(&outcome, "air.json");
     println!("{report:?}");
     assert_eq!(report.void, None);
+    // The kernel tells of no monitor that is taken down.
+    assert!(report.radios["3"].gone > 0, "the monitor had sent all");
     let alone = goodput(&outcome, "alone");
     // Both send, so that their cards share the air; what the access point sends shares its queue.
     let shared = [goodput(&outcome, "shared-device"), goodput(&outcome, "shared-other")];
@@ -85,6 +87,15 @@ sleep 1
 cp /job/lossy.toml /tmp/air.toml; kill -HUP $medium
 sleep 1
 fetch device 3 lossy || fail 'the lossy download'
+fetch device 3 busy --upload & busy=$!
+sleep 1
+for _ in 1 2 3 4 5 6; do
+    in_namespace monitor anabranch-lab mishap deauthenticate wlan0 --frequency 2437 --point 02:00:00:00:40:00 \
+        --receiver 02:00:00:00:41:00 --count 3000 --pause-ms 1 &
+done
+sleep 1
+ip -n monitor link set dev wlan0 down
+wait $busy
 for name in ap-cafe device other; do in_namespace $name ethtool -S wlan0; done >/results/counters
 kill -TERM $medium; wait $medium || fail 'the medium did not end well'
 cat /results/before /results/after /results/medium.log; grep -h 'dropped\|failed' /results/counters

@@ -66,6 +66,8 @@ struct FrontEnd {
     pending: BTreeMap<(StationId, FrameId), Pending>,
     /// How often an interface of each radio was taken down.
     closings: BTreeMap<StationId, u32>,
+    /// How many frames each radio no longer had.
+    gone: BTreeMap<StationId, u64>,
     numbers: Numbers,
     capture: Option<Capture>,
     partings: Option<Partings>,
@@ -118,6 +120,7 @@ impl FrontEnd {
             radios: Vec::new(),
             pending: BTreeMap::new(),
             closings: BTreeMap::new(),
+            gone: BTreeMap::new(),
             numbers: Numbers::default(),
             capture,
             partings,
@@ -148,7 +151,7 @@ impl FrontEnd {
         Ok(())
     }
 
-    /// Takes what the radios and the kernel say; refusals of what was not awaited count as frames that are gone.
+    /// Takes what the radios and the kernel say; with what they refused of what they had just been told.
     fn hear(&mut self) -> anyhow::Result<Answers> {
         let mut answers = Answers::default();
         let mut heard = Vec::new();
@@ -264,7 +267,7 @@ impl FrontEnd {
                 reports.iter().find(|(reported, ..)| *reported == order)
                 && self.closings(*sender) == *closings
             {
-                self.report.gone += 1;
+                *self.gone.entry(*sender).or_default() += 1;
             }
         }
         Ok(())
@@ -330,6 +333,7 @@ impl FrontEnd {
                 unanswered: counted.unanswered,
                 failed: counted.failed,
                 queue_dropped: counted.dropped,
+                gone: self.gone.get(&StationId(number)).copied().unwrap_or_default(),
             };
             report.radios.insert(number_of(*radio).to_string(), counts);
         }

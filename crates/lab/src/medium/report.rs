@@ -15,8 +15,6 @@ pub struct Report {
     pub air_seconds: BTreeMap<u32, f64>,
     /// How often attempts collided.
     pub collisions: u64,
-    /// Frames that a radio no longer had when their outcome was reported, though none of its interfaces had been taken down meanwhile.
-    pub gone: u64,
     /// How late the front end was for the medium, on average and at worst, in microseconds.
     pub mean_lateness_us: f64,
     /// The same at worst.
@@ -38,20 +36,47 @@ pub struct RadioCounts {
     pub failed: u64,
     /// Frames that its full queue refused, as a real one does.
     pub queue_dropped: u64,
+    /// Frames that it no longer had when it was told their outcome, though none of its interfaces had been taken down meanwhile; a few where
+    /// that was a monitor, of which the kernel does not tell.
+    pub gone: u64,
 }
 
 impl Report {
     /// A report of a run in which the simulated radios dropped frames by themselves is void: no real radio would have.
     pub(super) fn judge(&mut self, overflowed: bool) {
+        let dropping = self.radios.iter().find(|(_, counts)| counts.gone >= DROPPED_AT_ONCE);
         self.void = if overflowed {
             Some("the kernel had more frames for the medium than there was room for".to_owned())
-        } else if self.gone > 0 {
-            Some(format!(
-                "{} frames were gone from the simulated radios before they had been sent: dropped by the kernel (tx_dropped)",
-                self.gone
-            ))
         } else {
-            None
+            dropping.map(|(radio, RadioCounts { gone, .. })| {
+                format!("{gone} frames were gone from radio {radio} before they had been sent: dropped by the kernel (tx_dropped)")
+            })
         };
+    }
+}
+
+/// How many a simulated radio with 200 frames drops before it takes another: the oldest, until it has 99 (`mac80211_hwsim`, `MAX_QUEUE` and
+/// `WARN_QUEUE`).
+const DROPPED_AT_ONCE: u64 = 101;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn judged(gone: u64) -> Option<String> {
+        let counts = RadioCounts { gone, ..RadioCounts::default() };
+        let mut report = Report { radios: BTreeMap::from([("2".to_owned(), counts)]), ..Report::default() };
+        report.judge(false);
+        report.void
+    }
+
+    #[test]
+    fn a_run_is_void_where_a_radio_made_room_for_itself() {
+        assert!(judged(101).unwrap().starts_with("101 frames were gone from radio 2"));
+    }
+
+    #[test]
+    fn what_a_monitor_left_behind_voids_no_run() {
+        assert_eq!(judged(100), None);
     }
 }

@@ -182,6 +182,7 @@ impl Forgery {
         header.control.from_access_point = kind.is_data();
         header.control.protected = randomness.random_range(0..4) == 0;
         header.control.more_data = randomness.random();
+        header.control.retry = randomness.random();
         header.control.more_fragments = randomness.random_range(0..8) == 0;
         header.sequence.fragment =
             if header.control.more_fragments { randomness.random_range(0..16) } else { 0 };

@@ -15,6 +15,9 @@ ssid = "home"
 passphrase = "another horse"
 "#;
 
+/// What the radio says of an access point in whose name a stranger sends.
+const DOUBT: &str = "its frame numbers make no sense";
+
 /// A stranger's radio forges frames of both access points; home's management frames are protected, the cafe's are not.
 const SCRIPT: &str = r#"
 state() { own list --json | tr -d ' \n'; }
@@ -39,7 +42,11 @@ at_home ping -q -i 0.05 -c 40 -W 2 -I wl-home SERVER >/results/replay.ping; wait
 both_up replay; own list --json >/results/after-replay
 # Once to warm up, as what was seen is remembered; after that it must not grow.
 forge garbage 0 2412 --count 500 --pause-ms 5; memory >/results/memory-before
-forge garbage 0 2412 --count 1500 --pause-ms 5 --seed 2; forge garbage 1 2462 --count 1500 --pause-ms 5 --seed 3
+at_home ping -q -i 0.02 -s 1000 -c 600 -W 2 -I wl-cafe SERVER >/results/garbage.ping & pinging=$!
+sleep 4; own aps --json >/results/aps-before
+forge garbage 0 2412 --count 1500 --pause-ms 5 --seed 2 & forging=$!
+sleep 4; own aps --json >/results/aps-forged; own events >/results/events-forged; wait $forging $pinging
+forge garbage 1 2462 --count 1500 --pause-ms 5 --seed 3
 memory >/results/memory-after; both_up garbage; own list --json >/results/after-garbage
 point home 0 chan_switch 5 2437; sleep 3; both_up switch; own list --json >/results/after-switch
 flip 1; sleep 3; own list; own list --json >/results/while-off
@@ -94,6 +101,23 @@ fn mishaps_are_told_and_survived() {
     let memory = |name: &str| result(name).trim().parse::<u64>().unwrap();
     let (before, after) = (memory("memory-before"), memory("memory-after"));
     assert!(after < before + 512, "the worker grew from {before} to {after} kB");
+    // What the cafe is taken for goes by numbers and repeats that a stranger invents.
+    let cafe = |name: &str| -> serde_json::Value {
+        let points = list(name);
+        points.as_array().unwrap().iter().find(|point| point["interface"] == "wl-cafe").unwrap()["quality"]
+            .clone()
+    };
+    let (honest, forged) = (cafe("aps-before"), cafe("aps-forged"));
+    println!("{honest} {forged}");
+    let doubted = |quality: &serde_json::Value| quality["doubts"].as_array().unwrap().contains(&DOUBT.into());
+    assert!(!doubted(&honest) && doubted(&forged), "{honest} {forged}");
+    let confidence = |quality: &serde_json::Value| quality["confidence"].as_f64().unwrap();
+    assert!(confidence(&forged) < 0.7 * confidence(&honest), "{honest} {forged}");
+    let told = result("events-forged");
+    assert!(
+        told.contains(&format!("cafe: how good its access point is can only be guessed: {DOUBT}")),
+        "{told}"
+    );
     let switched = list("after-switch");
     assert_eq!(
         (&switched[1]["now"]["channel"], ups(&switched, 0)),

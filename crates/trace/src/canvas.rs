@@ -3,7 +3,8 @@
 use std::fmt::Write as _;
 
 /// Colours that stay apart for most eyes (after Okabe and Ito).
-pub const COLOURS: [&str; 7] = ["#a6cee3", "#c9b8e8", "#56b4e9", "#8e6fc1", "#d55e00", "#009e73", "#cc79a7"];
+pub const COLOURS: [&str; 8] =
+    ["#a6cee3", "#c9b8e8", "#56b4e9", "#8e6fc1", "#d55e00", "#009e73", "#cc79a7", "#666666"];
 
 /// A rectangle of the picture.
 #[derive(Clone, Copy, PartialEq, Debug)]

@@ -6,11 +6,29 @@ use trace::canvas::{Area, COLOURS, Canvas, draw_axis, short_number};
 /// Of the lines from the least to the greatest value over the seeds.
 pub(super) const SPREAD_COLOUR: &str = "#444444";
 
+/// What shows one thing throughout a plot.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Look {
+    /// Of the legend.
+    pub(super) label: String,
+    pub(super) colour: &'static str,
+}
+
+/// How the bars look whose metrics are those of `name`, as `name.mbps` or `near.name.mbps`, if those are the same bar in every group.
+pub(super) fn look_of(name: &str, groups: &[BarGroup]) -> Option<Look> {
+    let is_its = |metric: &str| metric.split('.').any(|part| part == name);
+    let mut places = groups.iter().flat_map(|group| {
+        let bars = group.bars.iter().enumerate();
+        bars.filter(|(_, (_, metric))| is_its(metric)).map(|(place, _)| place)
+    });
+    let place = places.next()?;
+    let label = groups.first()?.bars.get(place)?.0.clone();
+    places.all(|other| other == place).then(|| Look { label, colour: COLOURS[place % COLOURS.len()] })
+}
+
 /// Draws `groups` of bars with the values that `record` has, and over each a line from the least to the greatest value that a
-/// seed gave; a legend on top names the bars of the first group, which all groups share. Bars that no group has a value
-/// for are left out.
+/// seed gave; a legend on top names the bars of the first group, which all groups share.
 pub(super) fn draw_bars(canvas: &mut Canvas, area: Area, groups: &[BarGroup], record: &Record, unit: &str) {
-    let groups = &without_absent(groups, &record.metrics);
     let value = |metric: &String| record.metrics.get(metric).copied().filter(|value| value.is_finite());
     let most = |metric: &String| Some(spread(&record.runs, metric).map_or(value(metric)?, |(_, most)| most));
     let all = groups.iter().flat_map(|group| &group.bars).filter_map(|(_, metric)| most(metric));
@@ -55,7 +73,8 @@ pub(super) fn draw_bars(canvas: &mut Canvas, area: Area, groups: &[BarGroup], re
     canvas.faint_text(area.left, area.top + 24.0, 10.0, unit);
 }
 
-fn without_absent(groups: &[BarGroup], metrics: &Metrics) -> Vec<BarGroup> {
+/// Without bars that no group has a value for.
+pub(super) fn without_absent(groups: &[BarGroup], metrics: &Metrics) -> Vec<BarGroup> {
     let is_present = |bar: usize| {
         groups.iter().any(|group| group.bars.get(bar).is_some_and(|(_, metric)| metrics.contains_key(metric)))
     };

@@ -1,10 +1,19 @@
 //! Lines over time, or over something else.
 
 use super::Series;
+use super::bars::{Look, look_of};
+use crate::experiment::BarGroup;
 use trace::canvas::{Area, COLOURS, Canvas, axis, draw_axis, short_number};
 
-/// Draws `series`, values in `unit`, over seconds or over what `over` says.
-pub(super) fn draw_lines(canvas: &mut Canvas, area: Area, series: &Series, over: Option<&str>, unit: &str) {
+/// Draws `series`, values in `unit`, over seconds or over what `over` says. Lines of what has bars in `groups` look like those.
+pub(super) fn draw_lines(
+    canvas: &mut Canvas,
+    area: Area,
+    series: &Series,
+    groups: &[BarGroup],
+    over: Option<&str>,
+    unit: &str,
+) {
     let points = || series.iter().flat_map(|(_, points)| points);
     let inner = Area {
         left: area.left + 36.0,
@@ -25,22 +34,38 @@ pub(super) fn draw_lines(canvas: &mut Canvas, area: Area, series: &Series, over:
     if let Some(over) = over {
         canvas.centred_text(inner.left + inner.width / 2.0, inner.bottom() + 28.0, 10.0, over);
     }
-    // The last line is the one to look at: drawn last, in the strongest colour.
+    // The last line is the one to look at: drawn last, and thicker.
     let mut legend = area.left + 60.0;
-    for (index, (name, points)) in series.iter().enumerate() {
+    for (index, ((_, points), look)) in series.iter().zip(looks(series, groups)).enumerate() {
         let is_last = index + 1 == series.len();
-        let colour = if is_last { COLOURS[4] } else { COLOURS[OTHERS[index % OTHERS.len()]] };
+        let Look { label, colour } = look;
         let place = |(seconds, value): &(f64, f64)| {
             (inner.left + seconds / end * inner.width, inner.bottom() - value / top * inner.height)
         };
         let placed: Vec<(f64, f64)> = points.iter().map(place).collect();
         canvas.polyline(&placed, colour, if is_last { 2.0 } else { 1.2 });
         canvas.line((legend, area.top + 10.0), (legend + 14.0, area.top + 10.0), colour);
-        canvas.text(legend + 18.0, area.top + 14.0, 11.0, name);
-        legend += 34.0 + 6.4 * name.chars().count() as f64;
+        canvas.text(legend + 18.0, area.top + 14.0, 11.0, &label);
+        legend += 34.0 + 6.4 * label.chars().count() as f64;
     }
     canvas.faint_text(area.left, area.top + 24.0, 10.0, unit);
 }
 
+/// How each line looks. Those without a bar have their names and colours of their own, the last one the strongest.
+fn looks(series: &Series, groups: &[BarGroup]) -> Vec<Look> {
+    let of_bars: Vec<Option<Look>> = series.iter().map(|(name, _)| look_of(name, groups)).collect();
+    let taken: Vec<&str> = of_bars.iter().flatten().map(|look| look.colour).collect();
+    let is_free = |colour: &&str| !taken.contains(colour);
+    let mut others = OTHERS.map(|place| COLOURS[place]).into_iter().filter(is_free).cycle();
+    let strongest = Some(STRONGEST).filter(is_free);
+    let look = |(at, ((name, _), of_bar)): (usize, (&(String, _), Option<Look>))| {
+        let is_last = at + 1 == series.len();
+        let mut own = || strongest.filter(|_| is_last).or_else(|| others.next()).unwrap_or(STRONGEST);
+        of_bar.unwrap_or_else(|| Look { label: name.clone(), colour: own() })
+    };
+    series.iter().zip(of_bars).enumerate().map(look).collect()
+}
+
+const STRONGEST: &str = COLOURS[4];
 /// Of the colours, for all lines but the last one.
 const OTHERS: [usize; 6] = [2, 3, 5, 6, 0, 1];

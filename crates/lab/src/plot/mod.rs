@@ -4,7 +4,7 @@ mod bars;
 mod lines;
 
 use crate::experiment::{Experiment, Record};
-use bars::draw_bars;
+use bars::{draw_bars, without_absent};
 use lines::draw_lines;
 use trace::canvas::{Area, Canvas};
 
@@ -32,13 +32,15 @@ pub fn experiment_plot(experiment: &Experiment, record: &Record, series: &Series
     canvas.text(MARGIN, 24.0, 15.0, &run);
     canvas.faint_text(MARGIN, 42.0, 11.0, &experiment.title);
     let area = |top, height| Area { left: MARGIN, top, width: WIDTH - 2.0 * MARGIN, height };
-    draw_bars(&mut canvas, area(TITLE_HEIGHT, BARS_HEIGHT), &experiment.bars, record, experiment.unit);
+    let groups = without_absent(&experiment.bars, &record.metrics);
+    draw_bars(&mut canvas, area(TITLE_HEIGHT, BARS_HEIGHT), &groups, record, experiment.unit);
     if !series.is_empty() {
         let unit = experiment.axes.unit.unwrap_or(experiment.unit);
         draw_lines(
             &mut canvas,
             area(TITLE_HEIGHT + BARS_HEIGHT, LINES_HEIGHT),
             series,
+            &groups,
             experiment.axes.over,
             unit,
         );
@@ -50,7 +52,11 @@ pub fn experiment_plot(experiment: &Experiment, record: &Record, series: &Series
 mod tests {
     use super::bars::SPREAD_COLOUR;
     use super::*;
-    use crate::experiment::{Axes, Bed, Metrics, Report, registry};
+    use crate::experiment::{Axes, BarGroup, Bed, Metrics, Report, registry};
+
+    fn bars_of(metrics: &[&str]) -> Vec<(String, String)> {
+        metrics.iter().enumerate().map(|(at, metric)| (format!("bar {at}"), (*metric).to_owned())).collect()
+    }
 
     #[test]
     fn a_plot_is_well_formed_and_shows_its_bars() {
@@ -77,6 +83,10 @@ mod tests {
             let open = svg.matches(&format!("<{tag} ")).count();
             assert_eq!(open, svg.matches(&format!("</{tag}>")).count(), "{tag}");
         }
+        // A line of what has a bar looks like it.
+        let groups = [BarGroup { label: "all".into(), bars: bars_of(&["a.mbps", "x.b.mbps"]) }];
+        let looks = ["a", "b", "c"].map(|name| bars::look_of(name, &groups).map(|look| look.label));
+        assert_eq!(looks, [Some("bar 0".to_owned()), Some("bar 1".to_owned()), None]);
         let axes = Axes { over: Some("neighbours"), unit: Some("uplinks") };
         let other = experiment_plot(&Experiment { axes, ..experiment }, &record, &series);
         assert!(other.contains(">neighbours<") && other.contains(">uplinks<") && !other.contains(">1 s<"));

@@ -61,7 +61,7 @@ pub(super) fn experiment() -> Experiment {
         beds: vec![Bed::Sim],
         bars: vec![group("mean", "mean"), group("worst", "worst")],
         unit: "part of the best one alone",
-        axes: Axes::default(),
+        axes: Axes { over: Some("combinations, from the worst one"), unit: None },
         runner: Box::new(|_bed, seed| run(seed)),
     }
 }

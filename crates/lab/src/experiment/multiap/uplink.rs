@@ -50,7 +50,7 @@ pub(super) fn experiment() -> Experiment {
                 .collect(),
         }],
         unit: "part of the optimum",
-        axes: Axes::default(),
+        axes: Axes { over: Some("others on the uplink"), unit: None },
         runner: Box::new(|_bed, seed| run(seed)),
     }
 }

@@ -51,7 +51,7 @@ pub(super) fn experiment() -> Experiment {
             BarGroup { label: "99th percentile".into(), bars: bars("p99_s") },
         ],
         unit: "s",
-        axes: Axes::default(),
+        axes: Axes { over: Some("s"), unit: Some("part of the downloads that took no longer") },
         runner: Box::new(|_bed, seed| run(seed)),
     }
 }

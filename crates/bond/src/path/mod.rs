@@ -13,6 +13,7 @@ pub(crate) mod mtu;
 pub(crate) mod pacer;
 pub(crate) mod received;
 pub(crate) mod sent;
+mod silence;
 
 use crate::address::Address;
 use crate::congestion::{AckSample, Algorithm, AnyController, Controller, LossSample, Sibling};
@@ -27,20 +28,6 @@ use std::time::Duration;
 use units::{BitRate, Bytes, PathId, Timestamp};
 use wire::frame::{Ack, PathStatus as PathStatusFrame, Ranges};
 
-/// Added to the probe timeout: the longest that the peer may wait with an acknowledgement.
-const PEER_ACK_DELAY: Duration = Duration::from_millis(10);
-/// A busy computer at the other end may be this late without the path being at fault.
-const LEAST_PROBE_TIMEOUT: Duration = Duration::from_millis(50);
-/// A suspect path is probed at least this often, so that one that returns is used within a second.
-const MAX_PROBE_INTERVAL: Duration = Duration::from_millis(500);
-/// One that is only a backup, at least this often: on one air with others even a sign of life that has to be repeated takes time of theirs.
-const MAX_BACKUP_PROBE_INTERVAL: Duration = Duration::from_secs(2);
-/// A path that fell silent and delivered everything after all is waited for that much longer, but no longer than this ...
-const MOST_PATIENCE: Duration = Duration::from_millis(150);
-/// ... and half as long again after each such time without it.
-const PATIENCE_HALVES: Duration = Duration::from_secs(10);
-/// Probe timeouts in a row after which everything in flight is given up (RFC 9002 section 7.6).
-const PERSISTENT_TIMEOUTS: u32 = 3;
 /// A challenge is repeated after this time, then less often.
 const CHALLENGE_INTERVAL: Duration = Duration::from_millis(250);
 /// Bytes that may go to an unvalidated address for each byte that came from it (RFC 9000 section 8).
@@ -343,22 +330,6 @@ impl Path {
         }
     }
 
-    /// No path works: this one is asked now, and as often as one that is to carry data.
-    pub(crate) fn need(&mut self, now: Timestamp) {
-        self.is_needed = true;
-        if self.state == PathState::Suspect {
-            self.ask_again(now);
-        }
-    }
-
-    /// Asks a path that was given up whether it is back, unless that has just been done.
-    fn ask_again(&mut self, now: Timestamp) {
-        let is_given_up = self.timeouts >= PERSISTENT_TIMEOUTS || self.probe_at.is_some();
-        if is_given_up && now.since(self.last_sent_at) >= self.probe_timeout() {
-            self.ping_wanted = true;
-        }
-    }
-
     /// Notes a sent datagram; `eliciting` ones count as in flight.
     pub(crate) fn on_datagram_sent(&mut self, now: Timestamp, size: usize, eliciting: bool, paced: bool) {
         self.counters.sent_packets += 1;
@@ -445,7 +416,7 @@ impl Path {
         }
         self.learn_patience(now, !progress.arrived_taken.is_empty());
         self.last_ack_at = now;
-        if self.timeouts >= PERSISTENT_TIMEOUTS {
+        if self.timeouts >= silence::PERSISTENT_TIMEOUTS {
             // Whatever comes back after so long is not the path that was known.
             self.controller = self.controller.renewed(self.algorithm, u64::from(self.mtu.current()), now);
             self.pacer = Pacer::default();
@@ -588,20 +559,6 @@ impl Path {
         progress
     }
 
-    fn on_silence(&mut self, now: Timestamp, progress: &mut Progress, siblings: &[Sibling]) {
-        self.timeouts += 1;
-        self.counters.timeouts += 1;
-        self.state = PathState::Suspect;
-        self.ping_wanted = true;
-        self.sent.take_items(&mut progress.losses.items);
-        if self.timeouts >= PERSISTENT_TIMEOUTS {
-            self.sent.give_up_all(&mut progress.losses);
-            self.digest_losses(now, &mut progress.losses, true, siblings);
-            self.loss_at = None;
-            self.probe_at = Some(now + self.probe_interval());
-        }
-    }
-
     /// The peer says on another path what has arrived on this one: an acknowledgement that measures nothing and is no sign of life.
     pub(crate) fn on_arrived(&mut self, now: Timestamp, ranges: &Ranges) -> Progress {
         let outcome = self.sent.on_ack(ranges);
@@ -613,54 +570,6 @@ impl Path {
             self.probe_at.get_or_insert(now + self.probe_interval());
         }
         Progress { arrived: outcome.arrived, arrived_taken: outcome.arrived_taken, ..Progress::default() }
-    }
-
-    /// The peer says that its network there has vanished: as silence, without the wait for it.
-    pub(crate) fn on_gone(&mut self, now: Timestamp) -> Progress {
-        let mut progress = Progress::default();
-        if self.state == PathState::Usable {
-            self.state = PathState::Suspect;
-            self.timeouts = self.timeouts.max(1);
-            self.sent.take_items(&mut progress.losses.items);
-            self.probe_at = Some(now + self.probe_interval());
-        }
-        progress
-    }
-
-    /// When the path becomes suspect, or is probed again, if nothing is acknowledged until then.
-    fn silent_at(&self) -> Option<Timestamp> {
-        if self.sent.in_flight() == 0 || self.state == PathState::Down {
-            return None;
-        }
-        let since = self.last_ack_at.max(self.eliciting_since);
-        let since = if self.timeouts > 0 { self.last_sent_at.max(since) } else { since };
-        Some(since + self.probe_timeout() * (1 << self.timeouts.min(4)).min(8) + self.patience)
-    }
-
-    /// What was thought to be lost on a silent path has arrived if `in_vain`.
-    fn learn_patience(&mut self, now: Timestamp, in_vain: bool) {
-        if in_vain {
-            let silence = now.since(self.last_ack_at.max(self.eliciting_since));
-            let needed = silence.saturating_sub(self.probe_timeout());
-            self.patience = self.patience.max(needed).min(MOST_PATIENCE);
-            self.patience_since = now;
-        } else if now.since(self.patience_since) >= PATIENCE_HALVES {
-            self.patience /= 2;
-            self.patience_since = now;
-        }
-    }
-
-    /// RFC 9002 section 6.2.1, with the path's own reordering.
-    pub(crate) fn probe_timeout(&self) -> Duration {
-        (self.rtt.pto() + PEER_ACK_DELAY + self.peer_reordering).max(LEAST_PROBE_TIMEOUT)
-    }
-
-    fn probe_interval(&self) -> Duration {
-        let most = match self.status() {
-            PathStatus::Backup if !self.is_needed => MAX_BACKUP_PROBE_INTERVAL,
-            PathStatus::Backup | PathStatus::Active | PathStatus::Off => MAX_PROBE_INTERVAL,
-        };
-        (self.probe_timeout() * (1 << self.timeouts.min(4))).min(most)
     }
 
     /// The network is gone: everything in flight is lost.

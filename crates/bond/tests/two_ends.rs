@@ -310,6 +310,34 @@ fn a_path_that_stood_by_for_long_takes_over_at_once() {
     assert!(rate > 0.8 * 20.0, "{rate}\n{}", bench.report());
 }
 
+/// The device needs half a second to find out that the better one is silent, and to say what it wishes instead.
+#[test]
+fn what_is_held_back_carries_what_it_can_when_nothing_better_works() {
+    const STANDS_BY: (PathStatus, Option<BitRate>) = (PathStatus::Backup, Some(BitRate(768_000)));
+    const SLOWER: (PathStatus, Option<BitRate>) = (PathStatus::Active, Some(BitRate(768_000)));
+    for (status, limit) in [STANDS_BY, SLOWER] {
+        let mut bench = Bench::new(&[LinkSpec::new(20.0, 25), LinkSpec::new(20.0, 25)]);
+        bench.connect();
+        bench.run(Duration::from_millis(500));
+        bench.device.set_path_status(bench.device_session, NetworkId(2), status, 0);
+        bench.device.set_path_limit(bench.device_session, NetworkId(2), limit);
+        let rate = bench.saturate_down(Duration::from_secs(5));
+        assert!(rate < 21.5, "{status:?}: {rate}\n{}", bench.report());
+        bench.set_alive(0, false);
+        bench.saturate_down(Duration::from_millis(600));
+        let rate = bench.saturate_down(Duration::from_millis(500));
+        assert!(rate > 0.8 * 20.0, "{status:?}: {rate}\n{}", bench.report());
+        // Who says nothing new for long means it.
+        bench.saturate_down(Duration::from_secs(2));
+        let rate = bench.saturate_down(Duration::from_secs(1));
+        assert!(rate < 1.0, "{status:?}: {rate}\n{}", bench.report());
+        bench.set_alive(0, true);
+        bench.saturate_down(Duration::from_secs(2));
+        let rate = bench.saturate_down(Duration::from_secs(1));
+        assert!((15.0..21.5).contains(&rate), "{status:?}: {rate}\n{}", bench.report());
+    }
+}
+
 #[test]
 fn no_more_goes_over_a_path_than_the_device_allows() {
     let mut bench = Bench::new(&[LinkSpec::new(20.0, 10), LinkSpec::new(20.0, 10)]);

@@ -69,6 +69,11 @@ impl Overhearing {
         self.qualities.others(now, frequency)
     }
 
+    /// Who else sends full packets on a channel: the transmitter to each receiver, and how many in a second.
+    pub fn pairs(&self, now: Timestamp, frequency: Frequency) -> impl Iterator<Item = (MacAddress, f64)> {
+        self.qualities.pairs(now, frequency)
+    }
+
     /// Access points that were seen, with how well their frames to anybody arrive.
     pub fn access_points(&self, now: Timestamp) -> impl Iterator<Item = (&Seen, Option<Estimate>)> {
         let points = self.seen.iter().filter(|seen| !seen.ad_hoc);

@@ -9,6 +9,7 @@
 //! ```
 
 pub(crate) mod ecn;
+mod lift;
 pub(crate) mod mtu;
 pub(crate) mod pacer;
 pub(crate) mod received;
@@ -19,6 +20,8 @@ use crate::address::Address;
 use crate::congestion::{AckSample, Algorithm, AnyController, Controller, LossSample, Sibling};
 use crate::unit::Item;
 use ecn::{EcnTrouble, EcnTrust};
+pub(crate) use lift::Better;
+use lift::Lift;
 use mtu::MtuSearch;
 use pacer::Pacer;
 use policy::{BaseRtt, PathStatus, RttEstimator};
@@ -137,6 +140,7 @@ pub(crate) struct Path {
     hastened: bool,
     /// Since when it has been seen to stand by or to have a limit.
     held_since: Option<Timestamp>,
+    lift: Lift,
     pub(crate) mtu: MtuSearch,
     size_doubted_at: Timestamp,
     pub(crate) challenge: Option<Challenge>,
@@ -201,6 +205,7 @@ impl Path {
             pacer: Pacer::default(),
             hastened: false,
             held_since: None,
+            lift: Lift::default(),
             mtu,
             size_doubted_at: now,
             challenge: None,
@@ -253,9 +258,9 @@ impl Path {
         }
     }
 
-    /// What both ends together allow.
+    /// What both ends together allow, but for moments in which nothing better works (`lift.rs`).
     pub(crate) fn limit(&self) -> Option<BitRate> {
-        self.own_limit.into_iter().chain(self.peer_limit).min()
+        self.wished_limit().filter(|_| !self.lift.is_on())
     }
 
     /// The peer is known to receive at the address.
@@ -367,7 +372,14 @@ impl Path {
     pub(crate) fn take_wish(&mut self, now: Timestamp) {
         if self.status() != PathStatus::Active || self.limit().is_some() {
             self.held_since.get_or_insert(now);
-        } else if self.held_since.take().is_some_and(|since| now.since(since) >= LONG_HELD) {
+        } else {
+            self.free(now);
+        }
+    }
+
+    /// It is no longer held back: what is known of its rate says little after long.
+    fn free(&mut self, now: Timestamp) {
+        if self.held_since.take().is_some_and(|since| now.since(since) >= LONG_HELD) {
             self.controller.freed();
         }
     }
@@ -590,7 +602,8 @@ impl Path {
         let challenge = self.challenge.as_ref().map(|challenge| challenge.send_at);
         let may_speak = self.may_speak();
         let said = [self.received.ack_due(), challenge].into_iter().flatten().filter(|_| may_speak);
-        [self.loss_at, self.silent_at(), self.probe_at].into_iter().flatten().chain(said).min()
+        let own = [self.loss_at, self.silent_at(), self.probe_at, self.lift.due()];
+        own.into_iter().flatten().chain(said).min()
     }
 
     /// When the next paced packet may leave, as far as pace and window know; `None` if the window is full.

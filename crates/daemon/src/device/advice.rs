@@ -139,6 +139,7 @@ fn advice(points: &[AccessPointReport]) -> Vec<PointAdvice> {
             interface,
             used: point.used,
             limit: point.limit,
+            fair_limit: point.fair_limit,
             marks: MarkShare::new(point.marks.0),
             renewals: point.renewals,
             packet_time: point.held_packet_time.map(|time| Duration::from_micros(time.0)),

@@ -30,6 +30,7 @@ pub(super) fn joined(
             presence: status.presence,
             there: status.visits.time,
             others: station.qualities().others(now, channel),
+            sharers: station.qualities().pairs(now, channel).collect(),
             reaches,
         })
     })

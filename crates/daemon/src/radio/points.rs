@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use anabranch::control::{AccessPointReport, EventKind, Fraction, QualityReport, QualitySource};
-use policy::steering::{PointView, Steered, Steering, SteeringReason};
+use policy::steering::{PointView, Sharer, Steered, Steering, SteeringReason};
 use radio::quality::{Doubt, Estimate, Source};
 use units::{BitRate, Frequency, MacAddress, NetworkId, Timestamp};
 
@@ -45,6 +45,8 @@ pub(crate) struct Joined {
     pub there: Duration,
     /// The part of the channel's air that others took lately, 0 to 1; 0 if nobody knows.
     pub others: f64,
+    /// Who they are: the transmitter of full packets to each receiver, and how many in a second.
+    pub sharers: Vec<(MacAddress, f64)>,
     /// Whether anything answers behind it, as far as is known.
     pub reaches: bool,
 }
@@ -104,10 +106,13 @@ impl Points {
         let several = joined.len() > 1;
         self.before = joined.iter().map(|one| (one.network, self.look(one))).collect();
         let views: Vec<PointView> = joined.iter().map(|one| self.view(one, several)).collect();
+        self.steering.hear(sharers(joined));
         let mut steered = self.steering.update(now, &views);
         for one in joined {
-            let limit = steered.iter_mut().find(|steered| steered.network == one.network);
-            if let Some(limit) = limit.and_then(|steered| steered.limit.as_mut()) {
+            let Some(found) = steered.iter_mut().find(|steered| steered.network == one.network) else {
+                continue;
+            };
+            for limit in [&mut found.limit, &mut found.fair_limit].into_iter().flatten() {
                 *limit = while_there(*limit, one.presence);
             }
         }
@@ -199,12 +204,26 @@ impl Points {
         report.quality = estimate.map(doubted).as_ref().map(quality);
         report.used = steered.is_none_or(|steered| steered.used);
         report.limit = steered.and_then(|steered| steered.limit);
+        report.fair_limit = steered.and_then(|steered| steered.fair_limit);
         report.renewals = steered.map_or(0, |steered| steered.renewals);
         report.marks = Fraction(steered.map_or(0.0, |steered| steered.marks.part()));
         report.held_packet_time =
             steered.and_then(|steered| steered.packet_time).map(|packet_time| packet_time.into());
         report.reason = steered.map_or(SteeringReason::Unknown, |steered| steered.reason).to_string();
+        if report.fair_limit.is_some() {
+            report.reason += "; others want the air as well, so a bond takes no more than its part";
+        }
     }
+}
+
+/// Who else is on the channels of these, each channel once.
+fn sharers(joined: &[Joined]) -> impl Iterator<Item = Sharer> {
+    let is_first =
+        |at: usize, one: &Joined| joined.iter().take(at).all(|before| before.channel != one.channel);
+    joined.iter().enumerate().filter(move |(at, one)| is_first(*at, one)).flat_map(|(_, one)| {
+        let sharer = |&(transmitter, packets)| Sharer { channel: one.channel, transmitter, packets };
+        one.sharers.iter().map(sharer)
+    })
 }
 
 /// A limit for the time that the radio is on the channel, as one for all the time: what is sent meanwhile comes in that time too.
@@ -258,6 +277,7 @@ mod tests {
             presence: 1.0,
             there: Duration::ZERO,
             others: 0.0,
+            sharers: Vec::new(),
             reaches: true,
         }
     }
@@ -310,6 +330,26 @@ mod tests {
         assert!(told.iter().any(|event| event.text.contains("kept ready only")), "{told:?}");
     }
 
+    /// Two good access points with a station of somebody else behind each, all air taken.
+    #[test]
+    fn a_bond_takes_no_more_than_its_part_beside_others() {
+        let (mut points, events) = (Points::default(), EventLog::default());
+        for step in 0..40_u64 {
+            let all = [1, 2].map(|network| {
+                let one = joined(network, 54.0, step * 100);
+                let others = [1, 2].map(|number| (MacAddress([2, 0, 0, 0, 0, number]), 500.0)).to_vec();
+                after(step, Joined { others: 0.8, sharers: others, ..one })
+            });
+            points.decide(Timestamp::from_millis(10_000 + step * 100), &all, &events);
+        }
+        let mut report = AccessPointReport::default();
+        points.complete(NetworkId(1), None, &mut report);
+        // By hand: of 3,000 packets a second a third, half of that by each, 12,000 bits each.
+        let part = report.fair_limit.unwrap().0 as f64 / (500.0 * 12_000.0);
+        assert!((0.9..1.1).contains(&part), "{report:?}");
+        assert!(report.limit.is_none() && report.reason.contains("others want the air"), "{report:?}");
+    }
+
     #[test]
     fn who_is_used_against_the_advice_keeps_its_time() {
         let (mut points, events) = (Points::default(), EventLog::default());
@@ -332,6 +372,7 @@ mod tests {
                 network: NetworkId(1),
                 used: false,
                 limit: None,
+                fair_limit: None,
                 marks: MarkShare::NONE,
                 renewals: 0,
                 packet_time: None,

@@ -18,6 +18,7 @@
 //! what to use and how much, which needs no marks; marks on our own bond's paths; or marks on packets of TCP flows with several ways ([`marking`]),
 //! where nobody can be told anything: as many as hold senders to what they would be told.
 
+mod fair;
 mod free_air;
 mod hidden;
 pub mod marking;
@@ -32,6 +33,8 @@ use std::time::Duration;
 
 use units::{BitRate, Bytes, Frequency, MacAddress, NetworkId, Timestamp};
 
+pub use fair::Sharer;
+use fair::{FairPart, Ours, parts};
 use free_air::FreeAir;
 use hidden::{Best, Hidden, Rival};
 pub use marking::{MOST_MARKS, MarkShare, MarkingForm, marks_of_flows, safe_marks, with_queue};
@@ -80,6 +83,9 @@ pub struct Steered {
     pub used: bool,
     /// No more than this is to go over it, or over one that is only kept ready if all others fail; `None`: as much as it takes.
     pub limit: Option<BitRate>,
+    /// No more than this of what is one sender over several networks, as a bond is, since others want the air as well. Flows that stand in each queue by
+    /// themselves share each with those who do.
+    pub fair_limit: Option<BitRate>,
     /// How many of its packets are to be marked where senders cannot be told: of one that has a limit as many as hold them to that, of one that is as good as
     /// the best the most, and then no more than [`safe_marks`] for the round trip ([`marks_of_flows`]). None of one that is to prove how good it is.
     pub marks: MarkShare,
@@ -135,6 +141,7 @@ pub struct Steering {
     hidden: BTreeMap<Frequency, Hidden>,
     free: BTreeMap<Frequency, (FreeAir, Worth)>,
     renewals: Renewals,
+    sharers: Vec<Sharer>,
     /// Of the last update.
     updated: Option<Timestamp>,
 }
@@ -143,6 +150,12 @@ impl Steering {
     /// Without any network yet.
     pub fn new(settings: SteeringSettings) -> Self {
         Self { settings, ..Self::default() }
+    }
+
+    /// Takes who else has a part of the air, until told otherwise.
+    pub fn hear(&mut self, sharers: impl IntoIterator<Item = Sharer>) {
+        let is_number = |sharer: &Sharer| sharer.packets.is_finite() && sharer.packets > 0.0;
+        self.sharers = sharers.into_iter().filter(is_number).collect();
     }
 
     /// Takes what is known now; gives what is to be done with each network, in the order of their numbers.
@@ -180,6 +193,8 @@ impl Steering {
     /// What becomes of the networks of one channel.
     fn steer(&mut self, now: Timestamp, steps: f64, channel: Frequency) -> Vec<Steered> {
         let settings = self.settings;
+        let sharers = self.sharers.iter().filter(|sharer| sharer.channel == channel);
+        let sharers: Vec<_> = sharers.map(|sharer| (sharer.transmitter, sharer.packets)).collect();
         let mut here: Vec<&mut Point> =
             self.points.values_mut().filter(|point| point.view.channel == channel).collect();
         let hidden = self.hidden.entry(channel).or_insert_with(|| Hidden::new(now));
@@ -286,6 +301,10 @@ impl Steering {
                 _ => point.proving_pause,
             };
         }
+        let is_good = |point: &Point, at: usize| {
+            point.stage == Stage::Used && matches!(rank(at), Some(Rank::Best | Rank::AsGood))
+        };
+        share_fairly(steps, spare, &sharers, &mut here, is_good);
         let is_single = here.len() == 1;
         here.into_iter()
             .enumerate()
@@ -294,6 +313,28 @@ impl Steering {
                 point.steered(now, best, rank(at), is_single, lack)
             })
             .collect()
+    }
+}
+
+/// Finds out how much may go over the good ones while others fill the air.
+fn share_fairly(
+    steps: f64,
+    spare: f64,
+    sharers: &[(MacAddress, f64)],
+    here: &mut [&mut Point],
+    is_good: impl Fn(&Point, usize) -> bool,
+) {
+    let (good, others): (Vec<_>, Vec<_>) =
+        here.iter_mut().enumerate().partition(|(at, point)| is_good(point, *at));
+    others.into_iter().for_each(|(_, point)| point.fair = FairPart::default());
+    let ours: Vec<Ours> = good
+        .iter()
+        .map(|(_, point)| Ours { access_point: point.view.access_point, carried: point.carried })
+        .collect();
+    let found = parts(&ours, sharers);
+    for (at, (_, point)) in good.into_iter().enumerate() {
+        let part = found.as_ref().and_then(|parts| parts.get(at).copied());
+        point.fair.update(steps, spare, point.carried, part);
     }
 }
 

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use units::{BitRate, Timestamp};
 
+use super::fair::FairPart;
 use super::marking::{MOST_MARKS, MarkShare};
 use super::reason::{Lack, SteeringReason, longer};
 use super::share::{Rank, must_leave};
@@ -110,6 +111,8 @@ pub(super) struct Point {
     pub proven: f64,
     /// No more marks are needed to hold senders to that.
     pub enough: MarkShare,
+    /// What others of its channel leave to it while it is one of the good ones.
+    pub fair: FairPart,
 }
 
 /// What is remembered of one that fell silent.
@@ -170,6 +173,7 @@ impl Point {
             allowed: 0.0,
             proven: 0.0,
             enough: MOST_MARKS,
+            fair: FairPart::default(),
         }
     }
 
@@ -413,9 +417,9 @@ impl Point {
             Some(Rank::Slower) if used => SteeringReason::FreeAir { longer, allowed: self.allowed },
             Some(Rank::Slower) => lack.reason(longer),
         };
-        let limit = packets
-            .filter(|_| other_way)
-            .map(|packets| BitRate((packets * FULL_PACKET.0 as f64 * 8.0).max(LEAST_LIMIT) as u64));
-        Steered { network, used, limit, marks, renewals: 0, packet_time: time, reason }
+        let rate = |packets: f64| BitRate((packets * FULL_PACKET.0 as f64 * 8.0).max(LEAST_LIMIT) as u64);
+        let limit = packets.filter(|_| other_way).map(rate);
+        let fair_limit = self.fair.packets().filter(|_| other_way && limit.is_none()).map(rate);
+        Steered { network, used, limit, fair_limit, marks, renewals: 0, packet_time: time, reason }
     }
 }

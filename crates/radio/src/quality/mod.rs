@@ -99,7 +99,7 @@ impl Qualities {
         let is_data = matches!(kind, Kind::Data | Kind::QosData);
         if is_data {
             let is_ours = own(header.receiver) || own(header.transmitter);
-            self.others.take(now, heard, is_ours, self.present_since);
+            self.others.take(now, header, heard, is_ours, self.present_since);
         }
         let from_access_point = header.control.from_access_point || kind.is_management();
         if !from_access_point || header.transmitter != header.bssid() || header.transmitter.is_group() {
@@ -141,6 +141,11 @@ impl Qualities {
     /// The part of a channel's air that others have taken lately, 0 to 1, as far as it was heard: a lower bound.
     pub fn others(&self, now: Timestamp, frequency: Frequency) -> f64 {
         self.others.part(now, frequency)
+    }
+
+    /// Who else sends full packets on a channel, as far as it was heard: the transmitter to each receiver, and how many in a second.
+    pub fn pairs(&self, now: Timestamp, frequency: Frequency) -> impl Iterator<Item = (MacAddress, f64)> {
+        self.others.pairs(now, frequency)
     }
 
     /// All of which there is an estimate now.

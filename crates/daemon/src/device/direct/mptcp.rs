@@ -168,6 +168,7 @@ mod tests {
             interface: interface.to_owned(),
             used: true,
             limit: None,
+            fair_limit: None,
             marks: MarkShare::new(marks),
             renewals: 0,
             packet_time: Some(Duration::from_millis(1)),

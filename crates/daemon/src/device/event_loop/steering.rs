@@ -44,7 +44,7 @@ impl DeviceLoop {
             let advised = self.advice_for(report.network).filter(|_| has_other);
             match self.steering {
                 SteeringChoice::Limits => {
-                    let limit = advised.and_then(|point| point.limit);
+                    let limit = advised.and_then(|point| point.limit.or(point.fair_limit));
                     self.plane.endpoint.set_path_limit(session, report.network, limit);
                 }
                 SteeringChoice::Marks => {

@@ -91,6 +91,12 @@ impl Listening {
         self.is_on().then(|| self.heard.others(now, channel))
     }
 
+    /// Who else sends full packets on a channel: the transmitter to each receiver, and how many in a second.
+    pub fn pairs(&self, now: Timestamp, channel: Frequency) -> impl Iterator<Item = (MacAddress, f64)> {
+        let is_on = self.is_on();
+        self.heard.pairs(now, channel).filter(move |_| is_on)
+    }
+
     /// All that are heard, but for those that `joined` tells of already.
     pub fn strangers(&self, now: Timestamp, joined: &[AccessPointReport]) -> Vec<AccessPointReport> {
         let seen = self.heard.access_points(now);

@@ -109,6 +109,10 @@ impl Statistics {
                 there: now.since(Timestamp::ZERO),
                 // What nobody knows is not reckoned with.
                 others: reading.others(now, listening).unwrap_or(0.0),
+                sharers: listening
+                    .into_iter()
+                    .flat_map(|listening| listening.pairs(now, reading.association.frequency))
+                    .collect(),
                 reaches: reaches(one.interface),
             })
             .collect()

@@ -24,7 +24,7 @@ use bond::{
     SessionConfig, SessionId,
 };
 use policy::PathStatus;
-use policy::steering::{MarkShare, MarkingForm, PointView, Steering, SteeringSettings, safe_marks};
+use policy::steering::{MarkShare, MarkingForm, PointView, Sharer, Steering, SteeringSettings, safe_marks};
 use units::{Frequency, NetworkId, Timestamp};
 use wire::inner::Ecn;
 
@@ -107,6 +107,8 @@ pub(super) const PACKET_PART: f64 = 0.975;
 const IN_VAIN: Duration = Duration::from_millis(14);
 const STEP: Duration = Duration::from_millis(1);
 const STEERING: Duration = Duration::from_millis(100);
+/// So much counts of what others had in one step, as a radio that listens counts for a second.
+const SHARE_NEWS: f64 = 0.1;
 /// What an estimate covers.
 const WINDOW: Duration = Duration::from_millis(500);
 const CHANNEL: Frequency = Frequency(2_437);
@@ -151,6 +153,9 @@ struct World {
     received: u64,
     sent: u32,
     plain: Vec<Plain>,
+    /// Full packets that each of them had since the last steering, and lately in a second.
+    shares: Vec<f64>,
+    sharing: Vec<f64>,
     /// In place of turns.
     contention: Option<Contention>,
 }
@@ -249,6 +254,8 @@ impl World {
             received: 0,
             sent: 0,
             plain: Vec::new(),
+            shares: Vec::new(),
+            sharing: Vec::new(),
             contention: None,
             others: Duration::ZERO,
             others_before: Duration::ZERO,
@@ -362,6 +369,7 @@ impl World {
                 self.air = None;
                 match self.queues[index].pop_front() {
                     Some(Waiting { plain: Some(client), bytes }) => {
+                        self.shares[client] += bytes.len() as f64 / FULL;
                         self.plain[client].handle_down(self.now, &bytes);
                     }
                     Some(Waiting { plain: None, bytes }) if self.packet_times[index].is_some() => {
@@ -533,6 +541,15 @@ impl World {
             })
             .collect();
         self.before.clone_from(&self.arrived);
+        for (share, counted) in self.sharing.iter_mut().zip(&mut self.shares) {
+            *share += (std::mem::take(counted) / STEERING.as_secs_f64() - *share) * SHARE_NEWS;
+        }
+        let sharers = self.plain.iter().zip(&self.sharing).map(|(plain, share)| Sharer {
+            channel: CHANNEL,
+            transmitter: point_address(plain.point()),
+            packets: *share,
+        });
+        self.steering.hear(sharers);
         for steered in self.steering.update(self.now, &views) {
             let session = self.device_session;
             if let Way::Marks(form) = self.run.way {
@@ -547,7 +564,8 @@ impl World {
                     let marks = steered.marks_for(round_trip(steered.network));
                     self.device.set_path_marks(session, steered.network, marks);
                 } else {
-                    self.device.set_path_limit(session, steered.network, steered.limit);
+                    let limit = steered.limit.or(steered.fair_limit);
+                    self.device.set_path_limit(session, steered.network, limit);
                 }
             }
         }

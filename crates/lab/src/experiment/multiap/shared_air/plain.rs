@@ -71,6 +71,7 @@ impl SharedAir {
                 )
             })
             .collect();
+        (world.shares, world.sharing) = (vec![0.0; clients.len()], vec![0.0; clients.len()]);
         world.advance(begin + self.settling)?;
         let (packets, bytes) = (world.received, world.plain_bytes());
         world.advance(begin + self.settling + self.measured)?;

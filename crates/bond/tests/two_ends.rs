@@ -338,6 +338,49 @@ fn what_is_held_back_carries_what_it_can_when_nothing_better_works() {
     }
 }
 
+/// Both good ones have a limit as well, for the sake of others.
+#[test]
+fn the_one_with_the_lowest_limit_takes_over_from_one_with_a_higher_one() {
+    let mut bench = Bench::new(&[LinkSpec::new(20.0, 25), LinkSpec::new(20.0, 25)]);
+    bench.connect();
+    bench.run(Duration::from_millis(500));
+    let limit = |bench: &mut Bench, number, limit| {
+        bench.device.set_inward_limit(bench.device_session, NetworkId(number), Some(BitRate(limit)));
+    };
+    limit(&mut bench, 1, 10_000_000);
+    limit(&mut bench, 2, 250_000);
+    bench.saturate_down(Duration::from_secs(3));
+    let rate = bench.saturate_down(Duration::from_secs(2));
+    assert!((8.5..11.0).contains(&rate), "{rate}\n{}", bench.report());
+    bench.set_alive(0, false);
+    bench.saturate_down(Duration::from_millis(600));
+    let rate = bench.saturate_down(Duration::from_millis(300));
+    assert!(rate > 0.8 * 20.0, "{rate}\n{}", bench.report());
+    // The device knows by now, and wishes it all the same.
+    bench.device.set_path_limit(bench.device_session, NetworkId(2), Some(BitRate(2_000_000)));
+    bench.saturate_down(Duration::from_millis(300));
+    let rate = bench.saturate_down(Duration::from_millis(500));
+    assert!(rate < 2.2, "{rate}\n{}", bench.report());
+}
+
+#[test]
+fn a_limit_for_what_comes_does_not_hold_for_what_goes() {
+    let mut bench = Bench::new(&[LinkSpec::new(20.0, 10)]);
+    bench.connect();
+    bench.run(Duration::from_millis(500));
+    bench.device.set_inward_limit(bench.device_session, NetworkId(1), Some(BitRate(2_000_000)));
+    bench.saturate_down(Duration::from_millis(500));
+    let rate = bench.saturate_down(Duration::from_secs(2));
+    assert!((1.7..2.1).contains(&rate), "{rate}\n{}", bench.report());
+    let before = bench.received_up.len();
+    for index in 0..2_000 {
+        bench.send_up(index, 1_200);
+        bench.run(Duration::from_millis(1));
+    }
+    let mbps = (bench.received_up.len() - before) as f64 * 1_200.0 * 8.0 / 2e6;
+    assert!(mbps > 8.0, "{mbps}\n{}", bench.report());
+}
+
 #[test]
 fn no_more_goes_over_a_path_than_the_device_allows() {
     let mut bench = Bench::new(&[LinkSpec::new(20.0, 10), LinkSpec::new(20.0, 10)]);

@@ -46,7 +46,7 @@ fn table(points: &[AccessPointReport]) -> String {
     for point in points {
         let quality = point.quality.as_ref();
         let packet_time = quality.and_then(|quality| quality.packet_time).or(point.held_packet_time);
-        let used = match (point.used, point.limit.or(point.fair_limit)) {
+        let used = match (point.used, point.limit) {
             (false, _) => "ready".to_owned(),
             (true, Some(limit)) => format!("to {}", rate(limit)),
             (true, None) => "yes".to_owned(),

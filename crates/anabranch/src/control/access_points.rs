@@ -80,7 +80,8 @@ pub struct AccessPointReport {
     /// No more than this is to go over it, or over one that is kept ready if the others fail, since better ones need the air; `None`: as much as it takes.
     #[serde(rename = "limit_bps", skip_serializing_if = "Option::is_none")]
     pub limit: Option<BitRate>,
-    /// No more than this is to go over it of what is one sender over several networks, since other stations want the air as well; only without another limit.
+    /// No more than this is to come over it from a gateway, which sends over several networks at once, since other stations want the air as well; only without
+    /// another limit.
     #[serde(rename = "fair_limit_bps", default, skip_serializing_if = "Option::is_none")]
     pub fair_limit: Option<BitRate>,
     /// The most of its packets that may be marked so that senders prefer others.

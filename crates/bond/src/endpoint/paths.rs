@@ -80,6 +80,15 @@ impl Endpoint {
         self.touch(session);
     }
 
+    /// No more than this is to come over a path; what this end sends is not concerned, and [`Self::set_path_limit`] holds besides. The peer is told.
+    /// A path that is made anew begins without.
+    pub fn set_inward_limit(&mut self, session: SessionId, network: NetworkId, limit: Option<BitRate>) {
+        if let Some(open) = self.slots.get_mut(&session).and_then(|slot| slot.session.as_mut()) {
+            open.set_inward_limit(network, limit);
+        }
+        self.touch(session);
+    }
+
     /// Asks for a sign of life on a path while data flows in the session, whichever path it takes: so the round trip of one that stands by is
     /// known as it is. Without data nothing is asked, which spares batteries.
     pub fn probe_path(&mut self, now: Timestamp, session: SessionId, network: NetworkId) {

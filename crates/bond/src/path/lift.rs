@@ -2,6 +2,10 @@
 //!
 //! A limit, or the wish that a path only stand by, leaves the air to better ones. Until the owner of the device finds out that there are none and says
 //! so, half a second passes, in which what stands by would carry next to nothing.
+//!
+//! ```text
+//! the last better one falls silent ---0.1 s---> limit lifted ---until 2 s, a new wish, or a better one works---> limit holds
+//! ```
 
 use std::time::Duration;
 
@@ -12,32 +16,22 @@ use super::{Path, PathState};
 
 /// So long after all better paths fell silent limits hold: they may answer in the next moment, and what is far away would have taken their air.
 const LIMITS_HOLD: Duration = Duration::from_millis(100);
-/// So long after it they hold again: by then the owner knows, and has said what it wishes now.
+/// So long after it they hold again, whatever is wished.
 const LIMITS_RETURN: Duration = Duration::from_secs(2);
+/// Who wishes something so long after it knows of it. Earlier wishes may have been on their way.
+const OWNER_KNOWS: Duration = Duration::from_millis(300);
 
-/// Whether a path's limit is lifted.
+/// Whether a path's limit is lifted, and what that depends on.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Lift {
-    /// Since when no better path has worked.
-    since: Option<Timestamp>,
+    /// Since when the path has not worked, after it did.
+    silent_since: Option<Timestamp>,
+    /// When one of both ends last said what it wishes of it.
+    wished_at: Timestamp,
+    has_new_wish: bool,
     is_on: bool,
     /// When that is to be looked at again.
     due: Option<Timestamp>,
-}
-
-/// Which paths better than those with limits there are.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Better {
-    /// Active ones, with or without a limit, which are better than those that stand by.
-    active: Health,
-    /// Active ones without a limit, which are better than all with one.
-    free: Health,
-}
-
-#[derive(Clone, Copy, Debug, Default)]
-struct Health {
-    some_work: bool,
-    some_are_silent: bool,
 }
 
 impl Lift {
@@ -50,59 +44,77 @@ impl Lift {
     }
 }
 
-impl Health {
-    fn count(&mut self, path: &Path) {
-        self.some_work |= path.state == PathState::Usable && path.is_validated();
-        self.some_are_silent |= path.state == PathState::Suspect;
-    }
-
-    fn has_fallen_silent(self) -> bool {
-        self.some_are_silent && !self.some_work
-    }
-}
-
-impl Better {
-    /// `None` if no path has a limit.
-    pub(crate) fn among(paths: &[Path]) -> Option<Self> {
-        if paths.iter().all(|path| path.wished_limit().is_none() && path.lift.since.is_none()) {
-            return None;
-        }
-        let mut better = Self::default();
-        for path in paths.iter().filter(|path| path.status() == PathStatus::Active) {
-            better.active.count(path);
-            if path.wished_limit().is_none() {
-                better.free.count(path);
-            }
-        }
-        Some(better)
-    }
-}
-
 impl Path {
     /// What both ends together allow.
     pub(super) fn wished_limit(&self) -> Option<BitRate> {
         self.own_limit.into_iter().chain(self.peer_limit).min()
     }
 
-    /// Lifts its limit if all better paths have just fallen silent, and puts it back when one works again.
-    pub(crate) fn follow(&mut self, now: Timestamp, better: Better) {
-        let lacks_better = self.wished_limit().is_some()
-            && match self.status() {
-                PathStatus::Active => better.free.has_fallen_silent(),
-                PathStatus::Backup => better.active.has_fallen_silent(),
-                PathStatus::Off => false,
-            };
-        if !lacks_better {
-            self.lift = Lift::default();
-            return;
+    /// One of both ends wishes something else of it.
+    pub(crate) fn note_wish(&mut self) {
+        self.lift.has_new_wish = true;
+    }
+
+    fn note_silence(&mut self, now: Timestamp) {
+        let lift = &mut self.lift;
+        if std::mem::take(&mut lift.has_new_wish) {
+            lift.wished_at = now;
         }
-        let since = self.lift.since.unwrap_or(now);
-        let silence = now.since(since);
-        let is_on = (LIMITS_HOLD..LIMITS_RETURN).contains(&silence);
+        lift.silent_since = match self.state {
+            PathState::Suspect | PathState::Down => lift.silent_since.or(Some(now)),
+            PathState::Validating | PathState::Usable => None,
+        };
+    }
+
+    /// Whether it carries before one with that status and limit.
+    fn is_better_than(&self, status: PathStatus, limit: BitRate) -> bool {
+        self.status() == PathStatus::Active
+            && match status {
+                PathStatus::Active => self.wished_limit().is_none_or(|own| own > limit),
+                PathStatus::Backup => true,
+                PathStatus::Off => false,
+            }
+    }
+
+    /// `silence`: since when all better paths have been silent.
+    fn follow(&mut self, now: Timestamp, silence: Option<Timestamp>) {
+        let known = self.lift.wished_at;
+        let Some(since) = silence.filter(|since| known < *since + OWNER_KNOWS) else {
+            (self.lift.is_on, self.lift.due) = (false, None);
+            return;
+        };
+        let passed = now.since(since);
+        let is_on = (LIMITS_HOLD..LIMITS_RETURN).contains(&passed);
         if is_on && !self.lift.is_on {
             self.free(now);
         }
-        let due = [LIMITS_HOLD, LIMITS_RETURN].into_iter().find(|after| silence < *after);
-        self.lift = Lift { since: Some(since), is_on, due: due.map(|after| since + after) };
+        let next = [LIMITS_HOLD, LIMITS_RETURN].into_iter().find(|after| passed < *after);
+        (self.lift.is_on, self.lift.due) = (is_on, next.map(|after| since + after));
     }
+}
+
+/// Lifts the limits of paths all better ones of which have just fallen silent, and puts them back.
+pub(crate) fn lift_limits(now: Timestamp, paths: &mut [Path]) {
+    paths.iter_mut().for_each(|path| path.note_silence(now));
+    for at in 0..paths.len() {
+        let silence = better_silent_since(paths, at);
+        if let Some(path) = paths.get_mut(at) {
+            path.follow(now, silence);
+        }
+    }
+}
+
+/// `None` if one that is better works, or none has.
+fn better_silent_since(paths: &[Path], at: usize) -> Option<Timestamp> {
+    let path = paths.get(at)?;
+    let (status, limit) = (path.status(), path.wished_limit()?);
+    let others = paths.iter().enumerate().filter(|(other, _)| *other != at);
+    let mut since = None;
+    for (_, better) in others.filter(|(_, other)| other.is_better_than(status, limit)) {
+        if better.state == PathState::Usable && better.is_validated() {
+            return None;
+        }
+        since = since.max(better.lift.silent_since);
+    }
+    since
 }

@@ -20,8 +20,8 @@ use crate::address::Address;
 use crate::congestion::{AckSample, Algorithm, AnyController, Controller, LossSample, Sibling};
 use crate::unit::Item;
 use ecn::{EcnTrouble, EcnTrust};
-pub(crate) use lift::Better;
 use lift::Lift;
+pub(crate) use lift::lift_limits;
 use mtu::MtuSearch;
 use pacer::Pacer;
 use policy::{BaseRtt, PathStatus, RttEstimator};
@@ -123,6 +123,8 @@ pub(crate) struct Path {
     pub(crate) priority: u8,
     /// What this end allows, both ways.
     pub(crate) own_limit: Option<BitRate>,
+    /// What this end allows to come.
+    pub(crate) inward_limit: Option<BitRate>,
     /// What the peer allows.
     pub(crate) peer_limit: Option<BitRate>,
     pub(crate) sent: Sent,
@@ -193,6 +195,7 @@ impl Path {
             peer_status_sequence: None,
             priority: 0,
             own_limit: None,
+            inward_limit: None,
             peer_limit: None,
             sent: Sent::default(),
             received: Received::default(),
@@ -254,7 +257,12 @@ impl Path {
             status,
             priority: self.priority,
             // Less than a byte a second would say that there is no limit.
-            limit: self.own_limit.map_or(0, |limit| (limit.0 / 8).max(1)),
+            limit: self
+                .own_limit
+                .into_iter()
+                .chain(self.inward_limit)
+                .min()
+                .map_or(0, |limit| (limit.0 / 8).max(1)),
         }
     }
 

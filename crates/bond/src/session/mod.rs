@@ -24,7 +24,7 @@ use crate::flows::{Flows, Queueing};
 use crate::handshake::Handshake;
 use crate::keys::{Cipher, PrivateKey, PublicKey, RawKeys, SessionKeys};
 use crate::path::ecn::EcnTrouble;
-use crate::path::{Better, Path, PathState, Progress};
+use crate::path::{Path, PathState, Progress, lift_limits};
 use crate::resequencer::{Load, Resequencer, Tally};
 use crate::scheduler::Scheduler;
 use crate::streams::{StreamEvent, Streams};
@@ -367,7 +367,7 @@ impl Session {
 
     pub(crate) fn handle_timeout(&mut self, now: Timestamp, own: &PrivateKey) {
         let siblings = self.siblings();
-        self.lift_limits(now);
+        lift_limits(now, &mut self.paths);
         for index in 0..self.paths.len() {
             let Some(path) = self.paths.get_mut(index) else { break };
             let before = path.state;
@@ -406,14 +406,7 @@ impl Session {
             self.check_stall(now);
         }
         if before != state {
-            self.lift_limits(now);
-        }
-    }
-
-    /// What is held back carries what it can as soon as nothing better works.
-    fn lift_limits(&mut self, now: Timestamp) {
-        if let Some(better) = Better::among(&self.paths) {
-            self.paths.iter_mut().for_each(|path| path.follow(now, better));
+            lift_limits(now, &mut self.paths);
         }
     }
 

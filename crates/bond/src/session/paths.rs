@@ -85,6 +85,7 @@ impl Session {
         }
         path.own_status = status;
         path.priority = priority;
+        path.note_wish();
         let frame = path.next_status(status_code(status));
         self.control.push(Control::PathStatus(frame));
     }
@@ -96,6 +97,18 @@ impl Session {
             return;
         }
         path.own_limit = limit;
+        path.note_wish();
+        let frame = path.next_status(status_code(path.own_status));
+        self.control.push(Control::PathStatus(frame));
+    }
+
+    /// No more than this is to come over the path.
+    pub(crate) fn set_inward_limit(&mut self, network: NetworkId, limit: Option<BitRate>) {
+        let Some(path) = self.path_of(network) else { return };
+        if path.inward_limit == limit {
+            return;
+        }
+        path.inward_limit = limit;
         let frame = path.next_status(status_code(path.own_status));
         self.control.push(Control::PathStatus(frame));
     }

@@ -215,6 +215,7 @@ impl Session {
             1 => PathStatus::Backup,
             _ => PathStatus::Off,
         };
+        path.note_wish();
         path.take_wish(now);
     }
 

@@ -9,7 +9,7 @@ use crate::path::{Path, PathState};
 use crate::scheduler::{Choice, Demand, PathView};
 use crate::unit::{DataUnit, Item, Payload};
 use policy::FlowClass;
-use units::{Bytes, Timestamp};
+use units::{BitRate, Bytes, Timestamp};
 use wire::datagram::{DataHeader, MAX_HEADER_LEN, TAG_LEN, packet_number_len};
 use wire::frame::{Ack, Data, Frame, Part, Repair};
 use wire::inner::Ecn;
@@ -26,6 +26,8 @@ const LONG_NUMBER_BYTES: u64 = 8_000_000;
 const MAX_BATCH: usize = 65_000;
 /// Ranges in an acknowledgement that rides along.
 pub(super) const PIGGYBACK_RANGES: usize = 4;
+/// Who is held to less than this is dear or slow; more is a part of a good one, which others want as well.
+const LITTLE: BitRate = BitRate(2_000_000);
 /// A challenge this often unanswered is tried without ECN: some networks drop what is marked ECN-capable.
 const CHALLENGES_WITH_ECN: u32 = 3;
 
@@ -193,7 +195,8 @@ impl Session {
         let wanted = self.wanted();
         let proved = |path: &Path| path.state == PathState::Usable && path.is_validated();
         let usable = self.paths.iter().enumerate().filter(|(_, path)| proved(path));
-        let key = |path: &Path| (!wanted.admits(path), path.limit().is_some(), path.rtt.smoothed());
+        let held = |path: &Path| path.limit().is_some_and(|limit| limit < LITTLE);
+        let key = |path: &Path| (!wanted.admits(path), held(path), path.rtt.smoothed());
         usable.min_by_key(|(_, path)| key(path)).map(|(index, _)| index)
     }
 

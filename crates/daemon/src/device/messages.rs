@@ -44,7 +44,7 @@ pub struct PointAdvice {
     pub used: bool,
     /// No more than this is to go over it.
     pub limit: Option<BitRate>,
-    /// No more than this of a bond, as others want the air as well.
+    /// No more than this is to come from a gateway, as others want the air as well.
     pub fair_limit: Option<BitRate>,
     /// The most of its packets to mark.
     pub marks: MarkShare,

@@ -210,8 +210,10 @@ impl Points {
         report.held_packet_time =
             steered.and_then(|steered| steered.packet_time).map(|packet_time| packet_time.into());
         report.reason = steered.map_or(SteeringReason::Unknown, |steered| steered.reason).to_string();
-        if report.fair_limit.is_some() {
-            report.reason += "; others want the air as well, so a bond takes no more than its part";
+        if let Some(limit) = report.fair_limit {
+            let part =
+                format!("; others want the air as well, so a gateway sends no more than {limit} over it");
+            report.reason += &part;
         }
     }
 }

@@ -83,8 +83,8 @@ pub struct Steered {
     pub used: bool,
     /// No more than this is to go over it, or over one that is only kept ready if all others fail; `None`: as much as it takes.
     pub limit: Option<BitRate>,
-    /// No more than this of what is one sender over several networks, as a bond is, since others want the air as well. Flows that stand in each queue by
-    /// themselves share each with those who do.
+    /// No more than this is to come from a sender over several networks, as a bond's other end is, since others want the air as well. Flows that stand in each
+    /// queue by themselves share each with those who do.
     pub fair_limit: Option<BitRate>,
     /// How many of its packets are to be marked where senders cannot be told: of one that has a limit as many as hold them to that, of one that is as good as
     /// the best the most, and then no more than [`safe_marks`] for the round trip ([`marks_of_flows`]). None of one that is to prove how good it is.

@@ -21,7 +21,7 @@ const DWELL: Duration = Duration::from_secs(1);
 /// How long one that nothing is known of is tried ...
 const TRIAL: Duration = Duration::from_secs(1);
 /// ... with so many packets a second: few, as they may be slow ones.
-const TRIAL_PACKETS: f64 = 10.0;
+pub(super) const TRIAL_PACKETS: f64 = 10.0;
 /// One that is heard better than the best by so much, dB, is tried whatever is remembered of it: while it carries hardly anything, its rate control
 /// learns nothing, and an estimate of it is of the past. Signals are a reason to look, and no verdict.
 const HEARD_BETTER: f32 = 3.0;

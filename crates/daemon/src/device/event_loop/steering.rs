@@ -44,8 +44,9 @@ impl DeviceLoop {
             let advised = self.advice_for(report.network).filter(|_| has_other);
             match self.steering {
                 SteeringChoice::Limits => {
-                    let limit = advised.and_then(|point| point.limit.or(point.fair_limit));
+                    let (limit, fair) = advised.map_or((None, None), |point| (point.limit, point.fair_limit));
                     self.plane.endpoint.set_path_limit(session, report.network, limit);
+                    self.plane.endpoint.set_inward_limit(session, report.network, fair);
                 }
                 SteeringChoice::Marks => {
                     let round_trip = report.base_rtt.or(report.smoothed_rtt);

@@ -564,8 +564,8 @@ impl World {
                     let marks = steered.marks_for(round_trip(steered.network));
                     self.device.set_path_marks(session, steered.network, marks);
                 } else {
-                    let limit = steered.limit.or(steered.fair_limit);
-                    self.device.set_path_limit(session, steered.network, limit);
+                    self.device.set_path_limit(session, steered.network, steered.limit);
+                    self.device.set_inward_limit(session, steered.network, steered.fair_limit);
                 }
             }
         }

@@ -119,16 +119,22 @@ impl Points {
         self.doubted.retain(|(network, _), _| joined.iter().any(|one| one.network == *network));
         for one in joined {
             self.tell_of_doubts(now, one, events);
-            // Before the first time nothing is held against it.
-            let before = self.of(one.network).is_none_or(|before| before.used);
             let after = steered.iter().find(|steered| steered.network == one.network);
-            if let Some(after) = after.filter(|after| after.used != before) {
+            if let Some(after) = after.filter(|after| self.is_news(after)) {
                 let what = if after.used { "carries data" } else { "kept ready only" };
                 let text = format!("{what}: {}", after.reason);
                 events.push(EventKind::NetworkChanged, Some(&one.ssid), text);
             }
         }
         self.steered = steered;
+    }
+
+    /// Whether a network changes between used and ready, or nothing answers behind it any more, which may be found out after it was left for its silence.
+    fn is_news(&self, after: &Steered) -> bool {
+        // Before the first time nothing is held against it.
+        let Some(before) = self.of(after.network) else { return !after.used };
+        let is_dead = |steered: &Steered| steered.reason == SteeringReason::Dead;
+        after.used != before.used || is_dead(after) && !is_dead(before)
     }
 
     /// What has come in the visits since the last look. Slots are longer than the time between looks, and what was kept comes at their beginning:
@@ -389,6 +395,24 @@ mod tests {
         assert_eq!(disturbing.confidence, Fraction(alone.confidence.0 / 2.0));
         assert!(disturbing.doubts.iter().any(|doubt| doubt.contains("hidden sender")), "{disturbing:?}");
         assert_eq!(alone.doubts.len() + 1, disturbing.doubts.len());
+    }
+
+    #[test]
+    fn that_nothing_answers_is_told_also_of_one_that_was_left_before() {
+        let (mut points, events) = (Points::default(), EventLog::default());
+        let mut decide = |step: u64, reaches| {
+            let silent = Joined { estimate: None, reaches, ..joined(1, 54.0, 250) };
+            let other = joined(2, 54.0, step * 250);
+            points.decide(
+                Timestamp::from_millis(10_000 + step * 100),
+                &[silent, after(step, other)],
+                &events,
+            );
+            let told = events.since(anabranch::control::EventSequence(0));
+            told.iter().filter(|event| event.text.contains("nothing comes from beyond it")).count()
+        };
+        assert_eq!((0..20).map(|step| decide(step, true)).sum::<usize>(), 0);
+        assert_eq!((20..40).map(|step| decide(step, false)).max(), Some(1), "once");
     }
 
     /// Forged frames, or two access points with one address.

@@ -79,38 +79,31 @@ impl Session {
     }
 
     pub(crate) fn set_path_status(&mut self, network: NetworkId, status: PathStatus, priority: u8) {
-        let Some(path) = self.path_of(network) else { return };
-        if path.own_status == status && path.priority == priority {
-            return;
-        }
-        path.own_status = status;
-        path.priority = priority;
-        path.note_wish();
-        let frame = path.next_status(status_code(status));
-        self.control.push(Control::PathStatus(frame));
+        self.wish(network, |path| {
+            let before = (path.own_status, path.priority);
+            (path.own_status, path.priority) = (status, priority);
+            before != (status, priority)
+        });
     }
 
     /// No more than this is to go over the path, either way.
     pub(crate) fn set_path_limit(&mut self, network: NetworkId, limit: Option<BitRate>) {
-        let Some(path) = self.path_of(network) else { return };
-        if path.own_limit == limit {
-            return;
-        }
-        path.own_limit = limit;
-        path.note_wish();
-        let frame = path.next_status(status_code(path.own_status));
-        self.control.push(Control::PathStatus(frame));
+        self.wish(network, |path| std::mem::replace(&mut path.own_limit, limit) != limit);
     }
 
     /// No more than this is to come over the path.
     pub(crate) fn set_inward_limit(&mut self, network: NetworkId, limit: Option<BitRate>) {
+        self.wish(network, |path| std::mem::replace(&mut path.inward_limit, limit) != limit);
+    }
+
+    /// Changes what this end wishes of a path, and tells the peer if `change` says that it is something else.
+    fn wish(&mut self, network: NetworkId, change: impl FnOnce(&mut Path) -> bool) {
         let Some(path) = self.path_of(network) else { return };
-        if path.inward_limit == limit {
-            return;
+        if change(path) {
+            path.note_wish();
+            let frame = path.next_status(status_code(path.own_status));
+            self.control.push(Control::PathStatus(frame));
         }
-        path.inward_limit = limit;
-        let frame = path.next_status(status_code(path.own_status));
-        self.control.push(Control::PathStatus(frame));
     }
 
     pub(crate) fn set_path_marks(&mut self, network: NetworkId, marks: MarkShare) {

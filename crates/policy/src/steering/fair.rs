@@ -96,13 +96,19 @@ pub(super) fn parts(ours: &[Ours], others: &[(MacAddress, f64)]) -> Option<Vec<f
     let alone = queues.iter().map(Queue::one_flow).enumerate().max_by(|one, other| one.1.total_cmp(&other.1));
     let least = (LEAST_PART * fair).max(TRIAL_PACKETS);
     let (best, alone) = alone?;
-    let part = |at: usize, room_here: f64| match at == best {
-        true if alone > in_all * ONLY_ONE => alone,
-        false if alone > in_all * ONLY_ONE => 0.0,
+    let is_only_one = alone > in_all * ONLY_ONE;
+    let part = |(at, here): (usize, &f64)| match is_only_one {
+        true => {
+            if at == best {
+                alone
+            } else {
+                0.0
+            }
+        }
         // What one flow would have, at least.
-        _ => room_here / room * in_all.max(alone),
+        false => here / room * in_all.max(alone),
     };
-    Some(rooms.iter().enumerate().map(|(at, here)| part(at, *here).max(least)).collect())
+    Some(rooms.iter().enumerate().map(|one| part(one).max(least)).collect())
 }
 
 /// Packets a second of each who wants more, if all those have the same of `all`.

@@ -28,7 +28,7 @@ mod watcher;
 
 use std::sync::Arc;
 
-use bond::{Algorithm, Endpoint, EndpointConfig, PrivateKey, Scheduler, SessionConfig};
+use bond::{Endpoint, EndpointConfig, PrivateKey, Scheduler, SessionConfig};
 use identity::{InvitationKind, KeyError, KeyPair, Peer, Peers, PeersError, StateDirectory};
 use linux::netlink::NetlinkError;
 use linux::poll::Poller;
@@ -40,9 +40,7 @@ use thiserror::Error;
 use tracing::{info, warn};
 use wire::hello::{HelloError, Name};
 
-use crate::config::{
-    Config, CongestionChoice, DEFAULT_MTU, DIRECT_MTU, DeviceConfig, KeepAlive, NO_GATEWAY, SchedulerChoice,
-};
+use crate::config::{Config, DEFAULT_MTU, DIRECT_MTU, DeviceConfig, KeepAlive, NO_GATEWAY, SchedulerChoice};
 use crate::control::{self, BusDoor, Callers, ControlServer, Doors, EventLog};
 use crate::dataplane::{self, Carriers, FIRST_SOCKET_TOKEN, PacketThread, Plane};
 use crate::mailbox::Mailbox;
@@ -424,14 +422,7 @@ fn session(config: &DeviceConfig) -> SessionConfig {
             SchedulerChoice::InverseRtt => Scheduler::InverseRtt,
             SchedulerChoice::Duplicated => Scheduler::Duplicated,
         },
-        congestion: match config.congestion {
-            CongestionChoice::Model => Algorithm::Model,
-            CongestionChoice::Cubic => Algorithm::Cubic,
-            CongestionChoice::Lia => Algorithm::Lia,
-            CongestionChoice::Olia => Algorithm::Olia,
-            CongestionChoice::Balia => Algorithm::Balia,
-            CongestionChoice::Background => Algorithm::Background,
-        },
+        congestion: config.congestion.algorithm(),
         treatment: config.default_treatment,
         keep_alive: match config.keep_alive {
             KeepAlive::Auto => SessionConfig::default().keep_alive,

@@ -339,7 +339,14 @@ fn work(
     let mut planes = Vec::new();
     let shares = Part::all(queues.len() as u32);
     for ((queue, part), (_, receiver, waker)) in queues.into_iter().zip(shares).zip(boxes) {
-        planes.push((plane(&key, queue, part, &mut listening, &waker)?, part.number(), receiver, waker));
+        let session =
+            SessionConfig { congestion: gateway.congestion.algorithm(), ..SessionConfig::default() };
+        planes.push((
+            plane(&key, queue, part, session, &mut listening, &waker)?,
+            part.number(),
+            receiver,
+            waker,
+        ));
     }
     let places = Places::default();
     let mut threads = Vec::new();
@@ -381,12 +388,13 @@ fn plane(
     key: &KeyPair,
     queue: Tun,
     part: Part,
+    session: SessionConfig,
     listening: &mut Listening,
     waker: &Waker,
 ) -> Result<Plane, Box<dyn std::error::Error>> {
     let endpoint = EndpointConfig {
         key: PrivateKey::new(*key.private_bytes()),
-        session: SessionConfig::default(),
+        session,
         accept: true,
         retry_above: RETRY_ABOVE / part.count() as u32,
         aes: dataplane::has_aes(),

@@ -1,12 +1,13 @@
 //! A radio at two access points of one channel, one of which loses two of five attempts, in the virtual machine: what it reckons of each, against
 //! what the air was told to do, and what it makes of it. Skipped with a reason where a part of the bed cannot be had, except in CI.
 
-use lab::medium::{LinkConfig, Report};
+use lab::medium::{Config, LinkConfig, Report};
 use lab::vm::air::{ASSOCIATE, LEASE};
 use lab::vm::measurement::tunnel_commands;
-use lab::vm::program;
-use lab::vm::scene::near_and_far;
+use lab::vm::scene::{RadioScene, near_and_far};
 use lab::vm::topology::SERVER_ADDRESS;
+use lab::vm::wifi::{AccessPoint, Wifi, WifiNetwork};
+use lab::vm::{Outcome, program};
 use sim::NetworkSpec;
 
 /// Of the attempts of the second access point.
@@ -207,4 +208,114 @@ fn a_network_that_clears_or_sets_ecn_is_told_and_its_marks_are_not_heeded() {
     assert!(heard("heard-before") > 200, "every packet was heard of until it was known");
     assert_eq!(heard("heard-after"), heard("heard-before"));
     assert!(outcome.output.contains("radio ended with 0"), "{}", outcome.output);
+}
+
+/// Both carry as much as the air gives, neither hears the other, and the device is looked at every second.
+fn hidden_from_each_other() -> String {
+    format!(
+        r#"fail() {{ echo "failed: $1"; cat /results/*.log; exit 1; }}
+radio_up --channels 6; address_on wl-near; address_on wl-far
+{}
+fetch() {{ at_home anabranch-lab traffic fetch {SERVER_ADDRESS}:9000 --transport tcp --congestion cubic --seconds $2 --json /results/$1 || fail $1; }}
+at_home anabranch --state /tmp/state network wl-far --off; sleep 1; fetch alone 6
+at_home anabranch --state /tmp/state network wl-far --off=off; sleep 1
+fetch both 16 & fetching=$!
+for second in $(seq 16); do sleep 1; own aps --json >/results/aps-$second; done
+wait $fetching; own aps
+at_home anabranch --state /tmp/state down; radio_down; air_down; cat /results/radio.log"#,
+        tunnel()
+    )
+}
+
+#[test]
+fn of_two_access_points_that_do_not_hear_each_other_one_is_used() {
+    let mut scene = near_and_far(0.0, hidden_from_each_other());
+    scene.air.as_mut().unwrap().hidden = vec![[0, 1]];
+    let Some(outcome) = scene.play(env!("CARGO_BIN_EXE_anabranch-lab")).unwrap() else { return };
+    let air: Report = serde_json::from_str(&outcome.text("air.json")).unwrap();
+    assert_eq!(air.void, None);
+    assert!(air.collisions > 100, "{} collisions", air.collisions);
+    let (mut apart, mut alone) = (0, 0);
+    for second in 1..=16 {
+        let points: Vec<serde_json::Value> =
+            serde_json::from_str(&outcome.text(&format!("aps-{second}"))).unwrap();
+        let used = points.iter().filter(|point| point["used"] == true).count();
+        let reason = |point: &serde_json::Value| point["reason"].as_str().unwrap_or_default().to_owned();
+        println!(
+            "{second}: {:?}",
+            points.iter().map(|point| (&point["used"], reason(point))).collect::<Vec<_>>()
+        );
+        apart += u32::from(points.iter().any(|point| reason(point).contains("not to hear each other")));
+        alone += u32::from(used == 1);
+    }
+    assert!(apart > 0, "it was not found out");
+    assert!(alone >= 12, "one was used alone in {alone} of 16 seconds");
+    let (alone, both) = (fetched(&outcome, "alone"), fetched(&outcome, "both"));
+    assert!(both > 0.75 * alone, "{both} of {alone} Mbit/s");
+    assert!(outcome.output.contains("radio ended with 0"), "{}", outcome.output);
+}
+
+/// Two access points on each of two channels, each with an uplink of 4 Mbit/s: less than the air of a turn carries by one.
+fn two_on_each_of_two_channels() -> String {
+    let names = ["a", "b", "c", "d"];
+    let addresses: String = names.map(|name| format!("address_on wl-{name}; ")).concat();
+    format!(
+        r#"fail() {{ echo "failed: $1"; cat /results/*.log; exit 1; }}
+radio_up --channels 1,11; {addresses}
+{}
+fetch() {{ at_home anabranch-lab traffic fetch {SERVER_ADDRESS}:9000 --transport tcp --congestion cubic --seconds $2 --json /results/$1 || fail $1; }}
+fetch warm 3; fetch all 12 & fetching=$!
+sleep 6; own aps --json >/results/aps; own aps; wait $fetching
+at_home anabranch --state /tmp/state status --json >/results/status
+at_home anabranch --state /tmp/state down; radio_down; air_down; cat /results/radio.log"#,
+        tunnel()
+    )
+}
+
+#[test]
+fn access_points_of_one_channel_have_one_turn_beside_those_of_another() {
+    let network = |name: &'static str, channel| WifiNetwork {
+        link: NetworkSpec::symmetric(name, UPLINK_MBPS, 20),
+        points: vec![AccessPoint::open(name, channel)],
+    };
+    let networks = vec![network("a", 1), network("b", 1), network("c", 11), network("d", 11)];
+    let known = ["a", "b", "c", "d"].map(|name| format!("[[network]]\nssid = \"{name}\"\n\n")).concat();
+    let script = two_on_each_of_two_channels();
+    let scene =
+        RadioScene { air: Some(Config::default()), ..RadioScene::new(Wifi::new(networks), known, script) };
+    let Some(outcome) = scene.play(env!("CARGO_BIN_EXE_anabranch-lab")).unwrap() else { return };
+    let air: Report = serde_json::from_str(&outcome.text("air.json")).unwrap();
+    assert_eq!(air.void, None);
+    let points: Vec<serde_json::Value> = serde_json::from_str(&outcome.text("aps")).unwrap();
+    points.iter().for_each(|point| println!("{point}"));
+    assert_eq!(points.len(), 4, "{points:?}");
+    let of_channel = |megahertz: u32| air.air_seconds.get(&megahertz).copied().unwrap_or_default();
+    println!("{} s and {} s of air", of_channel(2_412), of_channel(2_462));
+    let all = fetched(&outcome, "all");
+    println!("{all} Mbit/s");
+    // More than both of one channel could bring if the radio stayed there.
+    assert!(all > 2.2 * UPLINK_MBPS, "{all} Mbit/s by four uplinks of {UPLINK_MBPS} Mbit/s");
+    assert!(outcome.output.contains("radio ended with 0"), "{}", outcome.output);
+}
+
+const UPLINK_MBPS: f64 = 4.0;
+
+/// The device joins a gateway and is up in the radio's state directory, whose advice it has then, and the server serves.
+fn tunnel() -> String {
+    format!(
+        r#"{}
+at_home anabranch --state /tmp/device down; mv /tmp/device/* /tmp/state/
+at_home anabranch --state /tmp/state up --foreground >/results/device.log 2>&1 &
+for _ in $(seq 200); do ip -n device link show any0 >/dev/null 2>&1 && break; sleep 0.1; done
+in_namespace server anabranch-lab traffic serve {SERVER_ADDRESS}:9000 --transport tcp &
+sleep 3"#,
+        tunnel_commands()
+    )
+}
+
+/// Mbit/s of a download.
+fn fetched(outcome: &Outcome, name: &str) -> f64 {
+    let report: lab::traffic::Report = serde_json::from_str(&outcome.text(name)).unwrap();
+    assert!(report.intact, "{name}: a wrong byte arrived");
+    report.goodput_mbps
 }

@@ -32,6 +32,13 @@ impl CubicController {
     pub fn new(datagram: u64, now: Timestamp) -> Self {
         Self { state: LossBased::new(datagram, now), rule: Cubic { window_maximum: 0.0, epoch: None } }
     }
+
+    /// One that has `window` bytes in flight and is past its slow start.
+    pub(super) fn at(window: u64, datagram: u64, now: Timestamp) -> Self {
+        let mut controller = Self::new(datagram, now);
+        controller.state.begin_at(window);
+        controller
+    }
 }
 
 impl WindowRule for Cubic {

@@ -42,6 +42,15 @@ impl<R: WindowRule> LossBasedController<R> {
         Position { window: self.state.window, datagram: self.state.datagram, own, siblings }
     }
 
+    /// Answers losses that are no persistent congestion; `false` if they belong to an event already answered.
+    pub(super) fn on_loss_of(&mut self, sample: &LossSample, own: PathId, siblings: &[Sibling]) -> bool {
+        let is_new = self.state.is_new_event(sample);
+        if is_new {
+            self.reduce(sample.now, own, siblings);
+        }
+        is_new
+    }
+
     fn reduce(&mut self, now: Timestamp, own: PathId, siblings: &[Sibling]) {
         let window = self.rule.reduced(&self.position(own, siblings));
         self.state.reduce_to(window, now);
@@ -65,8 +74,8 @@ impl<R: WindowRule> Controller for LossBasedController<R> {
         if sample.persistent {
             let threshold = self.rule.collapsed(&self.position(own, siblings));
             self.state.collapse(threshold, sample.now);
-        } else if self.state.is_new_event(sample) {
-            self.reduce(sample.now, own, siblings);
+        } else {
+            self.on_loss_of(sample, own, siblings);
         }
     }
 
@@ -122,6 +131,12 @@ impl LossBased {
             smoothed_rtt: Duration::ZERO,
             rates: MaximumFilter::new(now),
         }
+    }
+
+    /// Goes on with so many bytes in flight, in congestion avoidance.
+    pub(super) fn begin_at(&mut self, window: u64) {
+        self.window = (window as f64 / self.datagram as f64).clamp(LEAST_WINDOW, LARGEST_WINDOW);
+        self.slow_start.end();
     }
 
     /// Takes one acknowledgement; `window_limited` growth only, as RFC 9438 section 5.8 asks.

@@ -4,6 +4,7 @@ mod background;
 mod bottleneck;
 mod choice;
 mod coupled;
+mod crowd;
 mod cubic;
 mod fades;
 mod loss_based;

@@ -20,6 +20,7 @@
 //! - probing is bounded by the queue that it may build, and goes over into a new start-up when the rate follows;
 //! - loss alone is ignored below 15 % of a round.
 
+use super::crowd::Crowd;
 use super::fades::Fades;
 use super::rate_filter::{MaximumFilter, Slices};
 use super::{AckSample, Controller, LossSample, Sibling};
@@ -34,6 +35,9 @@ pub struct ModelController {
     rates: MaximumFilter,
     slices: Slices,
     fades: Fades,
+    crowd: Crowd,
+    /// When it last sent faster than it believes the path to be.
+    fast_until: Option<Timestamp>,
     round: Round,
     /// Used in start-up; after it the window follows from rate and base.
     start_up_window: u64,
@@ -109,6 +113,8 @@ impl ModelController {
             rates: MaximumFilter::new(now),
             slices: Slices::new(now),
             fades: Fades::default(),
+            crowd: Crowd::new(datagram, now),
+            fast_until: None,
             round: Round::default(),
             start_up_window: INITIAL_WINDOW_PACKETS * datagram,
             base_rtt: Duration::ZERO,
@@ -392,6 +398,24 @@ impl ModelController {
         ((DRAINED * self.bandwidth_delay_product() as f64) as u64).max(LEAST_WINDOW_PACKETS * self.datagram)
     }
 
+    /// What may be in flight as far as the path's model knows.
+    fn own_window(&self) -> u64 {
+        match self.phase {
+            Phase::StartUp { .. } => self.start_up_window,
+            Phase::Drain { .. } => self.drained_window(),
+            Phase::Cruise { .. } | Phase::Probe { .. } => self.steady_window(),
+        }
+    }
+
+    /// What may be in flight beside others. A radio's fades fill its queue, and lose packets meanwhile: there losses tell of nobody.
+    fn others_window(&self) -> Option<u64> {
+        self.crowd.window().filter(|_| !self.fades.are_usual())
+    }
+
+    fn is_held_by_others(&self) -> bool {
+        self.others_window().is_some_and(|window| window < self.own_window())
+    }
+
     fn pacing_gain(&self) -> f64 {
         let by_queue = match self.queue {
             // The window bounds the queue. What is known of the rate is of the last fades: the next moment may carry more.
@@ -410,9 +434,14 @@ impl ModelController {
 }
 
 impl Controller for ModelController {
-    fn on_sent(&mut self, _now: Timestamp, _bytes: u64, _in_flight: u64) {}
+    fn on_sent(&mut self, now: Timestamp, _bytes: u64, _in_flight: u64) {
+        if matches!(self.phase, Phase::StartUp { .. } | Phase::Probe { measuring: false, .. }) {
+            self.fast_until = Some(now);
+        }
+    }
 
-    fn on_ack(&mut self, sample: &AckSample, _own: PathId, _siblings: &[Sibling]) {
+    fn on_ack(&mut self, sample: &AckSample, own: PathId, siblings: &[Sibling]) {
+        self.crowd.on_ack(sample, own, siblings);
         self.round.acked += sample.acked_bytes;
         self.round.ce_marks += sample.ce_marks;
         self.round.flight.bytes = self.round.flight.bytes.max(sample.prior_in_flight);
@@ -432,7 +461,13 @@ impl Controller for ModelController {
         self.grow_in_start_up(sample);
     }
 
-    fn on_loss(&mut self, sample: &LossSample, _own: PathId, _siblings: &[Sibling]) {
+    fn on_loss(&mut self, sample: &LossSample, own: PathId, siblings: &[Sibling]) {
+        // What was sent faster than the path is believed to be has itself to blame.
+        let was_fast = self.fast_until.is_some_and(|until| sample.latest_sent <= until);
+        if !was_fast || self.is_held_by_others() {
+            let in_flight = self.round.flight.bytes.max(self.bandwidth_delay_product());
+            self.crowd.on_loss(sample, in_flight, own, siblings);
+        }
         self.round.lost += sample.lost_bytes;
         if sample.persistent {
             self.rates.cap(scale(self.rates.maximum(), 0.5));
@@ -443,11 +478,8 @@ impl Controller for ModelController {
     }
 
     fn window(&self) -> u64 {
-        match self.phase {
-            Phase::StartUp { .. } => self.start_up_window,
-            Phase::Drain { .. } => self.drained_window(),
-            Phase::Cruise { .. } | Phase::Probe { .. } => self.steady_window(),
-        }
+        let window = self.own_window();
+        self.others_window().map_or(window, |theirs| window.min(theirs))
     }
 
     fn pacing_rate(&self) -> Option<BitRate> {
@@ -480,7 +512,8 @@ impl Controller for ModelController {
 
     fn has_room(&self) -> bool {
         let steady = matches!(self.phase, Phase::Cruise { .. } | Phase::Probe { .. });
-        steady && self.queue == Queue::Empty && self.round.ce_marks == 0 && self.cautious_rounds == 0
+        let is_held = self.cautious_rounds > 0 || self.others_window().is_some();
+        steady && self.queue == Queue::Empty && self.round.ce_marks == 0 && !is_held
     }
 }
 

@@ -1,5 +1,6 @@
 //! The model on a simulated link.
 
+use super::cubic::CubicController;
 use super::model::ModelController;
 use super::test_link::{DATAGRAM, Link, World};
 use super::{AckSample, Controller, LossSample};
@@ -295,4 +296,60 @@ fn a_slow_path_that_is_freed_keeps_no_queue() {
     world.run(seconds(3));
     let mean = world.queue_delays.iter().sum::<f64>() / world.queue_delays.len() as f64;
     assert!(mean < 30.0, "{mean} ms");
+}
+
+/// What each of so many CUBIC flows gets beside it for 30 s, and how many times as much it has itself.
+fn beside_others(link: &Link, others: u64, seed: u64) -> (f64, f64) {
+    let mut ours = world(link.clone(), seed);
+    ours.run(seconds(2));
+    let mut plain: Vec<_> = (0..others)
+        .map(|number| ours.beside(CubicController::new(DATAGRAM, ours.now), seed * 100 + number))
+        .collect();
+    let mut run = |time: Duration| {
+        let end = ours.now + time;
+        while ours.now < end {
+            ours.step();
+            plain.iter_mut().for_each(World::step);
+        }
+        (ours.delivered, plain.iter().map(|one| one.delivered).sum::<u64>())
+    };
+    let (before, after) = (run(seconds(15)), run(seconds(30)));
+    let (mine, theirs) = ((after.0 - before.0) as f64, (after.1 - before.1) as f64 / others as f64);
+    (theirs * 8.0 / 30e6, mine / theirs)
+}
+
+#[test]
+fn others_who_heed_losses_keep_theirs() {
+    for (mbps, delay, queue_ms) in [(25.0, 20, 60.0), (25.0, 20, 20.0), (40.0, 30, 15.0), (25.0, 20, 200.0)] {
+        for others in [1, 4, 16] {
+            let buffer = (mbps * 125.0 * queue_ms) as u64;
+            let link = Link { buffer, jitter: Duration::from_micros(500), ..Link::new(mbps, delay) };
+            let (each, times) = beside_others(&link, others, 1);
+            let case = format!("{mbps} Mbit/s, {delay} ms, a queue of {queue_ms} ms, {others} others");
+            assert!((0.25..3.0).contains(&times), "{case}: {times:.1} times the {each:.2} Mbit/s of each");
+        }
+    }
+}
+
+#[test]
+fn what_others_leave_is_taken_within_seconds() {
+    let mut ours = world(Link { buffer: 190_000, ..Link::new(25.0, 20) }, 1);
+    ours.run(seconds(2));
+    let mut other = ours.beside(CubicController::new(DATAGRAM, ours.now), 2);
+    let end = ours.now + seconds(20);
+    while ours.now < end {
+        ours.step();
+        other.step();
+    }
+    ours.run(seconds(8));
+    at_least(ours.run(seconds(5)), 0.95, 25.0);
+}
+
+/// A radio loses at any time, so beside a queue that comes and goes its losses are nobody's.
+#[test]
+fn losses_at_any_time_are_no_others() {
+    let jitter = millis(10);
+    let mut world = world(Link { loss: 0.01, jitter, buffer: 200_000, ..Link::new(25.0, 20) }, 4);
+    world.run(seconds(3));
+    at_least(world.run(seconds(30)), 0.9, 25.0);
 }

@@ -4,8 +4,10 @@ use super::{AckSample, Controller, LossSample, Sibling};
 use policy::{BaseRtt, RttEstimator};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
+use std::cell::RefCell;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+use std::rc::Rc;
 use std::time::Duration;
 use units::{BitRate, Bytes, PathId, Timestamp};
 
@@ -85,6 +87,29 @@ struct Arrival {
     received_at: Timestamp,
 }
 
+/// What waits at the link's bottleneck: when each packet leaves, and its bytes.
+#[derive(Debug)]
+struct Bottleneck {
+    queue: VecDeque<(Timestamp, u64)>,
+    free_from: Timestamp,
+}
+
+impl Bottleneck {
+    /// When a packet that comes now leaves; `None` if there is no room for it.
+    fn take(&mut self, now: Timestamp, link: &Link) -> Option<Timestamp> {
+        while self.queue.front().is_some_and(|(leaves, _)| *leaves <= now) {
+            self.queue.pop_front();
+        }
+        let queued: u64 = self.queue.iter().map(|(_, bytes)| bytes).sum();
+        if queued + DATAGRAM > link.buffer {
+            return None;
+        }
+        self.free_from = link.leaves(self.free_from.max(now));
+        self.queue.push_back((self.free_from, DATAGRAM));
+        Some(self.free_from)
+    }
+}
+
 /// The world.
 pub(super) struct World<C> {
     pub(super) controller: C,
@@ -102,8 +127,7 @@ pub(super) struct World<C> {
     sent: BTreeMap<u64, Sent>,
     arrivals: BinaryHeap<Reverse<Arrival>>,
     last_arrival: Timestamp,
-    queue: VecDeque<(Timestamp, u64)>,
-    link_free: Timestamp,
+    bottleneck: Rc<RefCell<Bottleneck>>,
     next_send: Timestamp,
     next_number: u64,
     round_end: u64,
@@ -137,8 +161,7 @@ impl<C: Controller> World<C> {
             sent: BTreeMap::new(),
             arrivals: BinaryHeap::new(),
             last_arrival: start,
-            queue: VecDeque::new(),
-            link_free: start,
+            bottleneck: Rc::new(RefCell::new(Bottleneck { queue: VecDeque::new(), free_from: start })),
             next_send: start,
             next_number: 0,
             round_end: 0,
@@ -155,29 +178,42 @@ impl<C: Controller> World<C> {
         }
     }
 
+    /// One more sender with endless data at the same bottleneck.
+    pub(super) fn beside<D: Controller>(&self, controller: D, seed: u64) -> World<D> {
+        let mut other = World::new(controller, self.link.clone(), seed);
+        other.now = self.now;
+        other.bottleneck = Rc::clone(&self.bottleneck);
+        other
+    }
+
     /// Runs for `time` and returns the goodput.
     pub(super) fn run(&mut self, time: Duration) -> BitRate {
         let end = self.now + time;
         let before = self.delivered;
         while self.now < end {
-            self.notice_silence();
-            if self.suspect {
-                self.probe();
-            } else {
-                self.send();
-            }
-            while self.arrivals.peek().is_some_and(|next| next.0.acked_at <= self.now) {
-                if let Some(Reverse(arrival)) = self.arrivals.pop() {
-                    self.acknowledge(arrival);
-                }
-            }
-            self.now += Duration::from_micros(100);
-            if let Some(offered) = self.offered {
-                let step = offered.bytes_per_second() * 1e-4;
-                self.allowance = (self.allowance + step).min(50_000.0);
-            }
+            self.step();
         }
         BitRate::from_bytes_over(Bytes(self.delivered - before), time)
+    }
+
+    /// Runs for a tenth of a millisecond.
+    pub(super) fn step(&mut self) {
+        self.notice_silence();
+        if self.suspect {
+            self.probe();
+        } else {
+            self.send();
+        }
+        while self.arrivals.peek().is_some_and(|next| next.0.acked_at <= self.now) {
+            if let Some(Reverse(arrival)) = self.arrivals.pop() {
+                self.acknowledge(arrival);
+            }
+        }
+        self.now += Duration::from_micros(100);
+        if let Some(offered) = self.offered {
+            let step = offered.bytes_per_second() * 1e-4;
+            self.allowance = (self.allowance + step).min(50_000.0);
+        }
     }
 
     /// The greatest queueing delay of the last `count` packets but for the top hundredth.
@@ -258,16 +294,7 @@ impl<C: Controller> World<C> {
             return;
         }
         let now = self.now;
-        while self.queue.front().is_some_and(|(leaves, _)| *leaves <= now) {
-            self.queue.pop_front();
-        }
-        let queued: u64 = self.queue.iter().map(|(_, bytes)| bytes).sum();
-        if queued + DATAGRAM > self.link.buffer {
-            return;
-        }
-        let leaves = self.link.leaves(self.link_free.max(now));
-        self.link_free = leaves;
-        self.queue.push_back((leaves, DATAGRAM));
+        let Some(leaves) = self.bottleneck.borrow_mut().take(now, &self.link) else { return };
         self.queue_delays.push(leaves.since(now).as_secs_f64() * 1e3);
         let jitter = self.link.jitter.mul_f64(self.random.random::<f64>());
         let mut received_at = leaves + self.link.delay / 2 + jitter;

@@ -185,7 +185,7 @@ pub(super) const DEVICE: &[Key<DeviceConfig>] = &[
     },
     Key {
         name: "steering",
-        meaning: "How the gateway learns which access points of a shared radio are slow: it is told how much to send by\neach, or packets of slow ones count as marked, which needs \"cubic\", \"lia\", \"olia\" or \"balia\" at its end.",
+        meaning: "How the gateway learns which access points of a shared radio are slow: it is told how much to send by\neach, or packets of slow ones count as marked, which needs \"cubic\", \"lia\", \"olia\" or \"balia\" as the\ngateway's `congestion`.",
         accepts: "\"limits\" or \"marks\"",
         default: "\"limits\"",
         otherwise: None,
@@ -595,6 +595,14 @@ pub(super) const GATEWAY: &[Key<GatewayConfig>] = &[
         default: "false",
         otherwise: None,
         set: |config, value| value::boolean(value).map(|on| config.client_to_client = on),
+    },
+    Key {
+        name: "congestion",
+        meaning: "How each path to a client finds its rate, as for a device; what a client sends is its own choice.",
+        accepts: "\"model\", \"cubic\", \"lia\", \"olia\", \"balia\" or \"background\"",
+        default: "\"model\"",
+        otherwise: None,
+        set: |config, value| value::one_of(value, CONGESTION).map(|choice| config.congestion = choice),
     },
     Key {
         name: "client_rate",

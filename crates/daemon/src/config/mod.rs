@@ -18,6 +18,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anabranch::control::DEFAULT_INTERFACE;
+use bond::Algorithm;
 use identity::{Ipv4Pool, Ipv6Pool, RegistryPlace, SharedRegistry, StateDirectory};
 use linux::routing::Routing;
 use policy::calendar::BillingDay;
@@ -182,6 +183,8 @@ pub struct GatewayConfig {
     pub dns: Option<Vec<IpAddr>>,
     /// Clients may talk to each other.
     pub client_to_client: bool,
+    /// Congestion control of what is sent to clients.
+    pub congestion: CongestionChoice,
     /// What clients without limits of their own may carry.
     pub limits: LimitSettings,
     /// The database that the registry is in; a file of the state directory if `None`.
@@ -233,6 +236,20 @@ pub enum CongestionChoice {
     Balia,
     /// Gives way to all other traffic.
     Background,
+}
+
+impl CongestionChoice {
+    /// The bond's name of it.
+    pub fn algorithm(self) -> Algorithm {
+        match self {
+            Self::Model => Algorithm::Model,
+            Self::Cubic => Algorithm::Cubic,
+            Self::Lia => Algorithm::Lia,
+            Self::Olia => Algorithm::Olia,
+            Self::Balia => Algorithm::Balia,
+            Self::Background => Algorithm::Background,
+        }
+    }
 }
 
 /// How senders learn which access points are slow.
@@ -338,6 +355,7 @@ impl Default for GatewayConfig {
             threads: None,
             dns: None,
             client_to_client: false,
+            congestion: CongestionChoice::default(),
             limits: LimitSettings::default(),
             registry: None,
             registry_ca: None,

@@ -120,6 +120,7 @@ fn reads_every_sort_of_value() {
         pool_v4 = "192.168.0.0/24"
         dns = []
         client_to_client = true
+        congestion = "balia"
         "#,
     )
     .unwrap();
@@ -141,6 +142,7 @@ fn reads_every_sort_of_value() {
     assert_eq!(addresses, ["gw.example.org:4600", "[2001:db8::1]:99"]);
     assert_eq!(config.gateway.pool_v4.to_string(), "192.168.0.0/24");
     assert!(config.gateway.client_to_client);
+    assert_eq!(config.gateway.congestion, CongestionChoice::Balia);
 }
 
 #[test]

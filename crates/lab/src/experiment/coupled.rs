@@ -83,6 +83,7 @@ fn run(seed: u64) -> anyhow::Result<Report> {
             shared,
             algorithm: Algorithm::Cubic,
             paths,
+            plain: 1,
             hosts_take_time: true,
             plain_start: PLAIN_START + seed_step(seed, SEED_STEP),
             measured_from: MEASURED_FROM,

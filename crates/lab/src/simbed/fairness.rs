@@ -1,4 +1,4 @@
-//! A bonded download that shares one of its networks with somebody else's plain TCP download.
+//! A bonded download that shares one of its networks with plain TCP downloads of somebody else.
 
 use super::host::{FlowEnd, Host};
 use super::node::{Junction, SimulatedNode};
@@ -10,14 +10,14 @@ use sim::{Capacity, Jitter, LinkId, LinkSpec, NetworkSpec, NodeId, Port, SeededR
 use std::time::Duration;
 use units::{Bytes, Timestamp};
 
-/// A bonded TCP download over all networks, and a plain one of another host over one of them.
+/// A bonded TCP download over all networks, and plain ones of another host over one of them.
 #[derive(Clone, Debug)]
 pub struct Fairness {
     /// The networks.
     pub networks: Vec<NetworkSpec>,
     /// Which of them lead over one link, that of the first of these, which the other host uses too; one at least.
     pub shared: Vec<usize>,
-    /// Congestion control of both downloads.
+    /// Congestion control of all downloads.
     pub algorithm: Algorithm,
     /// That of the bond's paths.
     pub paths: bond::Algorithm,
@@ -28,7 +28,9 @@ pub struct Fairness {
     /// longer than the others do and has the losses of all: a phase effect, and this the remedy for it (Floyd and Jacobson, "On Traffic Phase Effects in
     /// Packet-Switched Gateways", 1992).
     pub hosts_take_time: bool,
-    /// When the plain download begins; the bonded one does after a second.
+    /// How many plain downloads there are.
+    pub plain: u16,
+    /// When the plain downloads begin, a tenth of a second apart; the bonded one does after a second.
     pub plain_start: Timestamp,
     /// What comes before is left out.
     pub measured_from: Timestamp,
@@ -43,16 +45,25 @@ pub struct Fairness {
 pub struct FairnessOutcome {
     /// The bond.
     pub bond_mbps: f64,
-    /// The plain download.
+    /// The plain downloads together.
     pub plain_mbps: f64,
+    /// How many these are.
+    pub plain: u16,
     /// Bytes per time of the bonded download, over all networks.
     pub bonded_goodput_mbps: f64,
 }
 
 impl FairnessOutcome {
-    /// [`jain_index`] of the two.
+    /// [`jain_index`] of the bond and the plain downloads, each of which counts as having as much as the others.
     pub fn jain_index(&self) -> f64 {
-        jain_index(&[self.bond_mbps, self.plain_mbps])
+        let each = self.plain_mbps / f64::from(self.plain.max(1));
+        let shares: Vec<f64> = std::iter::once(self.bond_mbps).chain((0..self.plain).map(|_| each)).collect();
+        jain_index(&shares)
+    }
+
+    /// What the bond has, as a multiple of what each plain download has.
+    pub fn over_each(&self) -> f64 {
+        self.bond_mbps * f64::from(self.plain) / self.plain_mbps
     }
 }
 
@@ -63,7 +74,9 @@ pub fn jain_index(shares: &[f64]) -> f64 {
     if squares > 0.0 { sum * sum / (shares.len() as f64 * squares) } else { 0.0 }
 }
 
+/// Of the first plain download.
 const PLAIN_PORTS: (u16, u16) = (50_000, 9_000);
+const PLAIN_APART: Duration = Duration::from_millis(100);
 /// Bytes of a full plain packet on the link per byte of payload.
 const LINK_BYTES_PER_PAYLOAD: f64 = 1_500.0 / 1_448.0;
 
@@ -89,7 +102,12 @@ impl Fairness {
         let seconds = self.end.since(self.measured_from).as_secs_f64();
         let mbps = |index: usize| (after[index] - before[index]) as f64 * 8.0 / seconds / 1e6;
         let plain_mbps = mbps(1) * LINK_BYTES_PER_PAYLOAD;
-        Ok(FairnessOutcome { bond_mbps: mbps(0) - plain_mbps, plain_mbps, bonded_goodput_mbps: mbps(2) })
+        Ok(FairnessOutcome {
+            bond_mbps: mbps(0) - plain_mbps,
+            plain_mbps,
+            plain: self.plain,
+            bonded_goodput_mbps: mbps(2),
+        })
     }
 
     fn trial(&self) -> Trial {
@@ -116,14 +134,17 @@ impl Fairness {
         let (near, far) = ((near, Junction::SHARED), (far, Junction::SHARED));
         world.add_link(near, far, network.up.clone(), seed("up"));
         let down = world.add_link(far, near, network.down.clone(), seed("down"));
-        let flow = addresses(PLAIN_PORTS);
-        let receiver = TcpReceiver::new(flow, self.plain_start);
-        let sender = TcpSender::new(flow.reversed(), self.algorithm, LINK_MTU, None);
-        for (node, port, flow) in [
-            (client, PLAIN_PORTS.0, FlowEnd::TcpReceiver(receiver)),
-            (server, PLAIN_PORTS.1, FlowEnd::TcpSender(Box::new(sender))),
-        ] {
-            world.node_mut(node).host_mut().context("a host is missing")?.add(port, flow);
+        for number in 0..self.plain {
+            let ports = (PLAIN_PORTS.0 + number, PLAIN_PORTS.1 + number);
+            let flow = addresses(ports);
+            let receiver = TcpReceiver::new(flow, self.plain_start + PLAIN_APART * u32::from(number));
+            let sender = TcpSender::new(flow.reversed(), self.algorithm, LINK_MTU, None);
+            for (node, port, flow) in [
+                (client, ports.0, FlowEnd::TcpReceiver(receiver)),
+                (server, ports.1, FlowEnd::TcpSender(Box::new(sender))),
+            ] {
+                world.node_mut(node).host_mut().context("a host is missing")?.add(port, flow);
+            }
         }
         Ok((client, down))
     }
@@ -202,6 +223,7 @@ mod tests {
                     algorithm: Algorithm::Reno,
                     paths: bond::Algorithm::Lia,
                     hosts_take_time,
+                    plain: 1,
                     plain_start: Timestamp::from_millis(10_000),
                     measured_from: Timestamp::from_millis(30_000),
                     end: Timestamp::from_millis(90_000),

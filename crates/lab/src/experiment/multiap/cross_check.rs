@@ -1,4 +1,4 @@
-//! The models of shared air against real access points in the virtual machine: six points, each as a part of what the good one alone carries through the
+//! The models of shared air against real access points in the virtual machine: eight points, each as a part of what the good one alone carries through the
 //! tunnel. One model is the paper's, behind fig6-steering: packets in turn, each with its whole packet time. The other one is that of 802.11, with back-off
 //! and attempts.
 
@@ -6,8 +6,12 @@ use std::time::Duration;
 
 use anyhow::Context;
 use bond::Algorithm;
+use radio::Rate;
+use radio::airtime::USUAL_ATTEMPTS;
+use sim::medium::Series;
 
-use super::real_points::{beginning, fetched};
+use super::kernel_mptcp::slow;
+use super::real_points::{beginning, fetched, void_of};
 use super::shared_air::{Air, NO_LIMIT, Point, SharedAir, Transmitter, Way};
 use super::{id, mean, rounded};
 use crate::experiment::{Axes, BarGroup, Bed, Experiment, Goal, Metrics, Report};
@@ -16,8 +20,10 @@ use crate::vm::Machine;
 use crate::vm::measurement::Programs;
 use crate::vm::scene::near_and_far;
 
-/// Of what the bad access point sends, so many attempts are lost.
-const LOSSES: [f64; 3] = [0.2, 0.4, 0.6];
+/// What is wrong with the bad access point, by name: so many of its attempts are lost, or (`None`) it is not understood above [`SLOW`].
+const PLACES: [(&str, Option<f64>); 4] =
+    [("loss_20", Some(0.2)), ("loss_40", Some(0.4)), ("loss_60", Some(0.6)), ("slow", None)];
+const SLOW: Rate = Rate(12);
 /// Without steering and with it, by the model's names of them.
 const WAYS: [(&str, Way); 2] = [("loose", Way::Plain), ("steered", Way::Preference)];
 /// The beds that are compared: real access points, packets in turn, contention.
@@ -34,7 +40,14 @@ const MEASURED: Duration = Duration::from_secs(8);
 pub(super) fn experiment() -> Experiment {
     let mut spec = toml::Table::new();
     let mut put = |key: &str, value: toml::Value| spec.insert(key.to_owned(), value);
-    put("losses", LOSSES.map(toml::Value::from).to_vec().into());
+    put(
+        "losses",
+        PLACES.iter().filter_map(|(_, loss)| *loss).map(toml::Value::from).collect::<Vec<_>>().into(),
+    );
+    put(
+        "slow",
+        format!("everything arrives up to {} Mbit/s, and nothing above", f64::from(SLOW.0) / 2.0).into(),
+    );
     put("vm", "as fig6-real: hostapd, minstrel, the radio's slots, device and gateway".into());
     put(
         "turns",
@@ -44,12 +57,11 @@ pub(super) fn experiment() -> Experiment {
         "contention",
         "802.11a as fig3-carriersense, the same losses, rates by trying, packet times as the radio reckons them".into(),
     );
-    let bars = |loss: f64| {
-        let name = point(loss);
+    let bars = |(name, loss): (&str, Option<f64>)| {
         let of =
             |(way, _): (&str, Way)| BEDS.map(|bed| (format!("{way} {bed}"), format!("{name}.{way}.{bed}")));
         BarGroup {
-            label: format!("{:.0} % lost", loss * 100.0),
+            label: loss.map_or("slow".to_owned(), |loss| format!("{:.0} % lost", loss * 100.0)),
             bars: WAYS.into_iter().flat_map(of).collect(),
         }
     };
@@ -69,15 +81,11 @@ pub(super) fn experiment() -> Experiment {
             })
             .collect(),
         beds: vec![Bed::Vm],
-        bars: LOSSES.map(bars).to_vec(),
+        bars: PLACES.map(bars).to_vec(),
         unit: "part of the good one alone",
         axes: Axes::default(),
         runner: Box::new(|_, seed| run(seed)),
     }
-}
-
-fn point(loss: f64) -> String {
-    format!("loss_{:.0}", loss * 100.0)
 }
 
 fn script() -> String {
@@ -98,12 +106,17 @@ air_down"#,
 fn run(seed: u64) -> anyhow::Result<Report> {
     let (machine, programs) = (Machine::find()?, Programs::beside_this_one()?);
     let mut metrics = Metrics::new();
-    let mut differences = [Vec::new(), Vec::new()];
-    for loss in LOSSES {
-        let mut scene = near_and_far(loss, script());
-        scene.air = scene.air.map(|air| Config { seed, ..air });
+    let (mut differences, mut void) = ([Vec::new(), Vec::new()], None);
+    for (name, loss) in PLACES {
+        let mut scene = near_and_far(loss.unwrap_or_default(), script());
+        scene.air = scene.air.map(|mut air| {
+            if loss.is_none() {
+                air.link.iter_mut().for_each(|link| link.quality = slow());
+            }
+            Config { seed, ..air }
+        });
         let outcome = scene.run(&machine, &programs)?.succeeded()?;
-        let name = point(loss);
+        void = void.or(void_of(&outcome)?);
         let alone = fetched(&outcome, "tunnelled")?;
         metrics.insert(format!("{name}.alone_mbps"), rounded(alone));
         let mut points = Vec::new();
@@ -120,8 +133,9 @@ fn run(seed: u64) -> anyhow::Result<Report> {
             points.push(Point { packet_time, weight: 1.0, uplink: NO_LIMIT });
         }
         let transmitter =
-            |loss| Transmitter { fades: None, signal_dbm: SIGNAL_DBM, loss: Some(loss), rates: None };
-        let transmitters = [transmitter(0.0), transmitter(loss)];
+            |loss, rates| Transmitter { fades: None, signal_dbm: SIGNAL_DBM, loss: Some(loss), rates };
+        let rates = if loss.is_none() { Some(Series::steady(SLOW, USUAL_ATTEMPTS)) } else { None };
+        let transmitters = [transmitter(0.0, None), transmitter(loss.unwrap_or_default(), rates)];
         // Of the first `count` access points, in turn and with contention.
         let models = |count: usize, way| -> anyhow::Result<[f64; 2]> {
             let run = SharedAir {
@@ -154,7 +168,7 @@ fn run(seed: u64) -> anyhow::Result<Report> {
         let worst = differences.iter().copied().fold(0.0, f64::max);
         metrics.insert(format!("{bed}.difference.worst"), rounded(worst));
     }
-    Ok(Report { metrics, ..Report::default() })
+    Ok(Report { metrics, void, ..Report::default() })
 }
 
 /// What the radio reckons of the access point of an interface; `None` if it heard nothing lately.

@@ -18,8 +18,9 @@ const MOST: u32 = 10;
 const SETTLING: Duration = Duration::from_secs(20);
 const MEASURED: Duration = Duration::from_secs(60);
 
-const WAYS: [(&str, Algorithm, Way); 2] = [
+const WAYS: [(&str, Algorithm, Way); 3] = [
     ("marks_exact", Algorithm::Olia, Way::Marks(MarkingForm::Exact)),
+    ("marks_fitted", Algorithm::Olia, Way::Fitted),
     ("ours", Algorithm::Model, Way::Preference),
 ];
 /// The others are all poor, or spread evenly between the good one and poor.

@@ -8,6 +8,7 @@ use anyhow::Context;
 use super::course::{ASIDE, Course, NAMES, spec};
 use super::mptcp_commands::{BEACON_SECONDS, MORE_BEACONS, mbps_in_pieces};
 use super::reaction::{MOVED, course, until_moved};
+use super::varying::{PAPER_MEDIANS, paper_bar, paper_metric};
 use super::{id, mean, rounded};
 use crate::experiment::{Axes, BarGroup, Bed, Experiment, Goal, Metrics, Report};
 use crate::simbed::quantile;
@@ -161,7 +162,7 @@ pub(super) fn varying() -> Experiment {
         goals: vec![Goal::at_most("ours.median_over_best", 1.0), Goal::at_most("ours.p99_over_best", 0.5)],
         beds: vec![Bed::Vm],
         bars: vec![
-            BarGroup { label: "median".into(), bars: bars("median_s") },
+            BarGroup { label: "median".into(), bars: PAPER_MEDIANS.map(paper_bar).into_iter().chain(bars("median_s")).collect() },
             BarGroup { label: "99th percentile".into(), bars: bars("p99_s") },
         ],
         unit: "s",
@@ -380,7 +381,7 @@ tunnel_down; radio_down
             Ok((name, mbps_in_pieces(&report, LEAD.into(), PIECE.as_secs_f64(), VARYING * 10).context(name)?))
         })
         .collect::<anyhow::Result<Vec<(&str, Vec<f64>)>>>()?;
-    let mut metrics = Metrics::new();
+    let mut metrics: Metrics = PAPER_MEDIANS.map(|(over, median)| (paper_metric(over), median)).into();
     metrics.insert("processor_idle".into(), rounded(answers.processor_idle));
     let mut put = |name: &str, mbps: &[f64]| {
         let times = downloads(mbps);

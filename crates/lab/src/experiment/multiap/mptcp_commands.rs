@@ -18,7 +18,8 @@ pub(super) const BEACON_SECONDS: u32 = 2;
 /// - `count_beacons`: one line with the time and how many were heard of each, since it was joined.
 /// - `direct_up`, `steered NAME ARGUMENTS...` (a download whose sockets the product makes MPTCP ones), `direct_down`; `heard_marks` prints of how many
 ///   marked packets the server has heard.
-/// - `tunnel_up`, `tunnel_down`: the product with its gateway and the radio's advice.
+/// - `tunnel_up`, `tunnel_down`: the product with its gateway and the radio's advice; `tunnel_marks_up`, after these: with marks on the bond's paths in place
+///   of word to the gateway, and OLIA at its end.
 pub(super) fn commands(names: &[&str]) -> String {
     format!(
         "fail() {{ echo \"failed: $1\"; cat /results/*.log; exit 1; }}
@@ -27,11 +28,8 @@ server={SERVER_ADDRESS}:9000
 {COMMANDS}tunnel_up() {{
 {tunnel}
 at_home anabranch --state /tmp/device down; mv /tmp/device/* /tmp/state/
-at_home anabranch --state /tmp/state up --foreground >>/results/ours.log 2>&1 &
-for _ in $(seq 200); do ip -n device link show any0 >/dev/null 2>&1 && break; sleep 0.1; done
-sleep 3; fetch warm --seconds 3; sleep 1
+joined_up
 }}
-tunnel_down() {{ at_home anabranch --state /tmp/state down; }}
 ",
         names = names.join(" "),
         tunnel = tunnel_commands(),
@@ -117,6 +115,22 @@ turn() {
         at=$((at + 1)); backup=backup; [ $at = $1 ] && backup=nobackup
         grep -q "^$name " /tmp/up && echo "mptcp endpoint change id $at $backup"
     done | ip -n device -force -batch - 2>/dev/null
+}
+joined_up() {
+    at_home anabranch --state /tmp/state up --foreground >>/results/ours.log 2>&1 &
+    for _ in $(seq 200); do ip -n device link show any0 >/dev/null 2>&1 && break; sleep 0.1; done
+    sleep 3; fetch warm --seconds 3; sleep 1
+}
+tunnel_down() { at_home anabranch --state /tmp/state down; }
+tunnel_marks_up() {
+    kill $(ip netns pids gateway)
+    for _ in $(seq 100); do [ -z "$(ip netns pids gateway)" ] && break; sleep 0.1; done
+    sed -i 's/^#\[gateway\]/[gateway]/; /^\[gateway\]/,$ s/^#congestion = .*/congestion = "olia"/' /tmp/gateway/config.toml
+    grep -q '^congestion = "olia"' /tmp/gateway/config.toml || fail 'setting the congestion control of the gateway'
+    in_namespace gateway anabranch gateway run --state /tmp/gateway >>/results/gateway.log 2>&1 &
+    sleep 1
+    printf '[device]\nsteering = "marks"\n' >/tmp/state/config.toml
+    joined_up
 }
 count_beacons() {
     line=$(cut -d' ' -f1 /proc/uptime)

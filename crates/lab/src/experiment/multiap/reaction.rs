@@ -25,9 +25,10 @@ const STEADY: usize = 10;
 pub(super) const MOVED: f64 = 0.8;
 
 /// Each actuator, and nothing at all.
-const WAYS: [(&str, Algorithm, Way); 3] = [
+const WAYS: [(&str, Algorithm, Way); 4] = [
     ("plain", Algorithm::Olia, Way::Plain),
     ("marks_exact", Algorithm::Olia, Way::Marks(MarkingForm::Exact)),
+    ("marks_fitted", Algorithm::Olia, Way::Fitted),
     ("ours", Algorithm::Model, Way::Preference),
 ];
 

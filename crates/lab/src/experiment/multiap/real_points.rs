@@ -5,7 +5,7 @@ use anyhow::Context;
 
 use super::{id, rounded};
 use crate::experiment::{Axes, BarGroup, Bed, Experiment, Goal, Metrics, Report};
-use crate::medium::Config;
+use crate::medium::{self, Config};
 use crate::traffic;
 use crate::vm::measurement::{Programs, tunnel_commands};
 use crate::vm::scene::near_and_far;
@@ -97,6 +97,16 @@ pub(super) fn fetched(outcome: &Outcome, name: &str) -> anyhow::Result<f64> {
     Ok(report.goodput_mbps)
 }
 
+/// Why the run does not count, if the air says that it does not.
+///
+/// # Errors
+/// If the air's report is missing.
+pub(super) fn void_of(outcome: &Outcome) -> anyhow::Result<Option<String>> {
+    let air: medium::Report =
+        serde_json::from_str(&outcome.text("air.json")).context("reading what the air carried")?;
+    Ok(air.void)
+}
+
 fn run(seed: u64) -> anyhow::Result<Report> {
     let (machine, programs) = (Machine::find()?, Programs::beside_this_one()?);
     let mut scene = near_and_far(LOSS, script());
@@ -118,5 +128,5 @@ fn run(seed: u64) -> anyhow::Result<Report> {
         metrics.insert("loose.of_alone".into(), rounded(loose / alone));
         metrics.insert("kernel_steered.of_kernel_alone".into(), rounded(kernel_steered / kernel_alone));
     }
-    Ok(Report { metrics, ..Report::default() })
+    Ok(Report { metrics, void: void_of(&outcome)?, ..Report::default() })
 }

@@ -22,6 +22,17 @@ const STAY: f64 = 6.0;
 /// Air times of a full packet, microseconds, with their chances: mostly good, now and then very poor.
 const STATES: [(u64, f64); 4] = [(600, 0.55), (900, 0.25), (2_000, 0.13), (6_000, 0.07)];
 
+/// The paper's medians, over one access point, the other one and both.
+pub(super) const PAPER_MEDIANS: [(&str, f64); 3] = [("one", 5.0), ("other", 5.6), ("both", 6.0)];
+
+pub(super) fn paper_bar((over, _): (&str, f64)) -> (String, String) {
+    (format!("paper, {over}"), paper_metric(over))
+}
+
+pub(super) fn paper_metric(over: &str) -> String {
+    format!("paper.{over}.median_s")
+}
+
 pub(super) fn experiment() -> Experiment {
     let mut spec = toml::Table::new();
     spec.insert("access_points".into(), "two on one channel, each with an air that varies by itself".into());
@@ -33,7 +44,7 @@ pub(super) fn experiment() -> Experiment {
     spec.insert("download".into(), "10 MB, one after the other in one long flow".into());
     spec.insert("ideal".into(), "what the better one at every moment would carry alone".into());
     let bars = |metric: &str| {
-        ["one", "other", "marks_exact", "ours", "ideal"]
+        ["one", "other", "marks_exact", "marks_fitted", "ours", "ideal"]
             .map(|name| (name.to_owned(), format!("{name}.{metric}")))
             .to_vec()
     };
@@ -47,7 +58,7 @@ pub(super) fn experiment() -> Experiment {
         goals: vec![Goal::at_most("ours.median_over_best", 1.0), Goal::at_most("ours.p99_over_best", 0.5)],
         beds: vec![Bed::Sim],
         bars: vec![
-            BarGroup { label: "median".into(), bars: bars("median_s") },
+            BarGroup { label: "median".into(), bars: PAPER_MEDIANS.map(paper_bar).into_iter().chain(bars("median_s")).collect() },
             BarGroup { label: "99th percentile".into(), bars: bars("p99_s") },
         ],
         unit: "s",
@@ -58,12 +69,13 @@ pub(super) fn experiment() -> Experiment {
 
 fn run(seed: u64) -> anyhow::Result<Report> {
     let airs = [0, 1].map(|point| air(point, seed));
-    let mut metrics = Metrics::new();
+    let mut metrics: Metrics = PAPER_MEDIANS.map(|(over, median)| (paper_metric(over), median)).into();
     let mut series = Vec::new();
-    let runs: [(&str, &[usize], Algorithm, Way); 4] = [
+    let runs: [(&str, &[usize], Algorithm, Way); 5] = [
         ("one", &[0], Algorithm::Model, Way::Plain),
         ("other", &[1], Algorithm::Model, Way::Plain),
         ("marks_exact", &[0, 1], Algorithm::Olia, Way::Marks(MarkingForm::Exact)),
+        ("marks_fitted", &[0, 1], Algorithm::Olia, Way::Fitted),
         ("ours", &[0, 1], Algorithm::Model, Way::Preference),
     ];
     for (name, used, algorithm, way) in runs {
@@ -96,7 +108,7 @@ fn run(seed: u64) -> anyhow::Result<Report> {
     put_times(&mut metrics, "ideal", &downloads(ideal(&airs)));
     for (rank, ratio) in [("median_s", "median_over_best"), ("p99_s", "p99_over_best")] {
         let best = metrics[&format!("one.{rank}")].min(metrics[&format!("other.{rank}")]);
-        for name in ["marks_exact", "ours", "ideal"] {
+        for name in ["marks_exact", "marks_fitted", "ours", "ideal"] {
             let value = metrics[&format!("{name}.{rank}")] / best;
             metrics.insert(format!("{name}.{ratio}"), rounded(value));
         }

@@ -27,13 +27,14 @@ const STEP: Duration = Duration::from_millis(100);
 /// In which it counts whether anything arrives.
 const INTERVAL: Duration = Duration::from_millis(20);
 
-const WAYS: [(&str, Algorithm, Way); 7] = [
+const WAYS: [(&str, Algorithm, Way); 8] = [
     ("ideal_handover", Algorithm::Model, Way::Single(Single::Ideal)),
     ("beacon_handover", Algorithm::Olia, Way::Single(Single::Beacons)),
     ("turns_backup", Algorithm::Olia, Way::Single(Single::TurnsByBackup)),
     ("turns_power_save", Algorithm::Olia, Way::Single(Single::TurnsByPowerSave)),
     ("plain", Algorithm::Olia, Way::Plain),
     ("marks_exact", Algorithm::Olia, Way::Marks(MarkingForm::Exact)),
+    ("marks_fitted", Algorithm::Olia, Way::Fitted),
     ("ours", Algorithm::Model, Way::Preference),
 ];
 

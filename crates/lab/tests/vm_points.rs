@@ -266,7 +266,6 @@ radio_up --channels 1,11; {addresses}
 fetch() {{ at_home anabranch-lab traffic fetch {SERVER_ADDRESS}:9000 --transport tcp --congestion cubic --seconds $2 --json /results/$1 || fail $1; }}
 fetch warm 3; fetch all 12 & fetching=$!
 sleep 6; own aps --json >/results/aps; own aps; wait $fetching
-at_home anabranch --state /tmp/state status --json >/results/status
 at_home anabranch --state /tmp/state down; radio_down; air_down; cat /results/radio.log"#,
         tunnel()
     )
@@ -289,8 +288,14 @@ fn access_points_of_one_channel_have_one_turn_beside_those_of_another() {
     let points: Vec<serde_json::Value> = serde_json::from_str(&outcome.text("aps")).unwrap();
     points.iter().for_each(|point| println!("{point}"));
     assert_eq!(points.len(), 4, "{points:?}");
-    let of_channel = |megahertz: u32| air.air_seconds.get(&megahertz).copied().unwrap_or_default();
-    println!("{} s and {} s of air", of_channel(2_412), of_channel(2_462));
+    // Those of one channel have the same turn, and the turns of both are the whole time.
+    let share = |interface: &str| {
+        let point = points.iter().find(|point| point["interface"] == interface).unwrap();
+        point["share"].as_f64().unwrap()
+    };
+    let (first, second) = (share("wl-a"), share("wl-c"));
+    assert_eq!((first, second), (share("wl-b"), share("wl-d")));
+    assert!((first + second - 1.0).abs() < 0.1 && first > 0.2 && second > 0.2, "{first} and {second}");
     let all = fetched(&outcome, "all");
     println!("{all} Mbit/s");
     // More than both of one channel could bring if the radio stayed there.

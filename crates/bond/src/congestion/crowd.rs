@@ -19,14 +19,21 @@ pub(super) struct Crowd {
     is_full: bool,
     with_full_queue: Tally,
     otherwise: Tally,
+    /// When round-trip times and sums were brought to the present last.
     aged: Timestamp,
     /// How often the full queue lost something; older times count less. And when the last of it was noticed.
     times: f64,
     noticed: Option<Timestamp>,
-    /// When losses told of others last, and for how long before that they had not.
-    last: Option<Timestamp>,
+    beside: Option<Beside>,
+}
+
+/// What may be in flight, while others are there.
+#[derive(Clone, Debug)]
+struct Beside {
+    window: CubicController,
+    /// When losses told of them last, and how long after the time before.
+    last: Timestamp,
     apart: Duration,
-    window: Option<CubicController>,
 }
 
 /// Bytes, of which older ones count less.
@@ -45,9 +52,9 @@ impl Tally {
         self.lost / self.total().max(1.0)
     }
 
-    fn age(&mut self) {
-        self.arrived *= KEPT_PER_SECOND;
-        self.lost *= KEPT_PER_SECOND;
+    fn age(&mut self, part: f64) {
+        self.arrived *= part;
+        self.lost *= part;
     }
 }
 
@@ -63,63 +70,79 @@ impl Crowd {
             aged: now,
             times: 0.0,
             noticed: None,
-            last: None,
-            apart: Duration::ZERO,
-            window: None,
+            beside: None,
         }
     }
 
-    pub(super) fn on_ack(&mut self, sample: &AckSample, own: PathId, siblings: &[Sibling]) {
+    /// An acknowledgement; `is_own` if what it tells of was sent faster than the path is believed to be.
+    pub(super) fn on_ack(&mut self, sample: &AckSample, is_own: bool, own: PathId, siblings: &[Sibling]) {
         self.take_round_trip(sample);
-        self.tally().arrived += sample.acked_bytes as f64;
-        if let Some(window) = &mut self.window {
-            window.on_ack(sample, own, siblings);
+        if !is_own {
+            self.tally().arrived += sample.acked_bytes as f64;
         }
-        if !sample.round_ended {
-            return;
-        }
-        if sample.now.since(self.aged) >= SECOND {
-            self.aged = sample.now;
-            for tally in [&mut self.with_full_queue, &mut self.otherwise] {
-                tally.age();
-            }
-            self.times *= KEPT_PER_SECOND;
-        }
-        if self.last.is_some_and(|last| sample.now.since(last) > LEAST_WAIT + self.apart * 2) {
-            self.window = None;
+        let Some(beside) = &mut self.beside else { return };
+        // Single marks are no sign to the model.
+        beside.window.on_ack(&AckSample { ce_marks: 0, ..*sample }, own, siblings);
+        if sample.now.since(beside.last) > LEAST_WAIT + beside.apart * 2 {
+            self.beside = None;
         }
     }
 
-    /// Losses of a path that has `in_flight` bytes on the way.
-    pub(super) fn on_loss(&mut self, sample: &LossSample, in_flight: u64, own: PathId, siblings: &[Sibling]) {
+    /// Losses of a path that has `in_flight` bytes on the way. What was sent faster than the path is believed to be (`is_own`) has itself to blame, and
+    /// tells of nobody; those who are there have to be given way to all the same.
+    pub(super) fn on_loss(
+        &mut self,
+        sample: &LossSample,
+        in_flight: u64,
+        is_own: bool,
+        own: PathId,
+        siblings: &[Sibling],
+    ) {
         if sample.persistent {
             // An outage has nothing to do with others, and what they do now is not known.
-            (self.window, self.times) = (None, 0.0);
+            self.let_go();
+            self.times = 0.0;
+            return;
+        }
+        if is_own {
+            if let Some(beside) = self.beside.as_mut().filter(|_| self.is_full) {
+                beside.window.on_loss_of(sample, own, siblings);
+            }
             return;
         }
         self.tally().lost += sample.lost_bytes as f64;
-        if self.is_full && self.noticed.is_none_or(|noticed| sample.latest_sent > noticed) {
+        if !self.is_full {
+            return;
+        }
+        if self.noticed.is_none_or(|noticed| sample.latest_sent > noticed) {
             self.noticed = Some(sample.now);
             self.times += 1.0;
         }
-        if !self.is_full || !self.is_crowded() {
+        if !self.is_crowded() {
             return;
         }
-        if self.window.is_none() {
-            self.window = Some(CubicController::at(in_flight, self.datagram, sample.now));
-        }
-        if let Some(window) = &mut self.window
-            && window.on_loss_of(sample, own, siblings)
-        {
-            if let Some(last) = self.last.replace(sample.now) {
-                self.apart = sample.now.since(last).min(LONGEST_APART);
+        let datagram = self.datagram;
+        let beside = self.beside.get_or_insert_with(|| Beside {
+            window: CubicController::at(in_flight, datagram, sample.now),
+            last: sample.now,
+            apart: FIRST_APART,
+        });
+        if beside.window.on_loss_of(sample, own, siblings) {
+            if sample.now > beside.last {
+                beside.apart = sample.now.since(beside.last).min(LONGEST_APART);
             }
+            beside.last = sample.now;
         }
+    }
+
+    /// Nobody has to be given way to, until further losses tell of others again.
+    pub(super) fn let_go(&mut self) {
+        self.beside = None;
     }
 
     /// What may be in flight, if others are there.
     pub(super) fn window(&self) -> Option<u64> {
-        self.window.as_ref().map(Controller::window)
+        self.beside.as_ref().map(|beside| beside.window.window())
     }
 
     /// Whether clearly more is lost with a full queue than would be if losses came at any time.
@@ -142,20 +165,25 @@ impl Crowd {
         if self.least.is_zero() {
             (self.least, self.greatest) = (rtt, rtt);
         }
-        self.least = self.least.min(rtt);
-        self.greatest = self.greatest.max(rtt);
         if sample.round_ended {
+            let elapsed = sample.now.since(self.aged);
+            self.aged = sample.now;
+            let part = KEPT_PER_SECOND.powf(elapsed.as_secs_f64());
+            self.with_full_queue.age(part);
+            self.otherwise.age(part);
+            self.times *= part;
             // Both come nearer to what is seen now.
-            let part = |memory: Duration| sample.latest_rtt.div_duration_f64(memory).min(1.0);
+            let part = |memory: Duration| elapsed.div_duration_f64(memory).min(1.0);
             self.least += rtt.saturating_sub(self.least).mul_f64(part(LEAST_REMEMBERED));
             self.greatest -= self.greatest.saturating_sub(rtt).mul_f64(part(GREATEST_REMEMBERED));
         }
+        self.least = self.least.min(rtt);
+        self.greatest = self.greatest.max(rtt);
         self.is_full =
             rtt > self.least * 21 / 20 + MARGIN && rtt - self.least > (self.greatest - self.least) / 2;
     }
 }
 
-const SECOND: Duration = Duration::from_secs(1);
 /// Part of what was counted that still counts a second later.
 const KEPT_PER_SECOND: f64 = 0.9;
 /// In about these times the least and the greatest round-trip time follow what is seen now. A way seldom becomes longer; a single delay says nothing for long.
@@ -172,6 +200,8 @@ const TIMES_AS_MUCH: f64 = 2.0;
 const DEVIATIONS: f64 = 2.0;
 /// Without such losses for so long, and twice as long as they were apart, the others are gone.
 const LEAST_WAIT: Duration = Duration::from_secs(3);
+/// What they are apart as long as it is not known: CUBIC is back where it was after about so long with a window of a hundred packets.
+const FIRST_APART: Duration = Duration::from_secs(4);
 /// Who gives way to losses that were further apart is not waited for any longer.
 const LONGEST_APART: Duration = Duration::from_secs(10);
 
@@ -192,11 +222,11 @@ mod tests {
             sample.smoothed_rtt = Duration::from_millis(if is_full { 80 } else { 20 });
             sample.prior_in_flight = 100 * PACKET;
             sample.round_ended = millis % 20 == 0;
-            crowd.on_ack(&sample, PathId(0), &[]);
+            crowd.on_ack(&sample, false, PathId(0), &[]);
             let every = if is_full { lost_with_full_queue } else { lost_otherwise };
             if millis % every == every - 1 {
                 let sample = LossSample { lost_bytes: PACKET, ..loss(sample.now, sample.now) };
-                crowd.on_loss(&sample, 100 * PACKET, PathId(0), &[]);
+                crowd.on_loss(&sample, 100 * PACKET, false, PathId(0), &[]);
             }
         }
         crowd
@@ -217,14 +247,37 @@ mod tests {
     }
 
     #[test]
+    fn a_single_burst_does_not() {
+        let mut crowd = crowd(10_001, 10_001);
+        for _ in 0..50 {
+            let sample = LossSample { lost_bytes: PACKET, ..loss(at(10_000), at(9_990)) };
+            crowd.on_loss(&sample, 100 * PACKET, false, PathId(0), &[]);
+        }
+        assert_eq!(crowd.window(), None);
+    }
+
+    #[test]
     fn who_is_gone_is_forgotten() {
         let mut crowd = crowd(200, 10_001);
         let mut sample = ack(PACKET);
         sample.round_ended = true;
-        for millis in (10_000..35_000).step_by(20) {
-            sample.now = Timestamp::from_millis(millis);
-            crowd.on_ack(&sample, PathId(0), &[]);
+        // The last two losses were 0.2 s apart.
+        for (millis, is_held) in [(12_000, true), (13_500, false)] {
+            sample.now = at(millis);
+            crowd.on_ack(&sample, false, PathId(0), &[]);
+            assert_eq!(crowd.window().is_some(), is_held, "{millis}");
         }
+    }
+
+    #[test]
+    fn an_outage_tells_nothing_and_ends_it() {
+        let mut crowd = crowd(200, 10_001);
+        let outage = LossSample { persistent: true, ..loss(at(10_000), at(9_900)) };
+        crowd.on_loss(&outage, 100 * PACKET, false, PathId(0), &[]);
         assert_eq!(crowd.window(), None);
+    }
+
+    fn at(millis: u64) -> Timestamp {
+        Timestamp::from_millis(millis)
     }
 }

@@ -36,8 +36,9 @@ pub struct ModelController {
     slices: Slices,
     fades: Fades,
     crowd: Crowd,
-    /// When it last sent faster than it believes the path to be.
-    fast_until: Option<Timestamp>,
+    /// From when to when it sent faster than it believed the path to be, the last time.
+    fast: Option<(Timestamp, Timestamp)>,
+    sends_fast: bool,
     round: Round,
     /// Used in start-up; after it the window follows from rate and base.
     start_up_window: u64,
@@ -114,7 +115,8 @@ impl ModelController {
             slices: Slices::new(now),
             fades: Fades::default(),
             crowd: Crowd::new(datagram, now),
-            fast_until: None,
+            fast: None,
+            sends_fast: false,
             round: Round::default(),
             start_up_window: INITIAL_WINDOW_PACKETS * datagram,
             base_rtt: Duration::ZERO,
@@ -409,11 +411,13 @@ impl ModelController {
 
     /// What may be in flight beside others. A radio's fades fill its queue, and lose packets meanwhile: there losses tell of nobody.
     fn others_window(&self) -> Option<u64> {
-        self.crowd.window().filter(|_| !self.fades.are_usual())
+        let window = self.crowd.window().filter(|_| !self.fades.are_usual());
+        window.map(|window| window.max(LEAST_WINDOW_PACKETS * self.datagram))
     }
 
-    fn is_held_by_others(&self) -> bool {
-        self.others_window().is_some_and(|window| window < self.own_window())
+    /// Whether what was sent then was sent faster than the path was believed to be.
+    fn was_fast(&self, sent: Timestamp) -> bool {
+        self.fast.is_some_and(|(since, until)| (since..=until).contains(&sent))
     }
 
     fn pacing_gain(&self) -> f64 {
@@ -435,13 +439,18 @@ impl ModelController {
 
 impl Controller for ModelController {
     fn on_sent(&mut self, now: Timestamp, _bytes: u64, _in_flight: u64) {
-        if matches!(self.phase, Phase::StartUp { .. } | Phase::Probe { measuring: false, .. }) {
-            self.fast_until = Some(now);
+        let before = std::mem::replace(
+            &mut self.sends_fast,
+            matches!(self.phase, Phase::StartUp { .. } | Phase::Probe { measuring: false, .. }),
+        );
+        if self.sends_fast {
+            let since = self.fast.filter(|_| before).map_or(now, |(since, _)| since);
+            self.fast = Some((since, now));
         }
     }
 
     fn on_ack(&mut self, sample: &AckSample, own: PathId, siblings: &[Sibling]) {
-        self.crowd.on_ack(sample, own, siblings);
+        self.crowd.on_ack(sample, self.was_fast(sample.now - sample.latest_rtt), own, siblings);
         self.round.acked += sample.acked_bytes;
         self.round.ce_marks += sample.ce_marks;
         self.round.flight.bytes = self.round.flight.bytes.max(sample.prior_in_flight);
@@ -462,11 +471,10 @@ impl Controller for ModelController {
     }
 
     fn on_loss(&mut self, sample: &LossSample, own: PathId, siblings: &[Sibling]) {
-        // What was sent faster than the path is believed to be has itself to blame.
-        let was_fast = self.fast_until.is_some_and(|until| sample.latest_sent <= until);
-        if !was_fast || self.is_held_by_others() {
-            let in_flight = self.round.flight.bytes.max(self.bandwidth_delay_product());
-            self.crowd.on_loss(sample, in_flight, own, siblings);
+        let in_flight = self.round.flight.bytes.max(self.bandwidth_delay_product());
+        self.crowd.on_loss(sample, in_flight, self.was_fast(sample.latest_sent), own, siblings);
+        if self.fades.are_usual() {
+            self.crowd.let_go();
         }
         self.round.lost += sample.lost_bytes;
         if sample.persistent {

@@ -13,14 +13,14 @@ use units::{BitRate, Timestamp};
 
 /// Rate of both networks in Mbit/s, and round trip in ms.
 const NETWORK: (f64, u64) = (40.0, 30);
-/// The plain download joins the bonded one, which is then left to settle.
+/// The plain downloads join the bonded one, which is then left to settle.
 const PLAIN_START: Timestamp = Timestamp::from_millis(10_000);
 /// Nothing else is left to chance: with each seed it joins at a moment of its own.
 const SEED_STEP: Duration = Duration::from_millis(173);
 const MEASURED_FROM: Timestamp = Timestamp::from_millis(20_000);
 const END: Timestamp = Timestamp::from_millis(60_000);
 const LEAST_JAIN_INDEX: f64 = 0.8;
-/// Control of both downloads by name.
+/// Control of all downloads by name.
 const ALGORITHMS: [(&str, Algorithm); 2] = [("tcp-cubic", Algorithm::Cubic), ("tcp-bbr", Algorithm::Bbr)];
 /// How many networks the bond has, by name; the first is shared.
 const BONDS: [(&str, usize); 2] = [("tunnelled", 1), ("bonded", 2)];
@@ -50,14 +50,14 @@ pub(super) fn experiment() -> Experiment {
     let kinds = || ALGORITHMS.iter().flat_map(|(name, _)| BONDS.map(|(bond, _)| format!("{name}.{bond}")));
     let group = |kind: String| BarGroup {
         bars: ["bond", "plain"].map(|who| (who.to_owned(), format!("{kind}.{who}_mbps"))).to_vec(),
-        label: kind,
+        label: kind.trim_start_matches("tcp-").replace('.', ", "),
     };
     let crowd = |name: &str| BarGroup {
         bars: vec![
             ("bond".to_owned(), format!("{name}.bond_mbps")),
             ("each plain".to_owned(), format!("{name}.each_mbps")),
         ],
-        label: name.replace('_', " "),
+        label: name.replace("_short_queue", ", short"),
     };
     Experiment {
         id: ExperimentId { key: "BOND".to_owned(), name: "fairness".to_owned() },
@@ -68,6 +68,11 @@ pub(super) fn experiment() -> Experiment {
         goals: kinds()
             .map(|kind| Goal::at_least(format!("{kind}.jain_index"), LEAST_JAIN_INDEX))
             .chain(CROWDS.map(|(name, ..)| Goal::at_most(format!("{name}.bond_over_each"), MOST_OVER_EACH)))
+            .chain(
+                CROWDS.map(|(name, ..)| {
+                    Goal::at_least(format!("{name}.bond_over_each"), MOST_OVER_EACH.recip())
+                }),
+            )
             .collect(),
         beds: vec![Bed::Sim],
         bars: kinds().map(group).chain(CROWDS.map(|(name, ..)| crowd(name))).collect(),

@@ -84,7 +84,7 @@ const LINK_BYTES_PER_PAYLOAD: f64 = 1_500.0 / 1_448.0;
 struct Sums([u64; 3]);
 
 impl Fairness {
-    /// Runs both downloads.
+    /// Runs all downloads.
     ///
     /// # Errors
     /// If the simulation cannot go on, or the shared network is not in the list.

@@ -119,16 +119,19 @@ turn() {
 joined_up() {
     at_home anabranch --state /tmp/state up --foreground >>/results/ours.log 2>&1 &
     for _ in $(seq 200); do ip -n device link show any0 >/dev/null 2>&1 && break; sleep 0.1; done
+    ip -n device link show any0 >/dev/null || fail 'up'
     sleep 3; fetch warm --seconds 3; sleep 1
 }
 tunnel_down() { at_home anabranch --state /tmp/state down; }
 tunnel_marks_up() {
     kill $(ip netns pids gateway)
     for _ in $(seq 100); do [ -z "$(ip netns pids gateway)" ] && break; sleep 0.1; done
-    sed -i 's/^#\[gateway\]/[gateway]/; /^\[gateway\]/,$ s/^#congestion = .*/congestion = "olia"/' /tmp/gateway/config.toml
+    [ -z "$(ip netns pids gateway)" ] || fail 'ending the gateway'
+    rm -f /tmp/gateway/control.sock
+    sed -i '/^\[gateway\]/,$ s/^#congestion = .*/congestion = "olia"/' /tmp/gateway/config.toml
     grep -q '^congestion = "olia"' /tmp/gateway/config.toml || fail 'setting the congestion control of the gateway'
     in_namespace gateway anabranch gateway run --state /tmp/gateway >>/results/gateway.log 2>&1 &
-    sleep 1
+    for _ in $(seq 100); do [ -S /tmp/gateway/control.sock ] && break; sleep 0.1; done
     printf '[device]\nsteering = "marks"\n' >/tmp/state/config.toml
     joined_up
 }

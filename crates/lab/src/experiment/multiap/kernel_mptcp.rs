@@ -199,8 +199,8 @@ fn bars(places: &[Place], whole: &str, paper: &[(&str, f64)]) -> Vec<BarGroup> {
         let bar = |(way, label): (&str, &str)| (label.to_owned(), format!("{}.{way}.of_{whole}", place.name));
         BarGroup { label: place.label.clone(), bars: WAYS.map(bar).to_vec() }
     };
-    let bars: Vec<_> = paper.chain(mean).collect();
-    places.iter().map(of).chain([BarGroup { label: "mean".to_owned(), bars }]).collect()
+    let bars: Vec<_> = mean.into_iter().chain(paper).collect();
+    std::iter::once(BarGroup { label: "mean".to_owned(), bars }).chain(places.iter().map(of)).collect()
 }
 
 /// Each of `places` in a boot of its own; parts are of what `whole` names, `best` or `optimum`. `paper`: what it has by each way on average.

@@ -57,9 +57,10 @@ pub(super) fn experiment() -> Experiment {
     spec.insert("measured_s".into(), (MEASURED.as_secs() as i64).into());
     let group = |label: &str, part: &str| BarGroup {
         label: label.to_owned(),
-        bars: std::iter::once(("paper, marks".to_owned(), format!("paper.{part}")))
-            .filter(|_| part == "mean")
-            .chain(WAYS.map(|(name, ..)| (name.to_owned(), format!("{name}.{part}"))))
+        bars: WAYS
+            .map(|(name, ..)| (name.to_owned(), format!("{name}.{part}")))
+            .into_iter()
+            .chain((part == "mean").then(|| ("paper, marks".to_owned(), format!("paper.{part}"))))
             .collect(),
     };
     Experiment {

@@ -22,8 +22,8 @@ const STAY: f64 = 6.0;
 /// Air times of a full packet, microseconds, with their chances: mostly good, now and then very poor.
 const STATES: [(u64, f64); 4] = [(600, 0.55), (900, 0.25), (2_000, 0.13), (6_000, 0.07)];
 
-/// The paper's medians, over one access point, the other one and both.
-pub(super) const PAPER_MEDIANS: [(&str, f64); 3] = [("one", 5.0), ("other", 5.6), ("both", 6.0)];
+/// The paper's medians in seconds, over the better one of the access points and over both.
+pub(super) const PAPER_MEDIANS: [(&str, f64); 2] = [("one", 5.0), ("both", 6.0)];
 
 pub(super) fn paper_bar((over, _): (&str, f64)) -> (String, String) {
     (format!("paper, {over}"), paper_metric(over))
@@ -58,7 +58,7 @@ pub(super) fn experiment() -> Experiment {
         goals: vec![Goal::at_most("ours.median_over_best", 1.0), Goal::at_most("ours.p99_over_best", 0.5)],
         beds: vec![Bed::Sim],
         bars: vec![
-            BarGroup { label: "median".into(), bars: PAPER_MEDIANS.map(paper_bar).into_iter().chain(bars("median_s")).collect() },
+            BarGroup { label: "median".into(), bars: bars("median_s").into_iter().chain(PAPER_MEDIANS.map(paper_bar)).collect() },
             BarGroup { label: "99th percentile".into(), bars: bars("p99_s") },
         ],
         unit: "s",

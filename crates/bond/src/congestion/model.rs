@@ -35,7 +35,8 @@ pub struct ModelController {
     rates: MaximumFilter,
     slices: Slices,
     fades: Fades,
-    crowd: Crowd,
+    /// Apart, as it is large beside the other controllers.
+    crowd: Box<Crowd>,
     /// From when to when it sent faster than it believed the path to be, the last time.
     fast: Option<(Timestamp, Timestamp)>,
     sends_fast: bool,
@@ -114,7 +115,7 @@ impl ModelController {
             rates: MaximumFilter::new(now),
             slices: Slices::new(now),
             fades: Fades::default(),
-            crowd: Crowd::new(datagram, now),
+            crowd: Box::new(Crowd::new(datagram, now)),
             fast: None,
             sends_fast: false,
             round: Round::default(),

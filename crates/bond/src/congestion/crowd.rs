@@ -3,6 +3,7 @@
 //! The model takes no loss for a sign, as most losses of a radio are none, and a queue that stays although it keeps little in flight for a longer way. Beside
 //! flows that fill the queue until it overflows and then give way (Reno, CUBIC) that takes everything. Losses of a queue that overflows come
 //! while it is full, those of a radio at any time: where they come with a full queue, and hardly without, the window follows CUBIC, as theirs does.
+//! Whether others heed losses is not known: beside those that do not (BBR) it gives way in vain.
 
 use super::cubic::CubicController;
 use super::{AckSample, Controller, LossSample, Sibling};

@@ -18,7 +18,7 @@
 //! - where a lower rate is seen to come back within moments (a radio's fades), that is not done: the rate is believed, the window
 //!   kept smaller instead, and the pace higher, so that the link is not idle while it is fast (`fades.rs`);
 //! - probing is bounded by the queue that it may build, and goes over into a new start-up when the rate follows;
-//! - loss alone is ignored below 15 % of a round.
+//! - loss is ignored below 15 % of a round, unless it comes with a full queue and hardly without: then others are there (`crowd.rs`).
 
 use super::crowd::Crowd;
 use super::fades::Fades;

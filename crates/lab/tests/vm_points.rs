@@ -259,7 +259,7 @@ fn of_two_access_points_that_do_not_hear_each_other_one_is_used() {
     assert!(outcome.output.contains("radio ended with 0"), "{}", outcome.output);
 }
 
-/// Two access points on each of two channels, each with an uplink of 4 Mbit/s: less than the air of a turn carries by one.
+/// Two access points on each of two channels; each has an uplink that is less than the air of a turn carries by one.
 fn two_on_each_of_two_channels() -> String {
     let names = ["a", "b", "c", "d"];
     let addresses: String = names.map(|name| format!("address_on wl-{name}; ")).concat();
@@ -268,7 +268,7 @@ fn two_on_each_of_two_channels() -> String {
 radio_up --channels 1,11; {addresses}
 {}
 fetch() {{ at_home anabranch-lab traffic fetch {SERVER_ADDRESS}:9000 --transport tcp --congestion cubic --seconds $2 --json /results/$1 || fail $1; }}
-fetch warm 2; fetch all 6 & fetching=$!
+fetch warm 4; fetch all 8 & fetching=$!
 sleep 4; own aps --json >/results/aps; own aps; wait $fetching
 at_home anabranch --state /tmp/state down; radio_down; air_down; cat /results/radio.log"#,
         tunnel()
@@ -292,22 +292,22 @@ fn access_points_of_one_channel_have_one_turn_beside_those_of_another() {
     let points: Vec<serde_json::Value> = serde_json::from_str(&outcome.text("aps")).unwrap();
     points.iter().for_each(|point| println!("{point}"));
     assert_eq!(points.len(), 4, "{points:?}");
-    // Those of one channel have the same turn, and the turns of both are the whole time; which is longer goes by what each carried lately.
+    // Those of one channel have the same turn, and the turns of both are the whole time. Uplinks limit both channels, and alike.
     let share = |interface: &str| {
         let point = points.iter().find(|point| point["interface"] == interface).unwrap();
         point["share"].as_f64().unwrap()
     };
     let (first, second) = (share("wl-a"), share("wl-c"));
     assert_eq!((first, second), (share("wl-b"), share("wl-d")));
-    assert!((first + second - 1.0).abs() < 0.01 && first > 0.0 && second > 0.0, "{first} and {second}");
+    assert!((first + second - 1.0).abs() < 0.01 && (0.25..0.75).contains(&first), "{first} and {second}");
     let all = fetched(&outcome, "all").unwrap();
     println!("{all} Mbit/s");
-    // Two turns take time from each other: it was 5.6 Mbit/s, where a radio that stays on one channel could have 8.
-    assert!(all > 0.75 * UPLINK_MBPS, "{all} Mbit/s by four uplinks of {UPLINK_MBPS} Mbit/s");
+    // A radio that stays on one channel has two of them at most.
+    assert!(all > 2.2 * UPLINK_MBPS, "{all} Mbit/s by four uplinks of {UPLINK_MBPS} Mbit/s");
     assert!(outcome.output.contains("radio ended with 0"), "{}", outcome.output);
 }
 
-const UPLINK_MBPS: f64 = 4.0;
+const UPLINK_MBPS: f64 = 2.0;
 
 /// The device joins a gateway and is up in the radio's state directory, whose advice it has then, and the server serves.
 fn tunnel() -> String {

@@ -78,6 +78,8 @@ struct Turn {
     time: Duration,
     /// Bytes a second while present and full, of the latest period; `None` if no turn was full.
     delivers: Option<f64>,
+    /// What it delivers of what the best does, evened out over periods: above 0, at most 1.
+    part: f64,
     /// The last turn was full.
     full: bool,
     /// Periods in a row in which it delivered little.
@@ -146,7 +148,7 @@ impl Slots {
             let member = Member::Channel(channel);
             self.ask(member);
             if let Some(turn) = self.turns.iter_mut().find(|turn| turn.member == member) {
-                (turn.delivers, turn.poor_periods, turn.given_up) = (None, 0, false);
+                (turn.delivers, turn.part, turn.poor_periods, turn.given_up) = (None, 1.0, 0, false);
             }
         }
     }
@@ -376,14 +378,27 @@ impl Slots {
     /// unit is arbitrary.
     fn share(&self, turn: &Turn) -> f64 {
         let weight = f64::from(turn.wish.weight);
-        if self.settings.alpha == 0.0 || turn.member == Member::Scan {
-            return weight;
+        if turn.member == Member::Scan { weight } else { weight * turn.part.powf(self.settings.alpha) }
+    }
+
+    /// Takes what came in a period into the parts of `[MULTIAP] eq. 6`, a step of `1 / (1 + alpha)` on the logarithm at a time.
+    ///
+    /// Where the air limits what a channel delivers, that is the same whatever its time, and any step leads there. Where its access points' uplinks do, or
+    /// senders that send no faster, the same bytes come in whatever time it has: with half the time it delivers twice as much a second. Two such channels have
+    /// equal times as the equation's fixed point, but from a ratio of times `r` it leads to `r^-alpha`: with whole steps they swing between all and nothing for
+    /// alpha above 1. With this step `r` becomes 1 at once, since `1 - (1 + alpha) / (1 + alpha) = 0`.
+    fn even_out(&mut self) {
+        let step = 1.0 / (1.0 + self.settings.alpha);
+        let best = self.best();
+        for turn in self.turns.iter_mut().filter(|turn| turn.member != Member::Scan) {
+            let part = turn.delivers.filter(|_| best > 0.0).map_or(1.0, |delivers| delivers / best);
+            turn.part = turn.part.powf(1.0 - step) * part.powf(step);
         }
-        let rates =
-            self.turns.iter().filter(|turn| turn.member != Member::Scan).filter_map(|turn| turn.delivers);
-        let best = rates.fold(0.0, f64::max);
-        let delivers = turn.delivers.unwrap_or(best);
-        if best == 0.0 { weight } else { weight * (delivers / best).powf(self.settings.alpha) }
+    }
+
+    /// What the channel delivers that delivers most, bytes a second; 0 if nothing is known.
+    fn best(&self) -> f64 {
+        self.turns.iter().filter_map(|turn| turn.delivers).fold(0.0, f64::max)
     }
 
     /// Judges what came in the last few cycles.
@@ -395,6 +410,7 @@ impl Slots {
             }
             (turn.bytes, turn.time) = (0, Duration::ZERO);
         }
+        self.even_out();
         if let Some(stays) = self.settle(randomness) {
             for turn in self.turns.iter_mut().filter(|turn| turn.member != Member::Scan) {
                 (turn.given_up, turn.poor_periods) = (turn.member != stays, 0);
@@ -405,13 +421,13 @@ impl Slots {
             self.turns.iter_mut().for_each(|turn| turn.given_up = false);
             return;
         }
-        let best = self.turns.iter().filter_map(|turn| turn.delivers).fold(0.0, f64::max);
+        let best = self.best();
         for turn in self.turns.iter_mut().filter(|turn| turn.member != Member::Scan) {
             let part = turn.delivers.map_or(1.0, |delivers| if best == 0.0 { 1.0 } else { delivers / best });
             turn.poor_periods = if part < POOR_PART { turn.poor_periods.saturating_add(1) } else { 0 };
-            if turn.given_up {
-                turn.given_up = part < GOOD_PART;
-            } else {
+            if turn.given_up && part >= GOOD_PART {
+                (turn.given_up, turn.part) = (false, part);
+            } else if !turn.given_up {
                 turn.given_up = turn.poor_periods >= POOR_PERIODS;
             }
         }
@@ -444,6 +460,7 @@ impl Turn {
             bytes: 0,
             time: Duration::ZERO,
             delivers: None,
+            part: 1.0,
             full: false,
             poor_periods: 0,
             given_up: false,

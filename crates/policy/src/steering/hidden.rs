@@ -48,6 +48,15 @@ const LONGEST: Duration = Duration::from_secs(120);
 /// One that is heard better is not alone again for so long after it was; doubles up to [`LONGEST`] as long as it turns out to be no better.
 const FIRST_EXCHANGE_PAUSE: Duration = Duration::from_secs(10);
 
+/// Why all but one are kept from sending.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Apart {
+    /// To find out whether they disturb each other, or which is better alone.
+    Asked,
+    /// They do.
+    Found,
+}
+
 /// What is known of whether the access points of a channel disturb each other.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Hidden {
@@ -141,9 +150,9 @@ impl Hidden {
         self.disturbed
     }
 
-    /// Takes what is known now: the best one, which is the chosen one if there is one, and of the others the one that may be better alone. Gives whether
-    /// only the best one may send.
-    pub fn update(&mut self, now: Timestamp, best: Option<Best>, rival: Option<Rival>) -> bool {
+    /// Takes what is known now: the best one, which is the chosen one if there is one, and of the others the one that may be better alone. Gives why
+    /// only the best one may send, if so.
+    pub fn update(&mut self, now: Timestamp, best: Option<Best>, rival: Option<Rival>) -> Option<Apart> {
         let network = best.map(|best| best.network);
         match self.stage {
             _ if self.chosen.is_none() || self.chosen == network => {}
@@ -160,7 +169,12 @@ impl Hidden {
             Stage::Exchanged { from, alone } => self.exchanged(now, best, from, alone),
             Stage::Apart { alone, lately } => self.apart(now, best, rival, alone, lately),
         }
-        !matches!(self.stage, Stage::Together)
+        match self.stage {
+            Stage::Together => None,
+            Stage::Exchanged { .. } if self.disturbed => Some(Apart::Found),
+            Stage::Comparing { .. } | Stage::Exchanged { .. } => Some(Apart::Asked),
+            Stage::Apart { .. } => Some(Apart::Found),
+        }
     }
 
     fn together(&mut self, now: Timestamp, best: Option<Best>, rival: Option<Rival>) {
@@ -356,7 +370,7 @@ mod tests {
                 is_heard_better: is_heard_better && best.network == BEST,
                 is_refuted: is_heard_better,
             });
-            self.is_apart = self.hidden.update(self.now, Some(best), rival);
+            self.is_apart = self.hidden.update(self.now, Some(best), rival).is_some();
         }
 
         /// Of so many steps, the part apart.
@@ -433,7 +447,7 @@ mod tests {
         for _ in 0..35 {
             world.now += STEP;
             let network = world.hidden.chosen().unwrap();
-            assert!(world.hidden.update(world.now, Some(Best { network, ..silent }), None));
+            assert!(world.hidden.update(world.now, Some(Best { network, ..silent }), None).is_some());
         }
         assert_eq!(world.hidden.chosen(), Some(BEST));
         // And at once if nothing is known of it any more.
@@ -443,7 +457,7 @@ mod tests {
             world.step();
         }
         let first = Best { network: BEST, ..world.best() };
-        assert!(world.hidden.update(world.now + STEP, Some(first), None));
+        assert_eq!(world.hidden.update(world.now + STEP, Some(first), None), Some(Apart::Found));
         assert_eq!(world.hidden.chosen(), Some(BEST));
     }
 
@@ -474,7 +488,7 @@ mod tests {
                 steps += 1;
                 world.now += STEP;
                 let best = Some(world.best()).filter(|_| !leaves);
-                world.is_apart = world.hidden.update(world.now, best, None);
+                world.is_apart = world.hidden.update(world.now, best, None).is_some();
             }
             assert!(steps <= if leaves { 1 } else { 45 }, "{steps} steps");
             assert_eq!(world.hidden.chosen(), None);
@@ -490,7 +504,7 @@ mod tests {
         for _ in 0..40 {
             world.now += STEP;
             let silent = Best { packet_time: None, ..world.best() };
-            world.is_apart = world.hidden.update(world.now, Some(silent), None);
+            world.is_apart = world.hidden.update(world.now, Some(silent), None).is_some();
         }
         assert!(!world.is_apart);
     }

@@ -270,11 +270,12 @@ impl Steering {
         let some_reach = here.iter().any(|point| point.view.reaches);
         for (at, point) in here.iter_mut().enumerate() {
             // Of which nothing is known, that are asked all the same now and then, by a few packets.
-            point.kept_apart = apart && best.is_some() && !matches!(rank(at), None | Some(Rank::Best));
+            let is_another = best.is_some() && !matches!(rank(at), None | Some(Rank::Best));
+            point.kept_apart = apart.filter(|_| is_another);
             let is_heard_better = point.is_heard_better(best_signal);
             let next = match (point.stage, rank(at)) {
                 (_, Some(Rank::Best)) => Stage::Used,
-                _ if point.kept_apart => Stage::Ready,
+                _ if point.kept_apart.is_some() => Stage::Ready,
                 (Stage::Ready, Some(Rank::Slower))
                     if may_prove_beside && is_heard_better && point.may_prove(now) && !trying =>
                 {

@@ -5,6 +5,7 @@ use std::time::Duration;
 use units::{BitRate, Timestamp};
 
 use super::fair::FairPart;
+use super::hidden::Apart;
 use super::marking::{MOST_MARKS, MarkShare};
 use super::reason::{Lack, SteeringReason, longer};
 use super::share::{Rank, must_leave};
@@ -92,8 +93,8 @@ pub(super) struct Point {
     /// Smoothed.
     pub signal_dbm: Option<f32>,
     pub marked: bool,
-    /// It would disturb the best one.
-    pub kept_apart: bool,
+    /// It would disturb the best one, or it is found out whether it does.
+    pub kept_apart: Option<Apart>,
     pub stage: Stage,
     pub since: Timestamp,
     pub pause: Duration,
@@ -161,7 +162,7 @@ impl Point {
             others: 0.0,
             signal_dbm: view.signal_dbm,
             marked: false,
-            kept_apart: false,
+            kept_apart: None,
             stage: Stage::Ready,
             since: now,
             // Tried as soon as no other is.
@@ -404,7 +405,8 @@ impl Point {
         let longer = time.zip(best).map(|(time, best)| longer(time, best)).unwrap_or_default();
         let reason = match rank {
             _ if !self.view.reaches => SteeringReason::Dead,
-            _ if self.kept_apart => SteeringReason::Disturbs,
+            _ if self.kept_apart == Some(Apart::Found) => SteeringReason::Disturbs,
+            _ if self.kept_apart == Some(Apart::Asked) => SteeringReason::Compared,
             None if self.view.packet_time.is_some() => {
                 SteeringReason::Doubtful { confidence: self.view.confidence }
             }

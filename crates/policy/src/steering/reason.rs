@@ -47,8 +47,10 @@ pub enum SteeringReason {
         /// How much longer, as a part of the best one's time.
         longer: f64,
     },
-    /// The best one carries more without it: the two do not hear each other, or it is being found out whether they do.
+    /// The best one carries more without it: the two do not hear each other.
     Disturbs,
+    /// It is being found out whether the best one carries more without it, or whether it is better itself while that one is silent.
+    Compared,
     /// Nothing was heard of it lately, so nothing is known.
     Unknown,
     /// What is known of it is too doubtful to act upon.
@@ -105,6 +107,10 @@ impl fmt::Display for SteeringReason {
             Self::Disturbs => write!(
                 formatter,
                 "it and the best one seem not to hear each other, so each would spoil what the other sends"
+            ),
+            Self::Compared => write!(
+                formatter,
+                "silent for a second or two, to see whether it and the best one hear each other"
             ),
             Self::Unknown => write!(formatter, "nothing heard of it lately"),
             Self::Doubtful { confidence } => {

@@ -483,6 +483,7 @@ fn of_two_that_do_not_hear_each_other_one_is_used() {
     let mut now = Timestamp::ZERO;
     let mut used = [true; 2];
     let mut alone = 0;
+    let (mut compared, mut known) = (false, false);
     for _ in 0..600 {
         now += STEP;
         let both = used == [true; 2];
@@ -499,13 +500,17 @@ fn of_two_that_do_not_hear_each_other_one_is_used() {
         let steered = steering.update(now, &views);
         used = [steered[0].used, steered[1].used];
         let best = steered.iter().position(|steered| steered.reason == SteeringReason::Best);
-        let disturbs = steered.iter().position(|steered| steered.reason == SteeringReason::Disturbs);
+        let apart = [SteeringReason::Disturbs, SteeringReason::Compared];
+        let disturbs = steered.iter().position(|steered| apart.contains(&steered.reason));
+        compared |= steered.iter().any(|steered| steered.reason == SteeringReason::Compared);
+        known |= steered.iter().any(|steered| steered.reason == SteeringReason::Disturbs);
+        assert!(compared || !known, "it is asked before it is said");
         if used != [true; 2] {
             alone += 1;
             assert!(used[best.unwrap()] && (disturbs.is_none() || !used[disturbs.unwrap()]), "{steered:?}");
         }
     }
-    assert!(alone > 540, "{alone} of 600");
+    assert!(alone > 540 && known, "{alone} of 600");
 }
 
 #[test]

@@ -66,9 +66,42 @@ fn equation_6_gives_the_better_network_more() {
     let mut equal = slots(SlotSettings { alpha: 0.0, ..Default::default() }, &[(A, 1), (B, 1)]);
     let mut adapting = slots(SlotSettings::default(), &[(A, 1), (B, 1)]);
     let delivers = |member| if member == A { 2e6 } else { 1e6 };
-    assert_eq!(run(&mut equal, 40, delivers)[38..], [(B, 100), (A, 100)]);
-    // By hand: 200 ms * 2^2 / (2^2 + 1^2) = 160 ms.
-    assert_eq!(run(&mut adapting, 40, delivers)[38..], [(B, 40), (A, 160)]);
+    assert_eq!(run(&mut equal, 200, delivers)[198..], [(B, 100), (A, 100)]);
+    // By hand: 200 ms * 2^2 / (2^2 + 1^2) = 160 ms, which is neared from below.
+    let turns = run(&mut adapting, 200, delivers);
+    assert_eq!(turns[198..], [(B, 40), (A, 159)]);
+    // And after a period 2^(2 / 3) for 1: 122.7 ms.
+    assert_eq!(turns[10..12], [(B, 77), (A, 122)]);
+}
+
+/// Lengths of the first channel's turns, in ms, where both have uplinks of so many bytes a second and the air carries 3 MB/s.
+fn with_uplinks(slots: &mut Slots, periods: u32, uplinks: [f64; 2]) -> Vec<u64> {
+    let mut lengths = Vec::new();
+    for _ in 0..periods {
+        let turns = [A, B].map(|member| slots.length(member).unwrap());
+        let cycle: Duration = turns.iter().sum();
+        let uplink = |member| uplinks[usize::from(member == B)];
+        // What came meanwhile is kept for the turn, and no more than the air carries comes in it.
+        let delivers = |member: Member| {
+            let length = turns[usize::from(member == B)];
+            (uplink(member) * cycle.div_duration_f64(length)).min(3e6)
+        };
+        lengths.push(turns[0].as_millis() as u64);
+        run(slots, 10, delivers);
+    }
+    lengths
+}
+
+#[test]
+fn turns_of_channels_that_their_uplinks_limit_settle_where_both_are_emptied() {
+    let mut slots = slots(SlotSettings::default(), &[(A, 1), (B, 1)]);
+    // Both have 1 MB/s, and at first one has nearly all the time.
+    run(&mut slots, 100, |member| if member == A { 3e6 } else { 4e5 });
+    let lengths = with_uplinks(&mut slots, 12, [1e6, 1e6]);
+    assert!(lengths[0] > 180 && lengths[6..].iter().all(|length| (95..=105).contains(length)), "{lengths:?}");
+    // By hand: with times as s to 1 - s it has (0.5 / s) / (1 / (1 - s)) of the other's, so (s / (1 - s))^3 = 0.25: s = 0.386, and a sixth would do.
+    let lengths = with_uplinks(&mut slots, 20, [5e5, 1e6]);
+    assert!(lengths[14..].iter().all(|length| (76..=79).contains(length)), "{lengths:?}");
 }
 
 #[test]
@@ -206,9 +239,9 @@ fn a_cycle_visits_each_channel_once_with_the_weight_of_its_networks() {
 fn eq_6_sees_what_the_networks_of_a_channel_deliver_together() {
     // A channel of weight 2 that carries 2 MB/s by both of its networks together, and one of weight 1 that carries 3.
     let mut slots = two_and_one(SlotSettings::default(), [1, 1, 1]);
-    let turns = run(&mut slots, 40, |member| if member == A { 2e6 } else { 3e6 });
+    let turns = run(&mut slots, 200, |member| if member == A { 2e6 } else { 3e6 });
     // By hand: 2 * (2 / 3)^2 = 0.889, so 200 ms * 0.889 / 1.889 = 94.1 ms.
-    assert_eq!(turns[38..], [(B, 105), (A, 94)]);
+    assert_eq!(turns[198..], [(B, 105), (A, 94)]);
     assert!((slots.presence(CHANNEL_A) - 0.4706).abs() < 1e-3, "{}", slots.presence(CHANNEL_A));
 }
 

@@ -353,10 +353,16 @@ fn the_one_with_the_lowest_limit_takes_over_from_one_with_a_higher_one() {
     let rate = bench.saturate_down(Duration::from_secs(2));
     assert!((8.5..11.0).contains(&rate), "{rate}\n{}", bench.report());
     bench.set_alive(0, false);
-    bench.saturate_down(Duration::from_millis(600));
-    let rate = bench.saturate_down(Duration::from_millis(300));
+    // The device does not know yet, but hears that the second is better than it thought.
+    for (after, more) in [(250, 500_000), (250, 1_000_000)] {
+        bench.saturate_down(Duration::from_millis(after));
+        limit(&mut bench, 2, more);
+    }
+    bench.saturate_down(Duration::from_millis(200));
+    let rate = bench.saturate_down(Duration::from_millis(400));
     assert!(rate > 0.8 * 20.0, "{rate}\n{}", bench.report());
-    // The device knows by now, and wishes it all the same.
+    bench.saturate_down(Duration::from_millis(100));
+    // It knows by now, and wishes it all the same.
     bench.device.set_path_limit(bench.device_session, NetworkId(2), Some(BitRate(2_000_000)));
     bench.saturate_down(Duration::from_millis(300));
     let rate = bench.saturate_down(Duration::from_millis(500));

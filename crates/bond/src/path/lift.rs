@@ -18,8 +18,9 @@ use super::{Path, PathState};
 const LIMITS_HOLD: Duration = Duration::from_millis(100);
 /// So long after it they hold again, whatever is wished.
 const LIMITS_RETURN: Duration = Duration::from_secs(2);
-/// Who wishes something so long after it knows of it. Earlier wishes may have been on their way.
-const OWNER_KNOWS: Duration = Duration::from_millis(300);
+/// Who wishes something so long after it knows of it. Earlier wishes may have been on their way, or tell no more than that what stands by is better or worse
+/// than was thought: of that the owner hears at once, as it carries something now.
+const OWNER_KNOWS: Duration = Duration::from_secs(1);
 
 /// Whether a path's limit is lifted, and what that depends on.
 #[derive(Clone, Copy, Debug, Default)]

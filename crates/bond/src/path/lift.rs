@@ -4,7 +4,7 @@
 //! so, half a second passes, in which what stands by would carry next to nothing.
 //!
 //! ```text
-//! the last better one falls silent ---0.1 s---> limit lifted ---until 2 s, a new wish, or a better one works---> limit holds
+//! the last better one falls silent ---0.1 s---> limit lifted ---until 2 s, a wish after 1 s, or a better one works---> limit holds
 //! ```
 
 use std::time::Duration;

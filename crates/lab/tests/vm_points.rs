@@ -50,6 +50,10 @@ fn what_a_radio_reckons_of_two_access_points_is_so() {
         assert!(number(&near, "delivery_ratio") > 0.75 && number(&near, "frames") >= 10.0, "{near}");
         // A window of so few frames may have far more luck than their mean.
         assert!(number(&far, "frames") >= 8.0, "{far}");
+        for point in [&near, &far] {
+            let confidence = number(point, "confidence");
+            assert!(confidence > 0.2 && confidence <= 1.0, "{point}");
+        }
         ratio += number(&far, "delivery_ratio");
         counted += 1.0;
         // Which one takes less time is a matter of the rates that the access points have found by then, too.

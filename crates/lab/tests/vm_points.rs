@@ -48,8 +48,9 @@ fn what_a_radio_reckons_of_two_access_points_is_so() {
         let number = |point: &serde_json::Value, name: &str| point["quality"][name].as_f64().unwrap();
         // Nothing is lost but what collides.
         assert!(number(&near, "delivery_ratio") > 0.75 && number(&near, "frames") >= 10.0, "{near}");
-        // A window of so few frames may have far more luck than their mean.
-        assert!(number(&far, "frames") >= 8.0, "{far}");
+        // A window of so few frames may have luck, as far as its own margin says.
+        let least = number(&far, "delivery_ratio") - number(&far, "margin");
+        assert!(least < 0.85 && number(&far, "frames") >= 8.0, "{far}");
         for point in [&near, &far] {
             let confidence = number(point, "confidence");
             assert!(confidence > 0.2 && confidence <= 1.0, "{point}");

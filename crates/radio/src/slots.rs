@@ -391,8 +391,7 @@ impl Slots {
         let step = 1.0 / (1.0 + self.settings.alpha);
         let best = self.best();
         for turn in self.turns.iter_mut().filter(|turn| turn.member != Member::Scan) {
-            let part = turn.delivers.filter(|_| best > 0.0).map_or(1.0, |delivers| delivers / best);
-            turn.part = turn.part.powf(1.0 - step) * part.powf(step);
+            turn.part = turn.part.powf(1.0 - step) * turn.latest_part(best).powf(step);
         }
     }
 
@@ -423,7 +422,7 @@ impl Slots {
         }
         let best = self.best();
         for turn in self.turns.iter_mut().filter(|turn| turn.member != Member::Scan) {
-            let part = turn.delivers.map_or(1.0, |delivers| if best == 0.0 { 1.0 } else { delivers / best });
+            let part = turn.latest_part(best);
             turn.poor_periods = if part < POOR_PART { turn.poor_periods.saturating_add(1) } else { 0 };
             if turn.given_up && part >= GOOD_PART {
                 (turn.given_up, turn.part) = (false, part);
@@ -465,6 +464,11 @@ impl Turn {
             poor_periods: 0,
             given_up: false,
         }
+    }
+
+    /// What it delivered in the latest period of what the best did; all of it, if that is not known.
+    fn latest_part(&self, best: f64) -> f64 {
+        self.delivers.filter(|_| best > 0.0).map_or(1.0, |delivers| delivers / best)
     }
 }
 

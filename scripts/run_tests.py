@@ -2,16 +2,19 @@
 """Runs the tests of the workspace, and those that failed once more, each alone.
 
 Many of them start programs and network namespaces, and wait for what these do. Those that start virtual machines, whose time is their own, run beside
-them. A machine that stands still for seconds can break a test; it does not break the same one twice. What passed only then is named at the end.
+them, and two at once when nothing else is left. A machine that stands still for seconds can break a test; it does not break the same one twice. What
+passed only then is named at the end.
 """
 
 import dataclasses
+import itertools
 import json
 import re
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from queue import Empty, SimpleQueue
 
 TESTS = ["cargo", "test", "--locked", "--workspace"]
 # How the names of tests begin that run beside all others.
@@ -99,26 +102,36 @@ def run(command: list[str], heed: Callable[[str], None], shown: Callable[[str], 
     return ended
 
 
-def selections(metadata: dict) -> tuple[list[str], list[str]]:
-    """What selects the tests that run beside the others, and the others, but for those in the documentation, which cargo runs by themselves only."""
+def selections(metadata: dict) -> tuple[list[list[str]], list[str]]:
+    """What selects each target whose tests run beside the others, and the others, but for those in the documentation, which cargo runs by themselves only."""
     targets = [target for package in metadata["packages"] for target in package["targets"] if "test" in target["kind"]]
     names = sorted({target["name"] for target in targets})
-    beside = [word for name in names if name.startswith(BESIDE) for word in ("--test", name)]
+    beside = [["--test", name] for name in names if name.startswith(BESIDE)]
     others = [word for name in names if not name.startswith(BESIDE) for word in ("--test", name)]
     return beside, ["--lib", "--bins", *others]
 
 
-class Lane(threading.Thread):
-    """Commands of cargo, one after the other, beside others."""
+def taken(queue: SimpleQueue[list[str]]) -> Iterator[list[str]]:
+    """What is left in a queue from which others take, too."""
+    while True:
+        try:
+            yield queue.get_nowait()
+        except Empty:
+            return
 
-    def __init__(self, *selections: list[str]) -> None:
+
+class Lane(threading.Thread):
+    """Commands of cargo, one after the other, beside others: its own, then what is left of those for all lanes."""
+
+    def __init__(self, shared: SimpleQueue[list[str]], *selections: list[str]) -> None:
         super().__init__()
         self.outcome = Outcome()
         self.passed = True
+        self._shared = shared
         self._selections = selections
 
     def run(self) -> None:
-        for selection in self._selections:
+        for selection in itertools.chain(self._selections, taken(self._shared)):
             command = [*TESTS, "--no-fail-fast", *selection]
             self.passed &= run(command, lambda line: self.outcome.take(line.rstrip("\n")), first_time) == 0
 
@@ -131,7 +144,10 @@ def main() -> int:
         ["cargo", "metadata", "--locked", "--no-deps", "--format-version", "1"], check=True, stdout=subprocess.PIPE
     )
     beside, others = selections(json.loads(told.stdout))
-    lanes = [Lane(beside), Lane(others, ["--doc"])]
+    shared: SimpleQueue[list[str]] = SimpleQueue()
+    for selection in beside:
+        shared.put(selection)
+    lanes = [Lane(shared), Lane(shared, others, ["--doc"])]
     for lane in lanes:
         lane.start()
     for lane in lanes:

@@ -4,6 +4,7 @@ import sys
 import time
 import unittest
 from pathlib import Path
+from queue import SimpleQueue
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
@@ -81,8 +82,16 @@ class Selecting(unittest.TestCase):
         ]
         self.assertEqual(
             run_tests.selections({"packages": packages}),
-            (["--test", "vm_boot"], ["--lib", "--bins", "--test", "namespaces", "--test", "upload"]),
+            ([["--test", "vm_boot"]], ["--lib", "--bins", "--test", "namespaces", "--test", "upload"]),
         )
+
+    def test_lanes_take_what_is_left_once_each(self) -> None:
+        shared: SimpleQueue[list[str]] = SimpleQueue()
+        for name in "abc":
+            shared.put([name])
+        lanes = [run_tests.taken(shared), run_tests.taken(shared)]
+        self.assertEqual([next(lanes[0]), next(lanes[1]), next(lanes[0])], [["a"], ["b"], ["c"]])
+        self.assertEqual([list(lane) for lane in lanes], [[], []])
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ use radio::airtime::Flavour;
 use sim::medium::{Passage, PassageKind, Series, StationId, fade_db};
 use units::Timestamp;
 
+use super::gaps::quantile;
 use super::nomadic::{APART, FRAME, signal_dbm};
 use super::shared_air::{Air, Contended, NO_LIMIT, Point, SharedAir, Transmitter, Way, loss};
 use super::{id, rounded};
@@ -19,7 +20,7 @@ use crate::experiment::{Axes, BarGroup, Bed, Experiment, Goal, Metrics, Report};
 
 /// Metres of the device from the first access point.
 const PLACES: [f64; 7] = [2.0, 10.0, 18.0, MIDDLE, 32.0, 40.0, 48.0];
-const MIDDLE: f64 = 25.0;
+pub(super) const MIDDLE: f64 = 25.0;
 /// What both send with in the first case: the rate that the paper's first access point preferred.
 const ONE_RATE: Rate = Rate(48);
 /// A rate loses few frames if so many arrive.
@@ -153,15 +154,12 @@ fn run(seed: u64) -> anyhow::Result<Report> {
 /// 3c: times between arrivals.
 fn gaps(metrics: &mut Metrics, name: &str, run: &Contended) {
     for (label, part) in [("p50", 0.5), ("p99", 0.99)] {
-        let at = (run.gaps_ms.len() as f64 * part) as usize;
-        metrics.insert(
-            format!("{name}.gap_{label}_ms"),
-            rounded(run.gaps_ms.get(at).copied().unwrap_or_default()),
-        );
+        metrics.insert(format!("{name}.gap_{label}_ms"), rounded(quantile(run, part)));
     }
 }
 
-fn air(
+/// A download at one place.
+pub(super) fn air(
     points: &[(Transmitter, Point)],
     algorithm: Algorithm,
     way: Way,

@@ -1,19 +1,16 @@
 //! MULTIAP fig 2: a device at one place after another between two access points of one channel that do not hear each other, so that what both send
 //! at once meets at the device.
 //!
-//! Without control of any kind both always send (2a and 2b, the UDP flows); with one, the more fortunate one has the air. Last, how often a frame is
-//! lost for good by how often it may be repeated (2c).
+//! Without control of any kind both always send (2a and 2b, the UDP flows); with one, the more fortunate one has the air.
 
 use std::time::Duration;
 
 use bond::Algorithm;
 use radio::Rate;
-use radio::frame::{Header, Kind};
-use sim::medium::{Event, Frame, FrameId, Link, Links, Medium, Rates, Series, SignalLoss, StationId, Tuning};
-use units::{Frequency, MacAddress, Timestamp};
+use sim::medium::Series;
 
 use super::carrier_sense::{Choice, attempt_time, point as fading_point};
-use super::nomadic::{FRAME, signal_dbm};
+use super::nomadic::signal_dbm;
 use super::shared_air::{Air, Contended, NO_LIMIT, Point, SharedAir, Transmitter, Way};
 use super::{id, rounded};
 use crate::experiment::{Axes, BarGroup, Bed, Experiment, Goal, Metrics, Report};
@@ -22,20 +19,16 @@ use crate::experiment::{Axes, BarGroup, Bed, Experiment, Goal, Metrics, Report};
 const APART: f64 = 66.0;
 /// Metres of the device from the first one.
 const PLACES: [f64; 9] = [5.0, 14.0, 22.0, 27.0, MIDDLE, 39.0, 44.0, 52.0, 61.0];
-const MIDDLE: f64 = 33.0;
+/// Metres of both from a device between them.
+pub(super) const MIDDLE: f64 = 33.0;
 /// The paper's simulation: 6 Mbit/s.
-const SLOW: Rate = Rate(12);
+pub(super) const SLOW: Rate = Rate(12);
 const ATTEMPTS: u8 = 7;
 const ROUND_TRIP: Duration = Duration::from_millis(25);
 const SETTLING: Duration = Duration::from_secs(4);
 const MEASURED: Duration = Duration::from_secs(30);
 /// A packet without control, as long as one of the tunnel.
 const PACKET: usize = 1_440;
-
-/// 2c: how often a frame may be repeated, and how often the rare sender has one.
-const REPEATS: [u8; 11] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10];
-const APART_IN_TIME: Duration = Duration::from_millis(200);
-const EPISODES: u32 = 2_000;
 
 const CASES: [&str; 2] = ["six", "fading"];
 const WAYS: [(&str, Algorithm, Way); 3] = [
@@ -102,11 +95,6 @@ fn run(seed: u64) -> anyhow::Result<Report> {
             metrics.insert(format!("{case}.{way}.middle"), rounded(middle));
             series.push((format!("{case}: {way}"), line));
         }
-    }
-    for repeats in REPEATS {
-        let lost = episodes(repeats, seed)?;
-        metrics.insert(format!("repeats_{repeats}.busy_lost"), rounded(lost.busy));
-        metrics.insert(format!("repeats_{repeats}.rare_lost"), rounded(lost.rare));
     }
     Ok(Report { metrics, series, ..Report::default() })
 }
@@ -177,77 +165,6 @@ fn point(case: &str, fades: u32, metres: f64) -> anyhow::Result<(Transmitter, Po
     let rates = Series::steady(SLOW, ATTEMPTS);
     Ok((Transmitter { fades: None, signal_dbm: signal_dbm(metres), loss: None, rates: Some(rates) }, point))
 }
-
-/// 2c: parts of the episodes in which each of two hidden senders lost a frame for good.
-struct Lost {
-    busy: f64,
-    rare: f64,
-}
-
-const DEVICE: StationId = StationId(0);
-const BUSY: StationId = StationId(1);
-const RARE: StationId = StationId(2);
-
-fn address(station: StationId) -> MacAddress {
-    MacAddress([2, 0, 0, 0, 0, station.0 as u8 + 1])
-}
-
-/// One sender always has frames, the other one has a single one now and then, which is an episode.
-fn episodes(repeats: u8, seed: u64) -> anyhow::Result<Lost> {
-    let signal_dbm = signal_dbm(MIDDLE).round() as i8;
-    let link = Link { signal_dbm: Some(signal_dbm), loss: SignalLoss::BySignal, ..Link::default() };
-    let mut links = Links::new(link);
-    links.hide(BUSY, RARE);
-    let mut medium = Medium::new(links, seed);
-    for station in [DEVICE, BUSY, RARE] {
-        medium.add_station(Tuning::To(CHANNEL), 4);
-        medium.add_address(station, address(station));
-    }
-    let frame = |sender: StationId, id| {
-        let mut header = Header::new(Kind::QosData, address(DEVICE), address(sender), address(sender));
-        header.control.from_access_point = true;
-        let mut bytes = Vec::new();
-        header.write(&mut bytes);
-        bytes.resize(FRAME.0 as usize - radio::airtime::CHECK_SEQUENCE.0 as usize, 0);
-        let rates = Rates::Series(Series::steady(SLOW, repeats + 1));
-        Frame { id: FrameId(id), frequency: CHANNEL, bytes, rates, wants_acknowledgement: true }
-    };
-    let (mut busy_lost, mut rare_lost) = (0_u32, 0_u32);
-    let mut now = Timestamp::ZERO;
-    let mut episode_at = now + APART_IN_TIME;
-    for episode in 0..EPISODES {
-        // What the busy one has on the air at its end belongs to an episode.
-        let (mut is_begun, mut rare_is_over, mut is_over, mut busy_lost_now) = (false, false, false, false);
-        while now < episode_at || !is_over {
-            while medium.has_room(BUSY) {
-                medium.transmit(now, BUSY, frame(BUSY, 0))?;
-            }
-            if now >= episode_at && !is_begun {
-                is_begun = true;
-                medium.transmit(now, RARE, frame(RARE, u64::from(episode)))?;
-            }
-            let next = medium.poll_timeout().unwrap_or(now).max(now);
-            now = if is_begun { next } else { next.min(episode_at) };
-            medium.handle_timeout(now);
-            while let Some(event) = medium.poll_event() {
-                let Event::Outcome(outcome) = event else { continue };
-                if outcome.sender == RARE {
-                    rare_is_over = true;
-                    rare_lost += u32::from(!outcome.acknowledged);
-                } else {
-                    is_over |= rare_is_over;
-                    busy_lost_now |= is_begun && !outcome.acknowledged;
-                }
-            }
-        }
-        busy_lost += u32::from(busy_lost_now);
-        episode_at = now + APART_IN_TIME;
-    }
-    let part = |lost: u32| f64::from(lost) / f64::from(EPISODES);
-    Ok(Lost { busy: part(busy_lost), rare: part(rare_lost) })
-}
-
-const CHANNEL: Frequency = Frequency(5_180);
 
 #[cfg(test)]
 mod tests {

@@ -7,6 +7,7 @@ mod cross_check;
 mod estimator;
 mod fairness;
 mod fairness_mptcp;
+mod gaps;
 mod hidden;
 mod kernel_mptcp;
 mod many_points;
@@ -15,7 +16,9 @@ mod moving;
 mod mptcp_commands;
 mod nomadic;
 mod reaction;
+mod real_crowd;
 mod real_points;
+mod repeats;
 mod shared_air;
 mod steering;
 mod street;
@@ -33,8 +36,10 @@ use super::{Experiment, ExperimentId};
 pub(super) fn experiments() -> Vec<Experiment> {
     vec![
         hidden::experiment(),
+        repeats::experiment(),
         carrier_sense::experiment(),
         broadcasts::experiment(),
+        gaps::experiment(),
         estimator::experiment(),
         steering::experiment(),
         real_points::experiment(),
@@ -43,6 +48,7 @@ pub(super) fn experiments() -> Vec<Experiment> {
         uplink::experiment(),
         kernel_mptcp::busy_uplink(),
         many_points::experiment(),
+        real_crowd::experiment(),
         walk::experiment(),
         moving::walk(),
         varying::experiment(),

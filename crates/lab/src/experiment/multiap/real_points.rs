@@ -12,7 +12,8 @@ use crate::vm::scene::near_and_far;
 use crate::vm::topology::SERVER_ADDRESS;
 use crate::vm::{Machine, Outcome, program};
 
-const SECONDS: u32 = 8;
+/// A download's length.
+pub(super) const SECONDS: u32 = 8;
 /// Of what the bad access point sends, so many attempts are lost.
 const LOSS: f64 = 0.4;
 /// What is compared, in the order in which it is run: first with slots, then with the kernel's own stations.
@@ -51,23 +52,31 @@ pub(super) fn experiment() -> Experiment {
     }
 }
 
-/// The radio is up; `alone` is fetched; then the device is up. It finds the radio's advice below its own state, so first it has
-/// none: `keep_state` and `steer NAME`, which fetches with it and ends device and radio, change that.
-pub(super) fn beginning() -> String {
+/// `serve` begins the server, `fetch NAME ARGUMENTS...` downloads. The device finds the radio's advice below its own state, so first it has none:
+/// `keep_state` ends it and moves its state to the radio's, `device_up` begins it anew there.
+pub(super) fn functions() -> String {
     format!(
         r#"fail() {{ echo "failed: $1"; cat /results/*.log; exit 1; }}
-radio_up --channels 6; address_on wl-near; address_on wl-far
-in_namespace server anabranch-lab traffic serve {SERVER_ADDRESS}:9000 --transport tcp &
-sleep 1
+serve() {{ in_namespace server anabranch-lab traffic serve {SERVER_ADDRESS}:9000 --transport tcp & sleep 1; }}
 fetch() {{ name=$1; shift; at_home anabranch-lab traffic fetch {SERVER_ADDRESS}:9000 --transport tcp --congestion cubic --seconds {SECONDS} --json /results/$name "$@" || fail $name; }}
 keep_state() {{ at_home anabranch --state /tmp/device down; mv /tmp/device/* /tmp/state/; }}
-steer() {{
+device_up() {{
     at_home anabranch --state /tmp/state up --foreground >>/results/steered.log 2>&1 &
     for _ in $(seq 200); do ip -n device link show any0 >/dev/null 2>&1 && break; sleep 0.1; done
-    sleep 3; fetch $1; own aps --json >/results/aps-$1; at_home anabranch --state /tmp/state down; radio_down
 }}
-fetch alone --interface wl-near
+"#
+    )
+}
+
+/// The radio is up; `alone` is fetched; then the device is up. `steer NAME` begins the device anew beside the radio's advice, fetches with it and ends
+/// device and radio.
+pub(super) fn beginning() -> String {
+    format!(
+        r#"{}steer() {{ device_up; sleep 3; fetch $1; own aps --json >/results/aps-$1; at_home anabranch --state /tmp/state down; radio_down; }}
+radio_up --channels 6; address_on wl-near; address_on wl-far
+serve; fetch alone --interface wl-near
 {}"#,
+        functions(),
         tunnel_commands()
     )
 }

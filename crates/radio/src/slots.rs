@@ -80,8 +80,6 @@ struct Turn {
     delivers: Option<f64>,
     /// What it delivers of what the best does, evened out over periods: above 0, at most 1.
     part: f64,
-    /// The air was what limited it in all turns of the period that count.
-    by_air: bool,
     /// The last turn was full.
     full: bool,
     /// Periods in a row in which it delivered little.
@@ -99,17 +97,6 @@ pub struct Slots {
     at: usize,
     cycles: u32,
     settling: Settling,
-}
-
-/// How much there was in a turn.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Fullness {
-    /// Little was under way.
-    Little,
-    /// Something was under way nearly all the time.
-    Busy,
-    /// And frames followed each other on the air to its end, so that the air was what limited it.
-    Air,
 }
 
 /// A turn.
@@ -254,15 +241,14 @@ impl Slots {
         self.turns.iter().map(|turn| turn.member)
     }
 
-    /// What all networks of a channel delivered together in a turn that took so long. Only one that was not [`Fullness::Little`] tells what the channel can
-    /// deliver: `[MULTIAP] eq. 6` supposes that all paths are kept busy.
-    pub fn delivered(&mut self, channel: Frequency, bytes: u64, time: Duration, fullness: Fullness) {
+    /// What all networks of a channel delivered together in a turn that took so long. Only a `full` turn, in which something was under way
+    /// nearly all the time, tells what the channel can deliver: `[MULTIAP] eq. 6` supposes that all paths are kept busy.
+    pub fn delivered(&mut self, channel: Frequency, bytes: u64, time: Duration, full: bool) {
         let settled = self.settling.on().is_some();
         let member = Member::Channel(channel);
         let Some(turn) = self.turns.iter_mut().find(|turn| turn.member == member) else { return };
-        turn.full = fullness != Fullness::Little;
-        if turn.full {
-            turn.by_air = fullness == Fullness::Air && (turn.by_air || turn.time.is_zero());
+        turn.full = full;
+        if full {
             turn.bytes += bytes;
             turn.time += time;
         } else if turn.given_up && settled {
@@ -395,17 +381,15 @@ impl Slots {
         if turn.member == Member::Scan { weight } else { weight * turn.part.powf(self.settings.alpha) }
     }
 
-    /// Takes what came in a period into the parts of `[MULTIAP] eq. 6`: whole where the air limits all channels, otherwise a step of `1 / (1 + alpha)` on the
-    /// logarithm.
+    /// Takes what came in a period into the parts of `[MULTIAP] eq. 6`, a step of `1 / (1 + alpha)` on the logarithm at a time.
     ///
     /// Where the air limits what a channel delivers, that is the same whatever its time, and any step leads there. Where its access points' uplinks do, or
     /// senders that send no faster, the same bytes come in whatever time it has: with half the time it delivers twice as much a second. Two such channels have
     /// equal times as the equation's fixed point, but from a ratio of times `r` it leads to `r^-alpha`: with whole steps they swing between all and nothing for
-    /// alpha above 1. With this step `r` becomes 1 at once, since `1 - (1 + alpha) / (1 + alpha) = 0`. Where uplinks limit only one, `r` becomes 1 in several
-    /// steps, never beyond; so a whole step that leads to where its uplink limits a channel is not gone back.
+    /// alpha above 1. With this step `r` becomes 1 at once, since `1 - (1 + alpha) / (1 + alpha) = 0`.
+    /// Whole steps where the air limits were tried: the radios of many users then turn to the same channel at once (experiments/MULTIAP, sec71-users).
     fn even_out(&mut self) {
-        let by_air = self.turns.iter().filter(|turn| turn.delivers.is_some()).all(|turn| turn.by_air);
-        let step = if by_air { 1.0 } else { 1.0 / (1.0 + self.settings.alpha) };
+        let step = 1.0 / (1.0 + self.settings.alpha);
         let best = self.best();
         for turn in self.turns.iter_mut().filter(|turn| turn.member != Member::Scan) {
             turn.part = turn.part.powf(1.0 - step) * turn.latest_part(best).powf(step);
@@ -477,7 +461,6 @@ impl Turn {
             time: Duration::ZERO,
             delivers: None,
             part: 1.0,
-            by_air: true,
             full: false,
             poor_periods: 0,
             given_up: false,

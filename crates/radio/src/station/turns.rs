@@ -8,7 +8,7 @@ use super::group::LEAVING_TIME;
 use super::{MOST_SWITCHES, Station, Switch};
 use crate::group::Group;
 use crate::network::{Lost, Network, State};
-use crate::slots::{Fullness, Member, Slot};
+use crate::slots::{Member, Slot};
 use crate::waking::{Drain, Taking};
 
 /// Nothing happened here for so long, so another's packets may go first.
@@ -291,12 +291,7 @@ impl Station {
         };
         let bytes = self.here_mut().map(take).sum();
         if let Some(channel) = self.frequency {
-            let fullness = match (full && bytes > 0, self.air_was_full) {
-                (false, _) => Fullness::Little,
-                (true, false) => Fullness::Busy,
-                (true, true) => Fullness::Air,
-            };
-            self.slots.delivered(channel, bytes, time, fullness);
+            self.slots.delivered(channel, bytes, time, full && bytes > 0);
         }
     }
 

@@ -25,17 +25,19 @@ const UPLINK_MBPS: f64 = 25.0;
 const OTHERS_FLOWS: [u32; 3] = [1, 4, 16];
 
 /// What is compared, with its name in the plot; all but the hand-over by beacons is a download.
-const WAYS: [(&str, &str); 5] = [
+const WAYS: [(&str, &str); 6] = [
     ("beacons", "by beacons"),
     ("mptcp_plain", "kernel MPTCP"),
+    ("cap_marks", "one in 20 marked"),
     ("mptcp_marks", "with our marks"),
     ("tunnel_marks", "ours, by marks"),
     ("ours", "ours"),
 ];
 /// What the others have beside each way, and in which file the guest says so.
-const OTHERS_FILES: [(&str, &str); 5] = [
+const OTHERS_FILES: [(&str, &str); 6] = [
     ("others_beside_near", "others-near"),
     ("others_beside_mptcp_plain", "others-mptcp_plain"),
+    ("others_beside_cap_marks", "others-cap_marks"),
     ("others_beside_mptcp_marks", "others-mptcp_marks"),
     ("others_beside_tunnel_marks", "others-tunnel_marks"),
     ("others_beside_ours", "others-ours"),
@@ -148,6 +150,11 @@ fn spec() -> toml::Table {
     put(
         "mptcp_plain",
         "kernel MPTCP over both, one endpoint each, by ip mptcp; the server's kernel too".into(),
+    );
+    put(
+        "cap_marks",
+        "the same, and of what comes by the far one, where it is worse, one packet in twenty marked by one rule of nftables: the paper's actuator alone, at its cap"
+            .into(),
     );
     put(
         "mptcp_marks",
@@ -292,7 +299,8 @@ fetch warm --transport mptcp --bytes 100000
 while true; do count_beacons; sleep 1; done >/results/beacons & counting=$!
 beside fetch mptcp_plain $whole --transport mptcp
 kill $counting
-no_endpoints
+{mark}beside fetch cap_marks $whole --transport mptcp
+mark_nothing; no_endpoints
 direct_up
 fetch warm --bytes 200000 --interface wl-near; fetch warm --bytes 200000 --interface wl-far
 steered warm --seconds 3; sleep 1
@@ -309,6 +317,8 @@ head -1 /proc/stat >/results/after
 air_down"#,
             commands = commands(&["near", "far"]),
             length = SETTLING + MEASURED,
+            // Where both are alike the paper marks none.
+            mark = if self.far == Quality::default() { "" } else { "mark_one_in_20 far; " },
             alone = if self.others > 0 { "fetch alone $whole --interface wl-near; sleep 1\n" } else { "" },
         )
     }
@@ -316,7 +326,7 @@ air_down"#,
     /// Mbit/s by name.
     fn figures(&self, answers: &Answers) -> anyhow::Result<BTreeMap<&'static str, f64>> {
         let mut figures = BTreeMap::new();
-        for name in ["near", "far", "mptcp_plain", "mptcp_marks", "tunnel_marks", "ours"] {
+        for name in ["near", "far", "mptcp_plain", "cap_marks", "mptcp_marks", "tunnel_marks", "ours"] {
             figures.insert(name, settled(&answers.read(name)?, SETTLING).with_context(|| name.to_owned())?);
         }
         if self.others > 0 {

@@ -15,6 +15,7 @@ pub(super) const BEACON_SECONDS: u32 = 2;
 /// - `plain_endpoints`: MPTCP over all of them that have an address; `follow_endpoints`: the same once more, for those that have come and gone since;
 ///   `no_endpoints`. With `only NUMBER` no other one has an endpoint, and the old one is left first; with `turn NUMBER`, after `follow_endpoints`, all others
 ///   are backups.
+/// - `mark_one_in_20 NAME`: of what comes by it so many packets are marked (ECN), and the device asks for ECN; `mark_nothing`.
 /// - `count_beacons`: one line with the time and how many were heard of each, since it was joined.
 /// - `direct_up`, `steered NAME ARGUMENTS...` (a download whose sockets the product makes MPTCP ones), `direct_down`; `heard_marks` prints of how many
 ///   marked packets the server has heard.
@@ -96,6 +97,12 @@ no_endpoints() {
         ip -n device rule del lookup 20$number; ip -n device route flush table 20$number
     done 2>/dev/null
 }
+mark_one_in_20() {
+    at_home sysctl -qw net.ipv4.tcp_ecn=1
+    at_home nft "add table ip lab; add chain ip lab marks { type filter hook prerouting priority mangle; }"
+    at_home nft "add rule ip lab marks iifname wl-$1 ip ecn != not-ect numgen random mod 20 0 ip ecn set ce" || fail 'marking'
+}
+mark_nothing() { at_home sysctl -qw net.ipv4.tcp_ecn=2; at_home nft delete table ip lab 2>/dev/null; }
 only() {
     number=0
     for name in $networks; do

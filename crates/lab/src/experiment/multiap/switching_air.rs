@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use radio::slots::{Fullness, Member, SlotSettings, Slots};
+use radio::slots::{Member, SlotSettings, Slots};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use units::{Frequency, NetworkId};
@@ -111,8 +111,7 @@ impl SwitchingAir {
             Place::Tuning { .. } => None,
             Place::Present { channel, since } => {
                 let bytes = (std::mem::take(&mut client.slot_bits) / 8.0) as u64;
-                let time = Duration::from_micros(now - since);
-                client.slots.delivered(frequency(channel), bytes, time, Fullness::Air);
+                client.slots.delivered(frequency(channel), bytes, Duration::from_micros(now - since), true);
                 Some(channel)
             }
         };

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -26,7 +26,8 @@ use crate::radio::{Points, Statistics, Up};
 const RADIO_DIRECTORY: &str = "radio";
 /// How often a radio is asked that is at several access points.
 const OFTEN: Duration = Duration::from_millis(200);
-/// How often one that is not, or one that does not run.
+/// How often one that is not, or one that does not run, unless the networks have changed within this time: of one that has just come nobody has said yet
+/// that it only stands by.
 const SELDOM: Duration = Duration::from_secs(3);
 
 /// How often it is looked which cards are wireless.
@@ -50,7 +51,14 @@ pub(super) struct Card {
 
 /// The networks that advice is about, and what came of those whose cards other programs keep.
 #[derive(Clone, Default, Debug)]
-pub struct Cards(Arc<Mutex<Known>>);
+pub struct Cards(Arc<Shared>);
+
+#[derive(Default, Debug)]
+struct Shared {
+    known: Mutex<Known>,
+    /// The networks have.
+    changed: Condvar,
+}
 
 #[derive(Default, Debug)]
 struct Known {
@@ -63,7 +71,18 @@ struct Known {
 impl Cards {
     /// These are the networks now.
     pub(super) fn tell(&self, cards: Vec<Card>) {
-        self.known().cards = cards;
+        let mut known = self.known();
+        if known.cards != cards {
+            known.cards = cards;
+            self.0.changed.notify_all();
+        }
+    }
+
+    /// Waits so long, or until the networks are others than these. Gives whether they are.
+    fn wait_for_others(&self, than: &[Card], longest: Duration) -> bool {
+        let waited = self.0.changed.wait_timeout_while(self.known(), longest, |known| known.cards == than);
+        let (known, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        known.cards != than
     }
 
     /// Nothing answers behind these interfaces, while something does behind others.
@@ -77,7 +96,7 @@ impl Cards {
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -98,6 +117,7 @@ fn ask(socket: &Path, cards: &Cards, events: &EventLog, commands: &Mailbox<Comma
     let mut others = OtherCards::default();
     let mut unreached = Unreached::default();
     let mut repeat = Timestamp::ZERO;
+    let (mut networks, mut hurry_until) = (Vec::new(), Timestamp::ZERO);
     loop {
         if client.is_none() && socket.exists() {
             client = BlockingClient::new(socket).ok();
@@ -118,8 +138,12 @@ fn ask(socket: &Path, cards: &Cards, events: &EventLog, commands: &Mailbox<Comma
             client = None;
         }
         let mut advice = answer.and_then(Result::ok).map(|points| advice(&points)).unwrap_or_default();
+        let all = cards.known().cards.clone();
+        if all != networks {
+            (networks, hurry_until) = (all, now + SELDOM);
+        }
         let is_others = |card: &Card| !advice.iter().any(|point| point.interface == card.interface);
-        let kept: Vec<Card> = cards.known().cards.iter().filter(|card| is_others(card)).cloned().collect();
+        let kept: Vec<Card> = networks.iter().filter(|card| is_others(card)).cloned().collect();
         let reports = others.reports(clock::now(), kept, &known, events);
         advice.extend(self::advice(&reports));
         cards.known().reports = reports;
@@ -127,7 +151,11 @@ fn ask(socket: &Path, cards: &Cards, events: &EventLog, commands: &Mailbox<Comma
         if advice != told && commands.post(Command::Advice(advice.clone())) {
             told = advice;
         }
-        thread::sleep(if several { OFTEN } else { SELDOM });
+        if several || now < hurry_until {
+            thread::sleep(OFTEN);
+        } else {
+            cards.wait_for_others(&networks, SELDOM);
+        }
     }
 }
 
@@ -212,4 +240,26 @@ fn wireless(cards: &[Card]) -> Vec<Card> {
         stations.iter().any(|one| one.index == card.index && one.mode == WirelessMode::Station)
     };
     cards.iter().filter(is_station).cloned().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_network_that_comes_is_asked_about_at_once() {
+        let card = |number: u32| Card {
+            network: NetworkId(number),
+            interface: format!("wl-{number}"),
+            index: number,
+        };
+        let cards = Cards::default();
+        cards.tell(vec![card(1)]);
+        assert!(!cards.wait_for_others(&[card(1)], Duration::from_millis(1)));
+        let waiting = cards.clone();
+        let waiter = thread::spawn(move || waiting.wait_for_others(&[card(1)], Duration::from_secs(600)));
+        cards.tell(vec![card(1)]);
+        cards.tell(vec![card(1), card(2)]);
+        assert!(waiter.join().unwrap());
+    }
 }

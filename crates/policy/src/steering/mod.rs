@@ -9,7 +9,7 @@
 //!   Trying ------------------------------> Used <------------------------------+
 //!     ^  | known, no air is free            |  no air is left to it            | air is free
 //!     |  +-------------------------> Ready <+----------------------------------+
-//!     +--- nothing known for long, or heard better than the best; one at a time --+
+//!     +--- nothing known for long, or heard so well that it may be better; one at a time --+
 //! ```
 //! Where attempts fail it is tried whether the others are to blame, which an access point that hears them would not bear: then only the best one of
 //! the channel carries data (`hidden.rs`).
@@ -272,12 +272,12 @@ impl Steering {
             // Of which nothing is known, that are asked all the same now and then, by a few packets.
             let is_another = best.is_some() && !matches!(rank(at), None | Some(Rank::Best));
             point.kept_apart = apart.filter(|_| is_another);
-            let is_heard_better = point.is_heard_better(best_signal);
+            let may_be_better = point.may_have_become_better(best_signal);
             let next = match (point.stage, rank(at)) {
                 (_, Some(Rank::Best)) => Stage::Used,
                 _ if point.kept_apart.is_some() => Stage::Ready,
                 (Stage::Ready, Some(Rank::Slower))
-                    if may_prove_beside && is_heard_better && point.may_prove(now) && !trying =>
+                    if may_prove_beside && may_be_better && point.may_prove(now) && !trying =>
                 {
                     trying = true;
                     Stage::Proving

@@ -30,7 +30,8 @@ const HEARD_BETTER: f32 = 3.0;
 const PROVING_PACKETS: f64 = 50.0;
 /// ... and again after this, which doubles up to [`LONGEST_PAUSE`] as long as it turns out to be slower.
 const FIRST_PROVING_PAUSE: Duration = Duration::from_secs(2);
-/// It begins anew once it is heard so much better, dB, beside the best one than when that was found: then somebody has moved.
+/// It begins anew once it is heard so much better, dB, beside the best one than when that was found: then somebody has moved. By as much more than when
+/// it last carried anything, one is tried that is heard as well as the best.
 const NEARER: f32 = 6.0;
 /// What is carried is smoothed: each [`STEP`] counts for this part.
 const NEWS: f64 = 0.3;
@@ -46,6 +47,8 @@ const FALLS: f64 = 0.8;
 const FALLS_IN: Duration = Duration::from_millis(500);
 /// And packet times, on a logarithmic scale: in half a second of a link that fades they go up and down by half ...
 const TIME_NEWS: f64 = 0.15;
+/// ... by more for one that is to prove itself: what was known of it is what is in doubt, and its few packets a second are a mean already.
+const PROVING_NEWS: f64 = 0.4;
 /// ... but for a change by so many times, of which somebody is so sure: that is no chance, and counts at once.
 const ABRUPT: f64 = 2.5;
 const ABRUPT_CONFIDENCE: f64 = 0.75;
@@ -104,6 +107,8 @@ pub(super) struct Point {
     lead: Option<f32>,
     /// ... and by how much it was when a trial last found it slower, or found nothing.
     refuted_lead: Option<f32>,
+    /// ... and when it last carried what its packet time can be told from.
+    learnt_lead: Option<f32>,
     /// It was the best or as good as that at the last update.
     pub was_good: bool,
     /// The part of the air that it may take while it is slower than the best and used.
@@ -135,10 +140,10 @@ pub(super) enum Stage {
 }
 
 /// A packet time after one more estimate.
-pub(super) fn settled(before: Duration, estimate: Duration, confidence: f64, steps: f64) -> Duration {
+pub(super) fn settled(before: Duration, estimate: Duration, confidence: f64, news: f64) -> Duration {
     let change = estimate.as_secs_f64().max(LEAST_TIME) / before.as_secs_f64().max(LEAST_TIME);
     let is_abrupt = !(1.0 / ABRUPT..=ABRUPT).contains(&change) && confidence >= ABRUPT_CONFIDENCE;
-    let news = if is_abrupt { 1.0 } else { (TIME_NEWS * steps).min(1.0) };
+    let news = if is_abrupt { 1.0 } else { news };
     before.mul_f64(change.powf(news))
 }
 
@@ -170,6 +175,7 @@ impl Point {
             proving_pause: Duration::ZERO,
             lead: None,
             refuted_lead: None,
+            learnt_lead: None,
             was_good: false,
             allowed: 0.0,
             proven: 0.0,
@@ -202,7 +208,12 @@ impl Point {
         }
         if let Some(time) = estimate {
             self.left = None;
-            let time = self.known(now).map_or(time, |before| settled(before, time, view.confidence, steps));
+            let news = if self.stage == Stage::Proving { PROVING_NEWS } else { TIME_NEWS };
+            let news = (news * steps).min(1.0);
+            let time = self.known(now).map_or(time, |before| settled(before, time, view.confidence, news));
+            if self.stage != Stage::Ready || self.learnt_lead.is_none() {
+                self.learnt_lead = self.lead;
+            }
             self.time = Some((time, view.confidence, now));
             if self.earlier[1].is_none_or(|(_, at)| now.since(at) >= FALLS_IN) {
                 self.earlier = [self.earlier[1], Some((time, now))];
@@ -276,6 +287,12 @@ impl Point {
     /// Whether it is heard better than the best by more than chance.
     pub fn is_heard_better(&self, best: Option<f32>) -> bool {
         self.signal_dbm.zip(best).is_some_and(|(signal, best)| signal >= best + HEARD_BETTER)
+    }
+
+    /// Whether it may have become better since its packet time was told: it is heard better than the best, or as well, and was not then.
+    pub fn may_have_become_better(&self, best: Option<f32>) -> bool {
+        let has_come_nearer = |(lead, learnt): (f32, f32)| lead >= 0.0 && lead >= learnt + NEARER;
+        self.is_heard_better(best) || self.lead.zip(self.learnt_lead).is_some_and(has_come_nearer)
     }
 
     /// Takes how well the best is heard now.

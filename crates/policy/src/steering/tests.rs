@@ -243,15 +243,15 @@ fn an_abrupt_change_moves_the_traffic_within_a_second() {
 
 #[test]
 fn packet_times_follow_fades_slowly_and_abrupt_changes_at_once() {
-    let time = |before: u64, estimate: u64, confidence: f64, steps: f64| {
+    let time = |before: u64, estimate: u64, confidence: f64, news: f64| {
         let [before, estimate] = [before, estimate].map(Duration::from_micros);
-        settled(before, estimate, confidence, steps).as_micros()
+        settled(before, estimate, confidence, news).as_micros()
     };
     // By hand: 1,000 x 2^0.15; the same after two and a half times the time.
-    assert_eq!(time(1_000, 2_000, 0.9, 1.0), 1_109);
-    assert_eq!(time(2_000, 1_000, 0.9, 2.5), 1_542);
-    assert_eq!((time(1_000, 6_000, 0.9, 1.0), time(6_000, 1_000, 0.9, 1.0)), (6_000, 1_000));
-    assert_eq!(time(1_000, 6_000, 0.5, 1.0), 1_308, "a few frames may all fail");
+    assert_eq!(time(1_000, 2_000, 0.9, 0.15), 1_109);
+    assert_eq!(time(2_000, 1_000, 0.9, 0.375), 1_542);
+    assert_eq!((time(1_000, 6_000, 0.9, 0.15), time(6_000, 1_000, 0.9, 0.15)), (6_000, 1_000));
+    assert_eq!(time(1_000, 6_000, 0.5, 0.15), 1_308, "a few frames may all fail");
 }
 
 /// Far away it would take all of the air, and the best one may answer in the next moment.
@@ -598,4 +598,24 @@ fn one_that_has_come_nearer_since_is_asked_anew() {
     };
     assert!(asked_after(-58.0) <= 10, "{}", asked_after(-58.0));
     assert!(asked_after(-62.0) > 50, "{}", asked_after(-62.0));
+}
+
+/// What was told of it farther off says little half-way, where both are heard alike.
+#[test]
+fn one_that_has_come_as_near_as_the_best_is_tried_and_one_that_always_was_is_not() {
+    let tried = |signal: fn(u64) -> f32| {
+        let mut steering = Steering::new(SteeringSettings::default());
+        let asked = |step: &u64| {
+            let near = PointView { carried: 990.0, signal_dbm: Some(-70.0), ..view(0, 1_000) };
+            let far = PointView { signal_dbm: Some(signal(*step)), ..view(1, 9_000) };
+            let steered = steering.update(Timestamp::from_millis(step * 100), &[near, far]);
+            matches!(steered[1].reason, SteeringReason::HeardBetter { .. })
+        };
+        (0..300).filter(asked).collect::<Vec<u64>>()
+    };
+    assert!(tried(|_| -69.0).is_empty());
+    assert!(tried(|step| if step < 200 { -76.0 } else { -71.0 }).is_empty());
+    let steps = tried(|step| -80.0 + (step as f32 / 200.0).min(1.0) * 11.0);
+    assert!(steps.first().is_some_and(|first| (181..200).contains(first)), "{steps:?}");
+    assert!((10..=20).contains(&steps.len()), "once: {steps:?}");
 }

@@ -63,7 +63,7 @@ pub struct Job {
     pub memory: Bytes,
     /// How long the script may run, in the guest's time.
     pub timeout: Duration,
-    /// How long the whole boot may take on this machine's clock.
+    /// How much of this machine's processors it may have in all; a guest with this machine's time is stopped after so long.
     pub wall_timeout: Duration,
     /// Seeds every random number the guest can see. Same job, same seed: the same run.
     pub seed: u32,

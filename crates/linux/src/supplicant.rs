@@ -185,6 +185,22 @@ impl Control {
         self.0.send(b"STATUS").map(drop)
     }
 
+    /// Has it look for no access point until told to.
+    ///
+    /// # Errors
+    /// If it is gone.
+    pub fn rest(&self) -> io::Result<()> {
+        self.0.send(b"DISCONNECT").map(drop)
+    }
+
+    /// Has it look for one again after [`rest`](Self::rest).
+    ///
+    /// # Errors
+    /// If it is gone.
+    pub fn go_on(&self) -> io::Result<()> {
+        self.0.send(b"RECONNECT").map(drop)
+    }
+
     /// The next thing that it says; never blocks.
     ///
     /// # Errors

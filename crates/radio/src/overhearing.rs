@@ -74,10 +74,14 @@ impl Overhearing {
         self.qualities.pairs(now, frequency)
     }
 
-    /// Access points that were seen, with how well their frames to anybody arrive.
+    /// Access points that were seen.
+    pub fn seen(&self) -> impl Iterator<Item = &Seen> {
+        self.seen.iter().filter(|seen| !seen.ad_hoc)
+    }
+
+    /// The same, with how well their frames to anybody arrive.
     pub fn access_points(&self, now: Timestamp) -> impl Iterator<Item = (&Seen, Option<Estimate>)> {
-        let points = self.seen.iter().filter(|seen| !seen.ad_hoc);
-        points.map(move |seen| (seen, self.qualities.estimate(now, seen.frequency, seen.bssid)))
+        self.seen().map(move |seen| (seen, self.qualities.estimate(now, seen.frequency, seen.bssid)))
     }
 }
 

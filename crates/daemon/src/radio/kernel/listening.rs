@@ -19,6 +19,8 @@ const INTERVAL: Duration = Duration::from_millis(100);
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
 /// How soon it is tried again where it failed.
 const AGAIN: Duration = Duration::from_secs(60);
+/// A beacon that is older says nothing of now.
+const LATELY: Duration = Duration::from_secs(1);
 /// Frames that are taken at a time; more wait, for a card cannot hear so many in the interval.
 const MOST_FRAMES: usize = 10_000;
 
@@ -84,6 +86,12 @@ impl Listening {
     /// How well an access point's frames to us arrive.
     pub fn estimate(&self, now: Timestamp, channel: Frequency, bssid: MacAddress) -> Option<Estimate> {
         self.heard.estimate(now, channel, bssid)
+    }
+
+    /// How well an access point is heard, dBm, over its last beacons; `None` if none came lately.
+    pub fn signal(&self, now: Timestamp, bssid: MacAddress) -> Option<f32> {
+        let lately = self.heard.seen().filter(|seen| now.since(seen.heard) < LATELY && seen.bssid == bssid);
+        lately.max_by_key(|seen| seen.heard)?.signal_dbm
     }
 
     /// The part of a channel's air that others take, 0 to 1; `None` if nobody listens.

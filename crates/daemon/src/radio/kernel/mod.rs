@@ -12,6 +12,7 @@
 mod air;
 mod configuration;
 mod listening;
+mod patience;
 mod station;
 pub(super) mod statistics;
 
@@ -44,7 +45,7 @@ use crate::dataplane;
 use crate::supervision::{Request, Root};
 use configuration::configuration;
 use listening::Listening;
-use station::{KernelStation, OwnInterface, Tokens, Told};
+use station::{Beside, KernelStation, OwnInterface, Tokens, Told};
 use statistics::{Statistics, Up, share};
 
 /// Two tokens for each network follow, by its number.
@@ -273,10 +274,13 @@ impl Keeper for KernelKeeper {
 
     fn work(&mut self) -> Result<Option<Timestamp>, LoopError> {
         let now = clock::now();
-        let Self { kept, poller, directory, memory, .. } = self;
+        let up = self.up().len();
+        let Self { kept, poller, directory, memory, listening, .. } = self;
+        let beside = Beside { listening, up };
         let stations = kept.values_mut().filter_map(|kept| Some((kept.station.as_mut()?, &kept.known)));
-        let next =
-            stations.filter_map(|(station, known)| station.work(now, poller, directory, known, memory)).min();
+        let next = stations
+            .filter_map(|(station, known)| station.work(now, poller, directory, known, memory, beside))
+            .min();
         let several = self.up().len() > 1;
         let listens = several && self.statistics.share_channel();
         self.listen(now, listens);

@@ -25,6 +25,8 @@ use units::{Frequency, MacAddress, NetworkId, Timestamp};
 use super::super::KnownNetwork;
 use super::super::address::NetworkAddress;
 use super::super::lease::{Lease, LeaseChange, LeaseClient, LeaseMemory};
+use super::listening::Listening;
+use super::patience::Patience;
 use crate::control::EventLog;
 
 /// How often it is looked whether the control socket is there.
@@ -69,6 +71,15 @@ pub(super) struct Told {
     pub events: Arc<EventLog>,
 }
 
+/// What is known beside a network.
+#[derive(Clone, Copy)]
+pub(super) struct Beside<'a> {
+    /// What is heard.
+    pub listening: &'a Listening,
+    /// Networks that are up.
+    pub up: usize,
+}
+
 /// A network that the kernel keeps.
 pub(super) struct KernelStation {
     told: Told,
@@ -82,6 +93,9 @@ pub(super) struct KernelStation {
     joined: Status,
     /// Why it was last down or does not come up.
     trouble: Option<String>,
+    patience: Patience,
+    /// The access point that it has just lost.
+    lost: Option<MacAddress>,
     leases: LeaseSocket,
     /// `None`: the address is configured.
     lease: Option<LeaseClient>,
@@ -120,6 +134,8 @@ impl KernelStation {
         Ok(Self {
             joined: Status::default(),
             trouble: None,
+            patience: Patience::default(),
+            lost: None,
             told,
             lease,
             interface,
@@ -150,7 +166,9 @@ impl KernelStation {
         directory: &File,
         known: &KnownNetwork,
         memory: &mut LeaseMemory,
+        beside: Beside<'_>,
     ) -> Option<Timestamp> {
+        self.wait_or_look(now, beside);
         let next = self.look_after_supplicant(now, poller, directory);
         let lease = if self.up { self.drive_lease(now, known, memory) } else { None };
         next.into_iter().chain(lease).min()
@@ -193,7 +211,37 @@ impl KernelStation {
         match &self.running {
             Running::Ended { again } => Some(*again),
             Running::Starting { .. } => Some(now + LOOK_AGAIN),
-            Running::Controlled { .. } => None,
+            Running::Controlled { .. } => self.patience.waiting().map(|(_, until)| until),
+        }
+    }
+
+    /// Leaves an access point alone that is lost again and again, and looks for it when that is over.
+    fn wait_or_look(&mut self, now: Timestamp, beside: Beside<'_>) {
+        if self.up {
+            self.patience.came_up(now);
+        }
+        let lost = self.lost.take();
+        let signal = |bssid| beside.listening.signal(now, bssid);
+        let pause = lost.and_then(|bssid| self.patience.lost(now, bssid, signal(bssid)));
+        let Running::Controlled { control, .. } = &self.running else { return };
+        let (said, text) = match (pause, self.patience.waiting()) {
+            (Some(pause), _) => {
+                let text = format!(
+                    "lost soon after it was joined: looked for again in {} s, or when it is heard better or no other network is up",
+                    pause.as_secs()
+                );
+                (control.rest(), Some(text))
+            }
+            (None, Some((bssid, _))) if self.patience.ends(now, signal(bssid), beside.up > 0) => {
+                (control.go_on(), None)
+            }
+            _ => return,
+        };
+        if let Err(error) = said {
+            debug!("{}: {error}", self.told.ssid);
+        }
+        if let Some(text) = text {
+            self.tell(EventKind::NetworkChanged, text);
         }
     }
 
@@ -236,6 +284,7 @@ impl KernelStation {
                 if self.up {
                     let text = format!("down: the access point is gone or sent us away{}", coded(reason));
                     self.tell(EventKind::NetworkDown, text);
+                    self.lost = self.joined.bssid;
                 }
                 self.joined = Status::default();
                 self.set_up(false);

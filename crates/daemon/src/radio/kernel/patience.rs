@@ -1,0 +1,128 @@
+//! When an access point is looked for again that was lost soon after it was joined.
+//!
+//! At the edge of its reach each attempt takes much of the channel's air: its frames have the lowest rate and all their attempts. Where another network is
+//! up, it is left alone for a while, or until it is heard better.
+
+use std::time::Duration;
+
+use units::{MacAddress, Timestamp};
+
+/// One that was there for so long was lost for another reason, and is looked for at once.
+const LASTING: Duration = Duration::from_secs(10);
+/// Until it is looked for again; doubles each time ...
+const FIRST_PAUSE: Duration = Duration::from_secs(5);
+/// ... up to this.
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+/// It is looked for earlier if it is heard better by so much, dB: more than the mean of its beacons varies by.
+const NEARER: f32 = 3.0;
+
+/// What is remembered of how a network was lost.
+#[derive(Default)]
+pub(super) struct Patience {
+    up_since: Option<Timestamp>,
+    pause: Duration,
+    waiting: Option<Waiting>,
+}
+
+#[derive(Clone, Copy)]
+struct Waiting {
+    until: Timestamp,
+    access_point: MacAddress,
+    signal_dbm: Option<f32>,
+}
+
+impl Patience {
+    /// It is there.
+    pub fn came_up(&mut self, now: Timestamp) {
+        self.up_since.get_or_insert(now);
+        self.waiting = None;
+    }
+
+    /// It is lost, and its access point was heard so well lately. Gives for how long it should be left alone, if so.
+    pub fn lost(
+        &mut self,
+        now: Timestamp,
+        access_point: MacAddress,
+        signal_dbm: Option<f32>,
+    ) -> Option<Duration> {
+        let up_since = self.up_since.take()?;
+        if now.since(up_since) >= LASTING {
+            self.pause = Duration::ZERO;
+            return None;
+        }
+        self.pause = (self.pause * 2).clamp(FIRST_PAUSE, LONGEST_PAUSE);
+        self.waiting = Some(Waiting { until: now + self.pause, access_point, signal_dbm });
+        Some(self.pause)
+    }
+
+    /// The access point that is left alone, and until when at the longest.
+    pub fn waiting(&self) -> Option<(MacAddress, Timestamp)> {
+        self.waiting.map(|waiting| (waiting.access_point, waiting.until))
+    }
+
+    /// Whether it is to be looked for now, once: the pause is over, it is heard better (`signal_dbm`: lately), or no other network is up.
+    pub fn ends(&mut self, now: Timestamp, signal_dbm: Option<f32>, others_up: bool) -> bool {
+        let is_nearer = |then: f32| signal_dbm.is_some_and(|signal| signal >= then + NEARER);
+        let ended = self.waiting.is_some_and(|waiting| {
+            !others_up || now >= waiting.until || waiting.signal_dbm.is_some_and(is_nearer)
+        });
+        if ended {
+            self.waiting = None;
+        }
+        ended
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const POINT: MacAddress = MacAddress([2, 0, 0, 0, 1, 0]);
+
+    fn at(seconds: u64) -> Timestamp {
+        Timestamp::from_millis(seconds * 1_000)
+    }
+
+    #[test]
+    fn one_that_was_there_for_long_is_looked_for_at_once() {
+        let mut patience = Patience::default();
+        patience.came_up(at(1));
+        patience.came_up(at(9));
+        assert_eq!(patience.lost(at(11), POINT, None), None);
+        assert!(patience.waiting().is_none() && !patience.ends(at(12), None, true));
+    }
+
+    #[test]
+    fn pauses_double_until_one_lasts() {
+        let mut patience = Patience::default();
+        let mut now = at(1);
+        let mut loses = |stays: u64| {
+            patience.came_up(now);
+            now += Duration::from_secs(stays);
+            let pause = patience.lost(now, POINT, Some(-93.0));
+            if let Some(pause) = pause {
+                assert_eq!(patience.waiting(), Some((POINT, now + pause)));
+                assert!(!patience.ends(now + pause - Duration::from_millis(1), Some(-91.0), true));
+                now += pause;
+                assert!(patience.ends(now, None, true) && !patience.ends(now, None, true));
+            }
+            pause.map(|pause| pause.as_secs())
+        };
+        let pauses: Vec<Option<u64>> = [3, 3, 3, 3, 3, 3, 30, 3].map(&mut loses).into();
+        assert_eq!(pauses, [Some(5), Some(10), Some(20), Some(40), Some(60), Some(60), None, Some(5)]);
+    }
+
+    #[test]
+    fn one_that_is_heard_better_or_the_last_one_does_not_wait() {
+        let lost = |signal: Option<f32>| {
+            let mut patience = Patience::default();
+            patience.came_up(at(1));
+            patience.lost(at(2), POINT, signal).unwrap();
+            patience
+        };
+        assert!(!lost(Some(-93.0)).ends(at(3), Some(-90.5), true));
+        assert!(lost(Some(-93.0)).ends(at(3), Some(-90.0), true));
+        assert!(!lost(None).ends(at(3), Some(-60.0), true), "nobody knows that it was worse");
+        assert!(lost(Some(-93.0)).ends(at(3), None, false));
+    }
+}

@@ -18,14 +18,6 @@ pub fn run(session: &Session, arguments: &Events) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The text, with what it is about before it unless the text begins with that.
-pub fn sentence(event: &Event) -> String {
-    match event.subject.as_deref() {
-        Some(subject) if !event.text.starts_with(subject) => format!("{subject}: {}", event.text),
-        _ => event.text.clone(),
-    }
-}
-
 fn show(event: &Event, json: bool) -> anyhow::Result<()> {
     if json {
         return output::line(&serde_json::to_string(event)?);
@@ -35,5 +27,5 @@ fn show(event: &Event, json: bool) -> anyhow::Result<()> {
 
 /// One event as a line of text.
 pub fn line(event: &Event) -> String {
-    format!("{}  {:<16}  {}", event.time, event.kind.as_str(), sentence(event))
+    format!("{}  {:<16}  {}", event.time, event.kind.as_str(), event.sentence())
 }

@@ -227,3 +227,38 @@ fn what_kernel_stations_of_one_channel_hear_is_heard_beside_them() {
     assert!(!listens("alone"), "with one network there is nothing to decide");
     assert!(outcome.output.contains("radio ended with 0"), "{}", outcome.output);
 }
+
+/// The second access point sends us away after 11 seconds, and then a second after each time that it let us in again; the last time the first network is
+/// left at the same moment.
+const SENT_AWAY: &str = r#"now() { cut -d' ' -f1 /proc/uptime; }
+address=''
+sent_away() {
+    point far 0 deauthenticate $address; $2; sleep 0.3; begin=$(now)
+    for _ in $(seq 300); do own list >/results/list; grep '^far ' /results/list | grep -q ' up ' && break; sleep 0.1; done
+    echo "$begin $(now)" >/results/$1; sleep 1
+}
+radio_up --kernel --channels 6; address_on wl-near; address_on wl-far
+address=$(ip -n device -brief link show wl-far | awk '{ print $3 }'); sleep 11
+sent_away first :; sent_away second 'own list'; sent_away third 'own remove near'
+own events >/results/told; radio_down; cat /results/told /results/first /results/second /results/third /results/radio.log"#;
+
+#[test]
+fn an_access_point_that_is_lost_again_and_again_is_left_alone_while_another_network_is_up() {
+    let mut scene = near_and_far(0.0, SENT_AWAY.to_owned());
+    scene.air = None;
+    scene.programs.push(program("wpa_supplicant", "wpasupplicant").unwrap());
+    let Some(outcome) = scene.play(env!("CARGO_BIN_EXE_anabranch-lab")).unwrap() else { return };
+    let took = |name: &str| {
+        let text = outcome.text(name);
+        let times: Vec<f64> = text.split_whitespace().map(|time| time.parse().unwrap()).collect();
+        times[1] - times[0]
+    };
+    assert!(took("first") < 4.0, "it had been there for long: {}", took("first"));
+    assert!((4.0..9.0).contains(&took("second")), "five seconds are waited: {}", took("second"));
+    assert!(took("third") < 4.0, "no other network is up: {}", took("third"));
+    let told = outcome.text("told");
+    for pause in ["looked for again in 5 s", "looked for again in 10 s"] {
+        assert_eq!(told.matches(pause).count(), 1, "{pause}: {told}");
+    }
+    assert!(outcome.output.contains("radio ended with 0"), "{}", outcome.output);
+}

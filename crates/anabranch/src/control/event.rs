@@ -27,6 +27,24 @@ pub struct Event {
     pub text: String,
 }
 
+impl Event {
+    /// The text as it is read alone: see [`Event::with_subject`].
+    pub fn sentence(&self) -> String {
+        Self::with_subject(self.subject.as_deref(), &self.text)
+    }
+
+    /// The text, with what it is about before it unless it begins with that. A network may be called `c`, and the text begin with "carries".
+    pub fn with_subject(subject: Option<&str>, text: &str) -> String {
+        let is_named = |subject: &&str| {
+            text.strip_prefix(subject).is_some_and(|rest| !rest.starts_with(char::is_alphanumeric))
+        };
+        match subject.filter(|subject| !is_named(subject)) {
+            Some(subject) => format!("{subject}: {text}"),
+            None => text.to_owned(),
+        }
+    }
+}
+
 /// Sorts of events.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -93,6 +111,15 @@ impl EventKind {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_it_is_about_is_named_once() {
+        assert_eq!(Event::with_subject(Some("wan0"), "wan0 is connected"), "wan0 is connected");
+        assert_eq!(Event::with_subject(Some("wan0"), "wan0"), "wan0");
+        assert_eq!(Event::with_subject(Some("c"), "carries data"), "c: carries data");
+        assert_eq!(Event::with_subject(Some("a"), "down: the air is full"), "a: down: the air is full");
+        assert_eq!(Event::with_subject(None, "data flows"), "data flows");
+    }
 
     #[test]
     fn words_are_those_of_json() {

@@ -88,11 +88,10 @@ impl EventLog {
 
 /// With the subject in the words, for logs that are lines; and as fields, for logs that have them.
 fn log(kind: EventKind, subject: Option<&str>, text: &str) {
-    let about = subject.filter(|subject| !text.contains(subject)).map(|subject| format!("{subject}: "));
-    let about = about.unwrap_or_default();
+    let sentence = Event::with_subject(subject, text);
     match kind {
-        EventKind::Warning | EventKind::Refused => warn!(event = kind.as_str(), subject, "{about}{text}"),
-        _ => info!(event = kind.as_str(), subject, "{about}{text}"),
+        EventKind::Warning | EventKind::Refused => warn!(event = kind.as_str(), subject, "{sentence}"),
+        _ => info!(event = kind.as_str(), subject, "{sentence}"),
     }
 }
 

@@ -8,7 +8,7 @@ use crate::gateway::clients as gateway_clients;
 use crate::status::path_cells;
 use crate::top::look::Tone;
 use crate::top::view::View;
-use crate::{events as events_command, flows as flows_command, hold};
+use crate::{flows as flows_command, hold};
 
 /// Places are those of [`flows_command::HEADINGS`].
 const FLOWS: [Column; 9] = [
@@ -94,7 +94,7 @@ pub fn events(canvas: &mut Canvas<'_>, view: &View) {
     let grid = Grid { columns: &EVENTS, count: view.events.len(), chosen: view.cursor.index };
     grid.draw(&mut canvas.rows(0, height - 2), |index| view.events.get(index).map(event_row));
     if let Some(event) = view.events.get(view.cursor.index) {
-        canvas.paragraph(height - 2, 2, &format!("> {}", events_command::sentence(event)), Tone::Plain);
+        canvas.paragraph(height - 2, 2, &format!("> {}", event.sentence()), Tone::Plain);
     }
 }
 
@@ -120,7 +120,7 @@ fn event_row(event: &Event) -> Row {
     };
     let time = event.time.to_string();
     let time = time.trim_end_matches('Z').to_owned();
-    let cells = vec![time, event.kind.as_str().to_owned(), events_command::sentence(event)];
+    let cells = vec![time, event.kind.as_str().to_owned(), event.sentence()];
     Row { cells, tone: Some((2, tone)) }
 }
 

@@ -210,7 +210,7 @@ mkfifo /tmp/beacons; hand_over </tmp/beacons & handing_over=$!
 exec 3>/tmp/beacons; managed count walk fetch beacons --transport mptcp; exec 3>&-
 wait $handing_over; no_endpoints; at_start
 direct_up
-fetch warm --bytes 200000 --interface wl-a; fetch warm --bytes 200000 --interface wl-b
+fetch warm --bytes 200000 --interface wl-a
 steered warm --seconds 3; sleep 1
 walk steered mptcp_marks; at_start
 direct_down

@@ -32,7 +32,7 @@ use units::Timestamp;
 pub struct Config {
     /// Decides all chance.
     pub seed: u64,
-    /// How many frames a radio's queue holds, 1 to 150; the kernel's own limit of 200 must never be reached.
+    /// How many data frames a radio's queue holds, 1 to 150; the kernel's own limit of 200 must never be reached.
     pub queue: usize,
     /// Stations at 2.4 GHz wait between frames as those of 802.11b do.
     pub timing_of_b: bool,

@@ -11,8 +11,10 @@ use linux::clock;
 use linux::hwsim::{Air, AirEvent, NO_TRIES, Order, RadioFrame, RadioReport};
 use linux::poll::{Interest, Poller, Token, be_punctual};
 use linux::signals::EndSignals;
+use radio::frame::{FrameControl, Kind};
 use sim::medium::{
-    Event, Frame, FrameId, Links, Medium, Outcome, Rates, Reception, StationId, Timing, Tuning,
+    AccessCategory, Event, Frame, FrameId, Links, Medium, Outcome, Rates, Reception, StationId, Timing,
+    Tuning,
 };
 use units::{Frequency, MacAddress, Timestamp};
 
@@ -198,7 +200,7 @@ impl FrontEnd {
         {
             self.medium.add_address(station, sender);
         }
-        if self.medium.has_room(station) {
+        if self.medium.has_room(station, frame.category) {
             self.numbers.close_up(&mut frame.bytes);
         } else {
             self.numbers.drop(&frame.bytes);
@@ -379,9 +381,20 @@ impl Heard {
             bytes: sent.bytes.to_vec(),
             rates: Rates::Series(series_of(sent)),
             wants_acknowledgement: !sent.without_acknowledgement,
+            category: category_of(sent.bytes),
         };
         Self::Frame { radio: sent.radio, frame, without_acknowledgement: sent.without_acknowledgement }
     }
+}
+
+/// The queue in which the kernel has a frame wait, as far as the frame shows it: management frames, and those without data by which a station asks
+/// whether its access point is still there. Those that announce that it sleeps have to wait for its data.
+fn category_of(frame: &[u8]) -> AccessCategory {
+    let Some(control) = frame.first_chunk().and_then(|bytes| FrameControl::parse(*bytes).ok()) else {
+        return AccessCategory::BestEffort;
+    };
+    let asks = matches!(control.kind, Kind::Null | Kind::QosNull) && !control.power_save;
+    if asks || control.kind.is_management() { AccessCategory::Voice } else { AccessCategory::BestEffort }
 }
 
 /// The second address of a frame, which all but short control frames have.
@@ -411,3 +424,22 @@ const AIR: Token = Token(0);
 const SIGNALS: Token = Token(1);
 /// SIGHUP.
 const HANG_UP: i32 = 1;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_manages_or_asks_goes_before_data_and_what_announces_sleep_does_not() {
+        let category = |kind: Kind, power_save: bool| {
+            category_of(&FrameControl { power_save, ..FrameControl::new(kind) }.to_bytes())
+        };
+        for kind in [Kind::Null, Kind::QosNull] {
+            assert_eq!(category(kind, false), AccessCategory::Voice);
+            assert_eq!(category(kind, true), AccessCategory::BestEffort);
+        }
+        assert_eq!(category(Kind::Authentication, false), AccessCategory::Voice);
+        assert_eq!(category(Kind::QosData, false), AccessCategory::BestEffort);
+        assert_eq!(category_of(&[]), AccessCategory::BestEffort);
+    }
+}

@@ -7,7 +7,7 @@ use units::{Frequency, MacAddress, Timestamp};
 
 use super::channel::{Channel, Stage};
 use super::contention::next_senders;
-use super::frame::{Event, Frame, Reception, Tuning};
+use super::frame::{AccessCategory, Event, Frame, Reception, Tuning};
 use super::propagation::Propagation;
 use super::station::{Station, Waiting};
 use super::{ChannelStatistics, StationId, StationStatistics};
@@ -138,7 +138,8 @@ impl<P: Propagation> Medium<P> {
             return Err(Refused::OffChannel(frequency));
         }
         state.statistics.offered += 1;
-        if !state.has_room() {
+        let category = if receiver.is_group() { AccessCategory::BestEffort } else { frame.category };
+        if !state.has_room(category) {
             state.statistics.dropped += 1;
             return Err(Refused::QueueFull);
         }
@@ -194,9 +195,9 @@ impl<P: Propagation> Medium<P> {
         self.stations.get(station.0).map_or(0, |station| station.waiting() + usize::from(station.busy))
     }
 
-    /// Whether another frame of a station finds room in its queue.
-    pub fn has_room(&self, station: StationId) -> bool {
-        self.stations.get(station.0).is_some_and(Station::has_room)
+    /// Whether another frame of a station finds room in its queue for such; frames to groups count as data.
+    pub fn has_room(&self, station: StationId, category: AccessCategory) -> bool {
+        self.stations.get(station.0).is_some_and(|station| station.has_room(category))
     }
 
     /// How each channel was used.

@@ -24,6 +24,18 @@ pub struct Frame {
     pub rates: Rates,
     /// Whether its receiver answers; never for a frame to a group.
     pub wants_acknowledgement: bool,
+    /// In which of the sender's queues it waits.
+    pub category: AccessCategory,
+}
+
+/// Queues of a card (IEEE Std 802.11-2020 section 10.2.3.2), as far as they matter here: all contend alike.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum AccessCategory {
+    /// Data.
+    #[default]
+    BestEffort,
+    /// What goes before data and does not wait for room among it, as management frames do.
+    Voice,
 }
 
 /// At which rates a frame is sent.

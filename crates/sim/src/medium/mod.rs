@@ -31,7 +31,9 @@ mod station;
 mod statistics;
 
 pub use engine::{Medium, Refused, Timing};
-pub use frame::{Attempt, Event, Frame, FrameId, Outcome, Rates, Reception, Series, SeriesError, Tuning};
+pub use frame::{
+    AccessCategory, Attempt, Event, Frame, FrameId, Outcome, Rates, Reception, Series, SeriesError, Tuning,
+};
 pub use ground::{Fade, Ground, PathLoss, Trace, fade_db};
 pub use propagation::{Link, Links, Passage, PassageKind, Propagation, SignalLoss, error_rate};
 pub use statistics::{ChannelStatistics, StationStatistics};

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, VecDeque};
 
 use units::{Frequency, MacAddress, Timestamp};
 
-use super::frame::{Frame, Series, Tuning};
+use super::frame::{AccessCategory, Frame, Series, Tuning};
 use super::statistics::StationStatistics;
 
 /// A station's part of the medium's state.
@@ -24,6 +24,8 @@ pub(super) struct Station {
     pub(super) statistics: StationStatistics,
     /// Frames to groups, which go first.
     urgent: VecDeque<Waiting>,
+    /// [`AccessCategory::Voice`].
+    voice: VecDeque<Waiting>,
     usual: VecDeque<Waiting>,
     limit: usize,
 }
@@ -39,6 +41,9 @@ pub(super) struct Waiting {
     pub(super) series: Option<Series>,
 }
 
+/// Frames of [`AccessCategory::Voice`] for which there is room.
+const MOST_VOICE: usize = 32;
+
 impl Station {
     pub(super) fn new(tuning: Tuning, limit: usize) -> Self {
         Self {
@@ -50,6 +55,7 @@ impl Station {
             free_since: Timestamp::ZERO,
             statistics: StationStatistics::default(),
             urgent: VecDeque::new(),
+            voice: VecDeque::new(),
             usual: VecDeque::new(),
             limit: limit.max(1),
         }
@@ -57,12 +63,17 @@ impl Station {
 
     /// How many frames wait, the one on the air left out.
     pub(super) fn waiting(&self) -> usize {
-        self.urgent.len() + self.usual.len()
+        self.urgent.len() + self.voice.len() + self.usual.len()
     }
 
     /// Whether another frame finds room. The one on the air counts.
-    pub(super) fn has_room(&self) -> bool {
-        self.waiting() + usize::from(self.busy) < self.limit
+    pub(super) fn has_room(&self, category: AccessCategory) -> bool {
+        match category {
+            AccessCategory::BestEffort => {
+                self.urgent.len() + self.usual.len() + usize::from(self.busy) < self.limit
+            }
+            AccessCategory::Voice => self.voice.len() < MOST_VOICE,
+        }
     }
 
     pub(super) fn append(&mut self, waiting: Waiting) {
@@ -76,17 +87,17 @@ impl Station {
 
     /// The frame whose turn is next.
     pub(super) fn head(&self) -> Option<&Waiting> {
-        self.urgent.front().or_else(|| self.usual.front())
+        self.urgent.front().or_else(|| self.voice.front()).or_else(|| self.usual.front())
     }
 
     pub(super) fn take_head(&mut self) -> Option<Waiting> {
-        self.urgent.pop_front().or_else(|| self.usual.pop_front())
+        self.urgent.pop_front().or_else(|| self.voice.pop_front()).or_else(|| self.usual.pop_front())
     }
 
     /// Takes all frames out that are for another channel than `frequency`.
     pub(super) fn take_strangers(&mut self, frequency: Option<Frequency>) -> Vec<Waiting> {
         let mut taken = Vec::new();
-        for queue in [&mut self.urgent, &mut self.usual] {
+        for queue in [&mut self.urgent, &mut self.voice, &mut self.usual] {
             let (stay, go) = queue.drain(..).partition(|waiting| Some(waiting.frame.frequency) == frequency);
             *queue = stay;
             taken.extend::<VecDeque<_>>(go);
@@ -110,7 +121,11 @@ impl Station {
     }
 
     fn queue_of(&mut self, waiting: &Waiting) -> &mut VecDeque<Waiting> {
-        if waiting.receiver.is_group() { &mut self.urgent } else { &mut self.usual }
+        match waiting.frame.category {
+            _ if waiting.receiver.is_group() => &mut self.urgent,
+            AccessCategory::Voice => &mut self.voice,
+            AccessCategory::BestEffort => &mut self.usual,
+        }
     }
 }
 

@@ -21,7 +21,14 @@ pub(super) fn frame(id: u64, to: MacAddress, length: usize, frequency: Frequency
     let mut bytes = vec![0; length.max(24)];
     bytes[0] = 0x08;
     bytes[4..10].copy_from_slice(&to.0);
-    Frame { id: FrameId(id), frequency, bytes, rates, wants_acknowledgement: true }
+    Frame {
+        id: FrameId(id),
+        frequency,
+        bytes,
+        rates,
+        wants_acknowledgement: true,
+        category: AccessCategory::BestEffort,
+    }
 }
 
 pub(super) fn fast() -> Rates {
@@ -296,6 +303,23 @@ fn a_full_queue_refuses() {
     assert_eq!([1, 2, 3, 4].map(|id| offer(&mut medium, id).is_ok()), [true, true, true, false]);
     let statistics = medium.station_statistics(sender);
     assert_eq!((statistics.offered, statistics.dropped, medium.pending(sender)), (4, 1, 3));
+}
+
+#[test]
+fn what_goes_before_data_does_not_wait_for_it() {
+    let mut medium = medium(Links::default(), 2, A, 1);
+    for id in 0..100 {
+        medium
+            .transmit(Timestamp::ZERO, StationId(0), frame(id, address(StationId(1)), FULL, A, fast()))
+            .unwrap();
+    }
+    assert!(!medium.has_room(StationId(0), AccessCategory::BestEffort));
+    assert!(medium.has_room(StationId(0), AccessCategory::Voice));
+    let first = frame(1_000, address(StationId(1)), 24, A, fast());
+    let first = Frame { category: AccessCategory::Voice, ..first };
+    medium.transmit(Timestamp::ZERO, StationId(0), first).unwrap();
+    let events = run(&mut medium, Timestamp::from_millis(10));
+    assert_eq!(outcomes(&events).next().unwrap().id, FrameId(1_000));
 }
 
 /// Keeps `senders` busy; how many full frames of each were acknowledged, a second.

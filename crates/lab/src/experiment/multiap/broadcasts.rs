@@ -6,8 +6,8 @@ use radio::Rate;
 use radio::airtime::CHECK_SEQUENCE;
 use radio::frame::{Header, Kind};
 use sim::medium::{
-    Event, Frame, FrameId, Ground, Link, Links, Medium, PathLoss, Rates, Series, SignalLoss, StationId,
-    Trace, Tuning,
+    AccessCategory, Event, Frame, FrameId, Ground, Link, Links, Medium, PathLoss, Rates, Series, SignalLoss,
+    StationId, Trace, Tuning,
 };
 use units::{Frequency, MacAddress, Timestamp};
 
@@ -153,7 +153,14 @@ fn broadcast(sender: StationId, number: u64) -> Frame {
     header.write(&mut bytes);
     bytes.resize((FRAME.0 - CHECK_SEQUENCE.0) as usize, 0);
     let rates = Rates::Series(Series::steady(RATE, 1));
-    Frame { id: FrameId(number), frequency: CHANNEL, bytes, rates, wants_acknowledgement: false }
+    Frame {
+        id: FrameId(number),
+        frequency: CHANNEL,
+        bytes,
+        rates,
+        wants_acknowledgement: false,
+        category: AccessCategory::BestEffort,
+    }
 }
 
 fn address(station: StationId) -> MacAddress {

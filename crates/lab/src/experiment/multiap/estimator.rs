@@ -7,7 +7,9 @@ use radio::frame::data::Packet;
 use radio::frame::{Header, Kind};
 use radio::quality::{Doubt, Qualities};
 use radio::{Heard, Rate};
-use sim::medium::{Event, Frame, FrameId, Link, Links, Medium, Rates, Series, SignalLoss, StationId, Tuning};
+use sim::medium::{
+    AccessCategory, Event, Frame, FrameId, Link, Links, Medium, Rates, Series, SignalLoss, StationId, Tuning,
+};
 use units::{Frequency, MacAddress, Timestamp};
 
 use super::{id, mean, rounded};
@@ -280,6 +282,7 @@ impl Sender {
                 bytes,
                 rates: Rates::Series(self.rates.clone()),
                 wants_acknowledgement: true,
+                category: AccessCategory::BestEffort,
             };
             self.next += 1;
             if medium.transmit(now, self.station, frame).is_err() {

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use radio::airtime::CHECK_SEQUENCE;
 use radio::frame::{Header, Kind};
-use sim::medium::{Event, Frame, FrameId, Link, Links, Medium, Rates, Series, SignalLoss, StationId, Tuning};
+use sim::medium::{
+    AccessCategory, Event, Frame, FrameId, Link, Links, Medium, Rates, Series, SignalLoss, StationId, Tuning,
+};
 use units::{Bytes, Frequency, MacAddress, Timestamp};
 
 use super::hidden::{MIDDLE, SLOW};
@@ -109,7 +111,14 @@ fn episodes(length: Bytes, repeats: u8, seed: u64) -> anyhow::Result<[f64; SENDE
         header.write(&mut bytes);
         bytes.resize((length.0 - CHECK_SEQUENCE.0) as usize, 0);
         let rates = Rates::Series(Series::steady(SLOW, repeats + 1));
-        Frame { id: FrameId(id), frequency: CHANNEL, bytes, rates, wants_acknowledgement: true }
+        Frame {
+            id: FrameId(id),
+            frequency: CHANNEL,
+            bytes,
+            rates,
+            wants_acknowledgement: true,
+            category: AccessCategory::BestEffort,
+        }
     };
     let (mut busy_lost, mut rare_lost) = (0_u32, 0_u32);
     let mut now = Timestamp::ZERO;
@@ -118,7 +127,7 @@ fn episodes(length: Bytes, repeats: u8, seed: u64) -> anyhow::Result<[f64; SENDE
         // What the busy one has on the air at its end belongs to an episode.
         let (mut is_begun, mut rare_is_over, mut is_over, mut busy_lost_now) = (false, false, false, false);
         while now < episode_at || !is_over {
-            while medium.has_room(BUSY) {
+            while medium.has_room(BUSY, AccessCategory::BestEffort) {
                 medium.transmit(now, BUSY, frame(BUSY, 0))?;
             }
             if now >= episode_at && !is_begun {

@@ -15,7 +15,9 @@ use radio::{Heard, Rate, RateChoice};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use sim::SeededRandom;
-use sim::medium::{Event, Frame, FrameId, Medium, Propagation, Rates, Reception, Series, StationId, Tuning};
+use sim::medium::{
+    AccessCategory, Event, Frame, FrameId, Medium, Propagation, Rates, Reception, Series, StationId, Tuning,
+};
 use units::{Bytes, Frequency, MacAddress, Timestamp};
 
 use super::fading::{Fading, Signal};
@@ -214,7 +216,7 @@ impl Contention {
 
     /// Whether an access point's card takes another frame.
     pub fn has_room(&self, index: usize) -> bool {
-        self.medium.has_room(self.points[index].station)
+        self.medium.has_room(self.points[index].station, AccessCategory::BestEffort)
     }
 
     /// Hands a packet to an access point's card.
@@ -235,6 +237,7 @@ impl Contention {
             bytes,
             rates: Rates::Series(rates),
             wants_acknowledgement: true,
+            category: AccessCategory::BestEffort,
         };
         self.next += 1;
         // Who asked for room before is not refused.

@@ -13,7 +13,7 @@ use radio::{
 use radio::{Rate, Waking};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
-use sim::medium::{Event, Frame, FrameId, Medium, Rates, Series, StationId, Tuning};
+use sim::medium::{AccessCategory, Event, Frame, FrameId, Medium, Rates, Series, StationId, Tuning};
 use units::{Bytes, Frequency, MacAddress, NetworkId, Ssid, Timestamp};
 
 use super::road::{AccessPoint, DEVICE, ETHERTYPE, Most, PAYLOAD, Road, Word, is_in_range, outcome};
@@ -335,7 +335,7 @@ impl<'a> Drive<'a> {
             self.medium.retune(now, self.device, Tuning::Off);
             self.tuning = Some((now + CHANNEL_SET, frequency));
         }
-        while self.medium.has_room(self.device)
+        while self.medium.has_room(self.device, AccessCategory::BestEffort)
             && let Some(sent) = station.poll_transmit(now)
         {
             let Some(frequency) = station.present_channel() else { break };
@@ -347,6 +347,7 @@ impl<'a> Drive<'a> {
                 bytes: sent.frame.clone(),
                 rates: Rates::Series(Series::steady(sent.rate, sent.attempts)),
                 wants_acknowledgement: !group,
+                category: AccessCategory::BestEffort,
             };
             if self.medium.transmit(now, self.device, frame).is_ok() {
                 self.on_air.insert(self.ids, sent.frame);

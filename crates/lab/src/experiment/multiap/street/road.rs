@@ -10,7 +10,8 @@ use radio::frame::data::Packet;
 use radio::frame::{FrameControl, Header, Kind, write_element};
 use radio::{Outcome, Rate};
 use sim::medium::{
-    Frame, FrameId, Medium, Passage, PassageKind, Propagation, Rates, Series, StationId, error_rate,
+    AccessCategory, Frame, FrameId, Medium, Passage, PassageKind, Propagation, Rates, Series, StationId,
+    error_rate,
 };
 use units::{Frequency, MacAddress, Timestamp};
 
@@ -337,8 +338,14 @@ impl AccessPoint {
         let data = FrameControl::parse([bytes[0], bytes[1]]).is_ok_and(|control| control.kind == Kind::Data);
         let rates =
             if data { Rates::Best } else { Rates::Series(Series::steady(Rate(2), if one { 7 } else { 1 })) };
-        let frame =
-            Frame { id: FrameId(*ids), frequency: self.frequency, bytes, rates, wants_acknowledgement: one };
+        let frame = Frame {
+            id: FrameId(*ids),
+            frequency: self.frequency,
+            bytes,
+            rates,
+            wants_acknowledgement: one,
+            category: AccessCategory::BestEffort,
+        };
         // One that finds no room is lost, as in a card.
         let _ = medium.transmit(now, self.station, frame);
     }

@@ -388,13 +388,18 @@ impl Heard {
 }
 
 /// The queue in which the kernel has a frame wait, as far as the frame shows it: management frames, and those without data by which a station asks
-/// whether its access point is still there. Those that announce that it sleeps have to wait for its data.
+/// whether its access point is still there. Those that announce that it sleeps have to wait for its data; for those to groups there is room as for data.
 fn category_of(frame: &[u8]) -> AccessCategory {
     let Some(control) = frame.first_chunk().and_then(|bytes| FrameControl::parse(*bytes).ok()) else {
         return AccessCategory::BestEffort;
     };
     let asks = matches!(control.kind, Kind::Null | Kind::QosNull) && !control.power_save;
-    if asks || control.kind.is_management() { AccessCategory::Voice } else { AccessCategory::BestEffort }
+    let is_group = frame.get(4).is_some_and(|first| first & 1 != 0);
+    if !is_group && (asks || control.kind.is_management()) {
+        AccessCategory::Voice
+    } else {
+        AccessCategory::BestEffort
+    }
 }
 
 /// The second address of a frame, which all but short control frames have.
@@ -441,5 +446,7 @@ mod tests {
         assert_eq!(category(Kind::Authentication, false), AccessCategory::Voice);
         assert_eq!(category(Kind::QosData, false), AccessCategory::BestEffort);
         assert_eq!(category_of(&[]), AccessCategory::BestEffort);
+        let beacon = [FrameControl::new(Kind::Beacon).to_bytes().as_slice(), &[0, 0], &[0xff; 6]].concat();
+        assert_eq!(category_of(&beacon), AccessCategory::BestEffort);
     }
 }

@@ -11,7 +11,7 @@ use bond::{
 use policy::steering::MarkShare;
 use policy::{PathStatus, Treatment};
 use std::time::Duration;
-use units::{BitRate, NetworkId};
+use units::{BitRate, NetworkId, PathId};
 
 #[test]
 fn connects_and_carries_packets_both_ways() {
@@ -261,6 +261,33 @@ fn a_backup_carries_nothing_until_it_is_needed() {
     let before = sent_on_backup(&bench);
     bench.saturate_down(Duration::from_secs(1));
     assert!(sent_on_backup(&bench) - before < 20_000, "{}", bench.report());
+}
+
+/// Of two access points on one air the worse one's packets would take it from the better one, as the device's wishes say by what each may carry.
+#[test]
+fn of_two_that_stand_by_the_one_that_is_worth_much_less_waits_for_the_other() {
+    let mut bench = Bench::new(&[LinkSpec::new(20.0, 10), LinkSpec::new(10.0, 15), LinkSpec::new(10.0, 5)]);
+    bench.connect();
+    bench.saturate_down(Duration::from_secs(1));
+    for (network, limit) in [(NetworkId(2), 2_000_000), (NetworkId(3), 100_000)] {
+        bench.device.set_path_status(bench.device_session, network, PathStatus::Backup, 0);
+        bench.device.set_path_limit(bench.device_session, network, Some(BitRate(limit)));
+    }
+    bench.run(Duration::from_millis(500));
+    bench.saturate_down(Duration::from_secs(1));
+    let sent = |bench: &Bench, path: u8| {
+        let reports = bench.gateway.path_reports(bench.gateway_session.unwrap());
+        reports.iter().find(|report| report.path == PathId(path)).unwrap().counters.sent_bytes
+    };
+    let before = [0, 1, 2].map(|path| sent(&bench, path));
+    bench.set_alive(0, false);
+    bench.saturate_down(Duration::from_millis(800));
+    assert!(sent(&bench, 1) - before[1] > 300_000, "{}", bench.report());
+    assert!(sent(&bench, 2) - before[2] < 3_000, "{}", bench.report());
+    // It is all that is left.
+    bench.set_alive(1, false);
+    bench.saturate_down(Duration::from_millis(800));
+    assert!(sent(&bench, 2) - before[2] > 300_000, "{}", bench.report());
 }
 
 /// A network that is dear or slow is near all the same as long as nothing waits in it.

@@ -22,6 +22,10 @@ const LIMITS_RETURN: Duration = Duration::from_secs(2);
 /// than was thought: of that the owner hears at once, as it carries something now.
 const OWNER_KNOWS: Duration = Duration::from_secs(1);
 
+/// Of two that stand by the one that may carry so many times more is the better one. The other's few packets would take the air that both have from the
+/// better one's, or from that of the one for which both stand by, which may answer in the next moment.
+const MUCH_MORE: u64 = 2;
+
 /// Whether a path's limit is lifted, and what that depends on.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Lift {
@@ -51,6 +55,16 @@ impl Path {
         self.own_limit.into_iter().chain(self.peer_limit).min()
     }
 
+    /// What it may carry while it stands by, of all that stand by for the same path.
+    pub(crate) fn worth_standing_by(&self) -> BitRate {
+        self.wished_limit().unwrap_or(BitRate(u64::MAX))
+    }
+
+    /// Whether one that stands by and may carry `limit` is to be used in its place.
+    pub(crate) fn is_much_worse_than(&self, limit: BitRate) -> bool {
+        limit.0 / MUCH_MORE >= self.worth_standing_by().0
+    }
+
     /// One of both ends wishes something else of it.
     pub(crate) fn note_wish(&mut self) {
         self.lift.has_new_wish = true;
@@ -67,14 +81,17 @@ impl Path {
         };
     }
 
-    /// Whether it carries before one with that status and limit.
-    fn is_better_than(&self, status: PathStatus, limit: BitRate) -> bool {
-        self.status() == PathStatus::Active
-            && match status {
-                PathStatus::Active => self.wished_limit().is_none_or(|own| own > limit),
-                PathStatus::Backup => true,
-                PathStatus::Off => false,
+    /// Whether it carries before `other`, which has that limit.
+    fn is_better_than(&self, other: &Self, limit: BitRate) -> bool {
+        match (self.status(), other.status()) {
+            (PathStatus::Active, PathStatus::Active) => self.wished_limit().is_none_or(|own| own > limit),
+            (PathStatus::Active, PathStatus::Backup) => true,
+            (PathStatus::Backup, PathStatus::Backup) if self.priority == other.priority => {
+                other.is_much_worse_than(self.worth_standing_by())
             }
+            (PathStatus::Backup, PathStatus::Backup) => self.priority < other.priority,
+            (PathStatus::Backup | PathStatus::Off, _) | (_, PathStatus::Off) => false,
+        }
     }
 
     /// `silence`: since when all better paths have been silent.
@@ -108,10 +125,10 @@ pub(crate) fn lift_limits(now: Timestamp, paths: &mut [Path]) {
 /// `None` if one that is better works, or none has.
 fn better_silent_since(paths: &[Path], at: usize) -> Option<Timestamp> {
     let path = paths.get(at)?;
-    let (status, limit) = (path.status(), path.wished_limit()?);
+    let limit = path.wished_limit()?;
     let others = paths.iter().enumerate().filter(|(other, _)| *other != at);
     let mut since = None;
-    for (_, better) in others.filter(|(_, other)| other.is_better_than(status, limit)) {
+    for (_, better) in others.filter(|(_, other)| other.is_better_than(path, limit)) {
         if better.state == PathState::Usable && better.is_validated() {
             return None;
         }

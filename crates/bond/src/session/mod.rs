@@ -35,7 +35,7 @@ use rand_chacha::ChaCha20Rng;
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
 use std::time::Duration;
-use units::{Bytes, NetworkId, PathId, Timestamp};
+use units::{BitRate, Bytes, NetworkId, PathId, Timestamp};
 use wire::frame::MAX_BLOB_LEN;
 use wire::inner::Headers;
 
@@ -320,7 +320,7 @@ impl Session {
 
     // ---- paths in use ----
 
-    /// The paths that carry data now: usable and active ones, or usable backups of the best priority if there are none.
+    /// The paths that carry data now: usable and active ones, or the best usable backups of the best priority if there are none.
     fn data_paths(&self) -> impl Iterator<Item = &Path> {
         let wanted = self.wanted();
         self.paths.iter().filter(move |path| wanted.admits(path))
@@ -331,8 +331,10 @@ impl Session {
         if self.paths.iter().filter(usable).any(|path| path.status() == PathStatus::Active) {
             return Wanted::Active;
         }
-        let backups = self.paths.iter().filter(usable).filter(|path| path.status() == PathStatus::Backup);
-        Wanted::Backup(backups.map(|path| path.priority).min().unwrap_or(u8::MAX))
+        let backups = || self.paths.iter().filter(usable).filter(|path| path.status() == PathStatus::Backup);
+        let priority = backups().map(|path| path.priority).min().unwrap_or(u8::MAX);
+        let first = backups().filter(|path| path.priority == priority);
+        Wanted::Backup { priority, limit: first.map(Path::worth_standing_by).max().unwrap_or_default() }
     }
 
     /// What coupled controllers may know of each other; empty for those that are not coupled.
@@ -549,14 +551,20 @@ pub(crate) const REKEY_PROLOGUE: &[u8] = b"anabranch rekey 1";
 #[derive(Clone, Copy)]
 enum Wanted {
     Active,
-    Backup(u8),
+    /// Those that stand by with this priority, and may carry hardly less than the best of them.
+    Backup {
+        priority: u8,
+        limit: BitRate,
+    },
 }
 
 impl Wanted {
     fn admits(self, path: &Path) -> bool {
         let fits = match self {
             Self::Active => path.status() == PathStatus::Active,
-            Self::Backup(priority) => path.status() == PathStatus::Backup && path.priority == priority,
+            Self::Backup { priority, limit } => {
+                path.status() == PathStatus::Backup && path.priority == priority && !path.is_much_worse_than(limit)
+            }
         };
         fits && path.state == PathState::Usable && path.is_validated()
     }

@@ -15,7 +15,7 @@
 //!
 //! Which of the two spoils the other's frames more says little of which is better alone, and the one that is kept away has no chance to show it. So the
 //! other one is then alone for as long, and the better of them stays. The same is done for one that is heard better and failed to show it beside the
-//! best one, which may have been what failed it.
+//! best one, which may have been what failed it; at once if it is heard much better.
 
 use std::time::Duration;
 
@@ -107,6 +107,8 @@ pub(super) struct Rival {
     pub network: NetworkId,
     /// Than the best, by more than chance.
     pub is_heard_better: bool,
+    /// By so much that it hardly needs a second look.
+    pub is_heard_much_better: bool,
     /// It was tried beside the best, and seemed slower all the same.
     pub is_refuted: bool,
 }
@@ -182,6 +184,7 @@ impl Hidden {
             let (together, company) = (best.settled.as_secs_f64(), best.company);
             self.turn(now, Stage::Comparing { together, company });
             self.chosen = Some(best.network);
+            self.skip_comparing(now, rival, together);
             return;
         }
         let fails = |best: &Best| best.delivered.is_some_and(|delivered| delivered < SUSPICIOUS);
@@ -202,6 +205,15 @@ impl Hidden {
         now >= self.no_exchange_until && rival.is_some_and(is_doubtful)
     }
 
+    /// Somebody has moved: what the best one needs alone would be out of date by the time that it is known. Gives whether the other one is alone now.
+    fn skip_comparing(&mut self, now: Timestamp, rival: Option<Rival>, together: f64) -> bool {
+        let skips = rival.is_some_and(|rival| rival.is_heard_much_better) && self.is_in_doubt(now, rival);
+        if skips {
+            self.exchange(now, rival, together);
+        }
+        skips
+    }
+
     fn compare(
         &mut self,
         now: Timestamp,
@@ -210,6 +222,9 @@ impl Hidden {
         together: f64,
         company: f64,
     ) {
+        if self.skip_comparing(now, rival, together) {
+            return;
+        }
         let disturbed = 1.0 + company.clamp(LEAST_DISTURBED, MOST_DISTURBED);
         match best.and_then(|best| self.mean.over(now, best, FLUSHED, COMPARED)) {
             Some(alone) if together > alone * disturbed => {
@@ -334,6 +349,7 @@ mod tests {
         alone: (u64, f64),
         /// What the other one needs alone, and whether it is heard better; `None` if there is no reason to try it.
         other: Option<(u64, bool)>,
+        is_heard_much_better: bool,
         is_apart: bool,
     }
 
@@ -345,6 +361,7 @@ mod tests {
                 beside,
                 alone,
                 other: None,
+                is_heard_much_better: false,
                 is_apart: false,
             }
         }
@@ -368,6 +385,7 @@ mod tests {
             let rival = self.other.map(|(_, is_heard_better)| Rival {
                 network: if best.network == OTHER { BEST } else { OTHER },
                 is_heard_better: is_heard_better && best.network == BEST,
+                is_heard_much_better: self.is_heard_much_better && best.network == BEST,
                 is_refuted: is_heard_better,
             });
             self.is_apart = self.hidden.update(self.now, Some(best), rival).is_some();
@@ -434,6 +452,28 @@ mod tests {
         world.other = Some((1_500, true));
         let (apart, other) = world.parts(600);
         assert!((0.05..0.2).contains(&apart) && (0.02..0.1).contains(&other), "{apart} {other}");
+    }
+
+    #[test]
+    fn one_that_is_heard_much_better_has_its_turn_alone_at_once() {
+        for (before, steps) in [(0, 1), (6, 7)] {
+            let mut world = World::new((1_000, 0.97), (1_000, 0.97));
+            world.other = Some((500, true));
+            world.apart(before);
+            assert_ne!(world.hidden.chosen(), Some(OTHER));
+            world.is_heard_much_better = true;
+            world.apart(steps - before);
+            assert_eq!(world.hidden.chosen(), Some(OTHER));
+        }
+        // No better all the same: no more than with a second look.
+        let mut world = World::new((1_000, 0.97), (1_000, 0.97));
+        (world.other, world.is_heard_much_better) = (Some((1_500, true)), true);
+        let (apart, other) = world.parts(600);
+        assert!((0.02..0.1).contains(&other) && apart == other, "{apart} {other}");
+        // And none of which nothing is in doubt.
+        let mut world = World::new((1_000, 0.97), (1_000, 0.97));
+        (world.other, world.is_heard_much_better) = (Some((500, false)), true);
+        assert_eq!(world.apart(100), 0.0);
     }
 
     #[test]

@@ -393,6 +393,7 @@ fn rival(now: Timestamp, here: &[&mut Point]) -> Option<Rival> {
     Some(Rival {
         network: rival.view.network,
         is_heard_better: rival.is_heard_better(best.signal_dbm),
+        is_heard_much_better: rival.is_heard_much_better(best.signal_dbm),
         is_refuted: rival.proving_pause > Duration::ZERO && rival.stage == Stage::Ready,
     })
 }

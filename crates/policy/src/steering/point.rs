@@ -289,6 +289,11 @@ impl Point {
         self.signal_dbm.zip(best).is_some_and(|(signal, best)| signal >= best + HEARD_BETTER)
     }
 
+    /// Whether it is heard so much better that somebody must have moved.
+    pub fn is_heard_much_better(&self, best: Option<f32>) -> bool {
+        self.signal_dbm.zip(best).is_some_and(|(signal, best)| signal >= best + NEARER)
+    }
+
     /// Whether it may have become better since its packet time was told: it is heard better than the best, or as well, and was not then.
     pub fn may_have_become_better(&self, best: Option<f32>) -> bool {
         let has_come_nearer = |(lead, learnt): (f32, f32)| lead >= 0.0 && lead >= learnt + NEARER;

@@ -27,7 +27,7 @@ const RADIO_DIRECTORY: &str = "radio";
 /// How often a radio is asked that is at several access points.
 const OFTEN: Duration = Duration::from_millis(200);
 /// How often one that is not, or one that does not run, unless the networks have changed within this time: of one that has just come nobody has said yet
-/// that it only stands by.
+/// that it only stands by. Then it is asked at once.
 const SELDOM: Duration = Duration::from_secs(3);
 
 /// How often it is looked which cards are wireless.
@@ -151,11 +151,8 @@ fn ask(socket: &Path, cards: &Cards, events: &EventLog, commands: &Mailbox<Comma
         if advice != told && commands.post(Command::Advice(advice.clone())) {
             told = advice;
         }
-        if several || now < hurry_until {
-            thread::sleep(OFTEN);
-        } else {
-            cards.wait_for_others(&networks, SELDOM);
-        }
+        let is_hurried = several || now < hurry_until;
+        cards.wait_for_others(&networks, if is_hurried { OFTEN } else { SELDOM });
     }
 }
 

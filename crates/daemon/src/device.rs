@@ -257,7 +257,7 @@ fn work(
     };
     let endpoint = Endpoint::new(endpoint, dataplane::seed()?)?;
     let carriers = Carriers::new(FIRST_SOCKET_TOKEN, Some(config.device.mark));
-    let plane = Plane::new(Poller::new()?, tun, carriers, endpoint, &command_waker)?;
+    let plane = Plane::new(Poller::new()?, tun, carriers, endpoint, &command_waker)?.gathering();
     let name = config.daemon.name.clone().map_or_else(host_name, Ok)?;
     let has_gateway = !gateways.is_empty();
     let device = event_loop::DeviceLoop::new(

@@ -83,6 +83,10 @@ impl Headers {
     pub const SYN: u8 = 0x02;
     /// TCP flag RST.
     pub const RST: u8 = 0x04;
+    /// TCP flag PSH.
+    pub const PSH: u8 = 0x08;
+    /// TCP flag ACK.
+    pub const ACK: u8 = 0x10;
 
     /// A TCP segment that carries nothing but an acknowledgement.
     pub const fn is_pure_ack(&self) -> bool {

@@ -214,6 +214,12 @@ impl Endpoint {
         self.slots.get(&session)?.session.as_ref().map(Session::counters)
     }
 
+    /// After what time at the earliest a full packet that arrives now is acknowledged, on the path where that is soonest; `None` without a path.
+    pub fn acknowledgement_delay(&self, now: Timestamp) -> Option<Duration> {
+        let sessions = self.slots.values().filter_map(|slot| slot.session.as_ref());
+        sessions.filter_map(|session| session.acknowledgement_delay(now)).min()
+    }
+
     /// Whether [`Endpoint::poll_transmit`] or [`Endpoint::poll_event`] may have something.
     pub fn has_work(&self) -> bool {
         !self.ready.is_empty() || !self.outbox.is_empty() || !self.events.is_empty()

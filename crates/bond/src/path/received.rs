@@ -52,6 +52,11 @@ pub(crate) struct Received {
     lateness_at: Timestamp,
 }
 
+/// For how long an acknowledgement of full packets waits that may wait so long.
+pub(crate) fn bounded_delay(delay: Duration) -> Duration {
+    delay.clamp(MIN_ACK_DELAY, MAX_ACK_DELAY)
+}
+
 impl Received {
     pub(crate) fn largest(&self) -> Option<u64> {
         self.largest
@@ -130,7 +135,7 @@ impl Received {
         } else if self.unacknowledged_bytes < WORTH_AN_ACK {
             MAX_ACK_DELAY
         } else {
-            delay.clamp(MIN_ACK_DELAY, MAX_ACK_DELAY)
+            bounded_delay(delay)
         };
         let due = now + delay;
         self.ack_due = Some(self.ack_due.map_or(due, |before| before.min(due)));

@@ -24,6 +24,7 @@ use crate::flows::{Flows, Queueing};
 use crate::handshake::Handshake;
 use crate::keys::{Cipher, PrivateKey, PublicKey, RawKeys, SessionKeys};
 use crate::path::ecn::EcnTrouble;
+use crate::path::received::bounded_delay;
 use crate::path::{Path, PathState, Progress, lift_limits};
 use crate::resequencer::{Load, Resequencer, Tally};
 use crate::scheduler::Scheduler;
@@ -326,6 +327,11 @@ impl Session {
         self.paths.iter().filter(move |path| wanted.admits(path))
     }
 
+    /// For how long a full packet that arrives now may wait for its acknowledgement, on the path where that is shortest.
+    pub(crate) fn acknowledgement_delay(&self, now: Timestamp) -> Option<Duration> {
+        self.data_paths().map(|path| bounded_delay(path.acknowledgement_delay(now))).min()
+    }
+
     fn wanted(&self) -> Wanted {
         let usable = |path: &&Path| path.state == PathState::Usable && path.is_validated();
         if self.paths.iter().filter(usable).any(|path| path.status() == PathStatus::Active) {
@@ -563,7 +569,9 @@ impl Wanted {
         let fits = match self {
             Self::Active => path.status() == PathStatus::Active,
             Self::Backup { priority, limit } => {
-                path.status() == PathStatus::Backup && path.priority == priority && !path.is_much_worse_than(limit)
+                path.status() == PathStatus::Backup
+                    && path.priority == priority
+                    && !path.is_much_worse_than(limit)
             }
         };
         fits && path.state == PathState::Usable && path.is_validated()

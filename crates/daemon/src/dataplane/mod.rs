@@ -10,6 +10,7 @@
 //! dumps, name look-ups, the registry, nft) is done by the watcher thread, which never touches packets.
 
 mod carriers;
+mod gathering;
 pub mod path_report;
 mod plane;
 mod thread;

@@ -13,6 +13,7 @@ use units::Timestamp;
 use wire::inner::{Ecn, FlowKey, Headers};
 use wire::request::Request;
 
+use super::gathering::Gathering;
 use super::{Carriers, MovedConnection, SendFailure, on_the_wire, unreachable};
 
 /// What one round of the loop may do before it looks at everything else again.
@@ -63,6 +64,9 @@ pub struct Plane {
     ready: Vec<Ready>,
     transmit: Vec<u8>,
     delivered: Vec<Vec<u8>>,
+    /// How long those wait; `None` if they do not.
+    gathering: Option<Gathering>,
+    waits_until: Option<Timestamp>,
     answers: Vec<Vec<u8>>,
     has_more: bool,
 }
@@ -152,9 +156,17 @@ impl Plane {
             ready: Vec::new(),
             transmit: Vec::with_capacity(65_536),
             delivered: Vec::new(),
+            gathering: None,
+            waits_until: None,
             answers: Vec::new(),
             has_more: false,
         })
+    }
+
+    /// With bulk given to programs of this machine in larger pieces, which they acknowledge once.
+    #[must_use]
+    pub fn gathering(self) -> Self {
+        Self { gathering: Some(Gathering::default()), ..self }
     }
 
     /// Waits for work, at most until `deadline`, then moves packets for one round.
@@ -190,7 +202,8 @@ impl Plane {
         if self.has_more || self.endpoint.has_work() {
             return Some(Duration::ZERO);
         }
-        let next = self.endpoint.poll_timeout().unwrap_or(Timestamp::FAR_FUTURE).min(deadline);
+        let next =
+            self.endpoint.poll_timeout().into_iter().chain(self.waits_until).fold(deadline, Timestamp::min);
         clock::wait_until(clock::now(), next)
     }
 
@@ -319,22 +332,42 @@ impl Plane {
     }
 
     fn deliver(&mut self, owner: &mut impl Owner) -> io::Result<()> {
+        let now = clock::now();
         loop {
-            self.delivered.clear();
+            let mut is_all = false;
             while self.delivered.len() < DELIVERED_AT_ONCE {
-                let Some((session, packet)) = self.endpoint.poll_packet() else { break };
+                let Some((session, packet)) = self.endpoint.poll_packet() else {
+                    is_all = true;
+                    break;
+                };
                 if owner.allows(session, &packet) {
                     self.counters.to_interface += packet.len() as u64;
+                    if let Some(gathering) = &mut self.gathering {
+                        gathering.take(now, &packet);
+                    }
                     self.delivered.push(packet);
                 } else {
                     self.counters.not_allowed += 1;
                 }
             }
-            if self.delivered.is_empty() {
+            self.waits_until = self.may_wait(now).filter(|_| is_all);
+            if self.delivered.is_empty() || self.waits_until.is_some() {
                 return Ok(());
             }
-            self.tun.write_packets(&self.delivered)?;
+            let written = self.tun.write_packets(&self.delivered);
+            self.delivered.clear();
+            if let Some(gathering) = &mut self.gathering {
+                gathering.end();
+            }
+            written?;
         }
+    }
+
+    /// Until when what is to be given to any0 waits for more; `None` if it goes now.
+    fn may_wait(&self, now: Timestamp) -> Option<Timestamp> {
+        let gathering = self.gathering.as_ref().filter(|_| !self.delivered.is_empty())?;
+        let delay = self.endpoint.acknowledgement_delay(now)?;
+        gathering.until(delay).filter(|until| now < *until)
     }
 }
 

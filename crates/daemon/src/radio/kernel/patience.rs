@@ -1,14 +1,16 @@
-//! When an access point is looked for again that was lost soon after it was joined.
+//! When an access point is looked for again that was lost at the edge of its reach, or soon after it was joined.
 //!
-//! At the edge of its reach each attempt takes much of the channel's air: its frames have the lowest rate and all their attempts. Where another network is
-//! up, it is left alone for a while, or until it is heard better.
+//! There each attempt takes much of the channel's air, and holds up what else this radio has to send: its frames have the lowest rate and all their attempts.
+//! Where another network is up, it is left alone for a while, or until it is heard better.
 
 use std::time::Duration;
 
 use units::{MacAddress, Timestamp};
 
-/// One that was there for so long was lost for another reason, and is looked for at once.
+/// One that was there for so long was lost for another reason, and is looked for at once, ...
 const LASTING: Duration = Duration::from_secs(10);
+/// ... unless it is heard no better than this: there 802.11's lowest rates are what is left, and those only between fades.
+const EDGE_DBM: f32 = -85.0;
 /// Until it is looked for again; doubles each time ...
 const FIRST_PAUSE: Duration = Duration::from_secs(5);
 /// ... up to this.
@@ -48,7 +50,9 @@ impl Patience {
         let up_since = self.up_since.take()?;
         if now.since(up_since) >= LASTING {
             self.pause = Duration::ZERO;
-            return None;
+            if signal_dbm.is_none_or(|signal| signal > EDGE_DBM) {
+                return None;
+            }
         }
         self.pause = (self.pause * 2).clamp(FIRST_PAUSE, LONGEST_PAUSE);
         self.waiting = Some(Waiting { until: now + self.pause, access_point, signal_dbm });
@@ -85,11 +89,25 @@ mod tests {
 
     #[test]
     fn one_that_was_there_for_long_is_looked_for_at_once() {
+        for signal in [None, Some(-60.0), Some(-84.0)] {
+            let mut patience = Patience::default();
+            patience.came_up(at(1));
+            patience.came_up(at(9));
+            assert_eq!(patience.lost(at(11), POINT, signal), None);
+            assert!(patience.waiting().is_none() && !patience.ends(at(12), None, true));
+        }
+    }
+
+    #[test]
+    fn one_that_was_there_for_long_and_is_hardly_heard_any_more_waits_like_the_first_time() {
         let mut patience = Patience::default();
-        patience.came_up(at(1));
-        patience.came_up(at(9));
-        assert_eq!(patience.lost(at(11), POINT, None), None);
-        assert!(patience.waiting().is_none() && !patience.ends(at(12), None, true));
+        for _ in 0..2 {
+            patience.came_up(at(1));
+            assert_eq!(patience.lost(at(60), POINT, Some(-94.0)), Some(FIRST_PAUSE));
+            assert!(!patience.ends(at(64), Some(-92.0), true) && patience.ends(at(65), Some(-94.0), true));
+        }
+        patience.came_up(at(65));
+        assert_eq!(patience.lost(at(66), POINT, Some(-94.0)), Some(2 * FIRST_PAUSE));
     }
 
     #[test]
@@ -99,10 +117,10 @@ mod tests {
         let mut loses = |stays: u64| {
             patience.came_up(now);
             now += Duration::from_secs(stays);
-            let pause = patience.lost(now, POINT, Some(-93.0));
+            let pause = patience.lost(now, POINT, Some(-80.0));
             if let Some(pause) = pause {
                 assert_eq!(patience.waiting(), Some((POINT, now + pause)));
-                assert!(!patience.ends(now + pause - Duration::from_millis(1), Some(-91.0), true));
+                assert!(!patience.ends(now + pause - Duration::from_millis(1), Some(-78.0), true));
                 now += pause;
                 assert!(patience.ends(now, None, true) && !patience.ends(now, None, true));
             }

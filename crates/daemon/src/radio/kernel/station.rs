@@ -215,7 +215,7 @@ impl KernelStation {
         }
     }
 
-    /// Leaves an access point alone that is lost again and again, and looks for it when that is over.
+    /// Leaves an access point alone that is lost at the edge of its reach or again and again, and looks for it when that is over.
     fn wait_or_look(&mut self, now: Timestamp, beside: Beside<'_>) {
         if self.up {
             self.patience.came_up(now);
@@ -227,7 +227,7 @@ impl KernelStation {
         let (said, text) = match (pause, self.patience.waiting()) {
             (Some(pause), _) => {
                 let text = format!(
-                    "lost soon after it was joined: looked for again in {} s, or when it is heard better or no other network is up",
+                    "lost at the edge of its reach, or soon after it was joined: looked for again in {} s, or when it is heard better or no other network is up",
                     pause.as_secs()
                 );
                 (control.rest(), Some(text))

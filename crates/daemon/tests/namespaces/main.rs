@@ -24,7 +24,6 @@ mod direct_together;
 mod direct_twins;
 mod disk;
 mod far_peers;
-mod gathering;
 mod hardship;
 mod holding;
 mod hostile;

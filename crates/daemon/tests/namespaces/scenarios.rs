@@ -101,7 +101,6 @@ pub const ALL: &[Scenario] = &[
     ),
     ("a_closed_legacy_firewall_is_told", hardship::a_closed_legacy_firewall_is_told),
     ("the_gateway_is_as_before_after_kill", hardship::the_gateway_is_as_before),
-    ("bulk_is_acknowledged_in_larger_pieces", crate::gathering::bulk_is_acknowledged_in_larger_pieces),
     ("duplicated_flows_go_twice_both_ways", treatments::duplicated_flows_go_twice_both_ways),
     ("a_rule_duplicates_a_flow_both_ways", treatments::a_rule_duplicates_a_flow_both_ways),
     ("protected_flows_have_repair_both_ways", treatments::protected_flows_have_repair_both_ways),

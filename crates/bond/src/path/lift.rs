@@ -55,7 +55,7 @@ impl Path {
         self.own_limit.into_iter().chain(self.peer_limit).min()
     }
 
-    /// What it may carry while it stands by, of all that stand by for the same path.
+    /// What it may carry while it stands by; all there is if nobody limits it.
     pub(crate) fn worth_standing_by(&self) -> BitRate {
         self.wished_limit().unwrap_or(BitRate(u64::MAX))
     }

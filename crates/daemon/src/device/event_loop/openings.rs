@@ -25,7 +25,7 @@ impl Openings {
     pub fn concerns(&self, headers: &Headers) -> bool {
         self.wanted
             && headers.key.protocol == TCP
-            && headers.tcp_flags & (Headers::SYN | ACK) == Headers::SYN
+            && headers.tcp_flags & (Headers::SYN | Headers::ACK) == Headers::SYN
             && self.waiting.len() < MAXIMUM
     }
 
@@ -68,7 +68,6 @@ impl Openings {
     }
 }
 
-const ACK: u8 = 0x10;
 const MAXIMUM: usize = 4_096;
 /// Silence for this long is an answer too.
 const PATIENCE: Duration = Duration::from_secs(6);
@@ -96,9 +95,9 @@ mod tests {
             assert!(openings.concerns(&headers));
             openings.on_sent(Timestamp::ZERO, &headers);
         }
-        openings.on_received(&tcp(site, own, (443, 1), Headers::SYN | ACK));
-        openings.on_received(&tcp(site, own, (443, 2), Headers::RST | ACK));
-        openings.on_received(&tcp(site, own, (443, 2), Headers::RST | ACK));
+        openings.on_received(&tcp(site, own, (443, 1), Headers::SYN | Headers::ACK));
+        openings.on_received(&tcp(site, own, (443, 2), Headers::RST | Headers::ACK));
+        openings.on_received(&tcp(site, own, (443, 2), Headers::RST | Headers::ACK));
         let site = IpAddr::from(site);
         assert_eq!(openings.take(Timestamp::ZERO), [(site, Outcome::Connected), (site, Outcome::Refused)]);
         assert_eq!(openings.take(Timestamp::ZERO + PATIENCE), [(site, Outcome::Silent)]);

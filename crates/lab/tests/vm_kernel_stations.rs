@@ -1,5 +1,5 @@
 //! One card that can be on several channels by itself, in several networks of unmodified hostapd at once, each kept by an unmodified
-//! wpa_supplicant: on three channels, and on one, where what they hear is listened to. Skipped with a reason where a part of the bed cannot be had, except in CI.
+//! wpa_supplicant: on three channels, and on one, where what they hear is listened to and joined. Skipped with a reason where a part of the bed cannot be had, except in CI.
 
 use lab::vm::program;
 use lab::vm::scene::{RadioScene, near_and_far};
@@ -178,14 +178,18 @@ fn one_channel() -> String {
     )
 }
 
+/// A third network on their channel.
+fn quiet() -> WifiNetwork {
+    WifiNetwork {
+        link: NetworkSpec::symmetric("quiet", 10.0, 20),
+        points: vec![AccessPoint { beacon_interval: 89, ..AccessPoint::open("quiet", 6) }],
+    }
+}
+
 #[test]
 fn what_kernel_stations_of_one_channel_hear_is_heard_beside_them() {
     let mut scene = near_and_far(LOSS, one_channel());
-    let quiet = WifiNetwork {
-        link: NetworkSpec::symmetric("quiet", 10.0, 20),
-        points: vec![AccessPoint { beacon_interval: 89, ..AccessPoint::open("quiet", 6) }],
-    };
-    scene.wifi.networks.push(quiet);
+    scene.wifi.networks.push(quiet());
     // The third access point is radio 2 now, and the device 3.
     if let Some(air) = &mut scene.air {
         air.link.iter_mut().for_each(|link| link.to = Some(3));
@@ -259,6 +263,32 @@ fn an_access_point_that_is_lost_again_and_again_is_left_alone_while_another_netw
     let told = outcome.text("told");
     for pause in ["looked for again in 5 s", "looked for again in 10 s"] {
         assert_eq!(told.matches(pause).count(), 1, "{pause}: {told}");
+    }
+    assert!(outcome.output.contains("radio ended with 0"), "{}", outcome.output);
+}
+
+/// The second of three access points on a channel is switched off, and on again after times that are no multiple of wpa_supplicant's five seconds.
+const SWITCHED: &str = r#"now() { cut -d' ' -f1 /proc/uptime; }
+radio_up --kernel --channels 6; for network in near far quiet; do address_on wl-$network; done; sleep 11
+for seconds in 13 16.5 20 23.5; do
+    point far 0 disable; sleep $seconds; point far 0 enable; begin=$(now)
+    for _ in $(seq 300); do own list >/results/list; grep '^far ' /results/list | grep -q ' up ' && break; sleep 0.1; done
+    echo "$begin $(now)" >/results/after-$seconds; sleep 11
+done
+radio_down; cat /results/after-* /results/radio.log"#;
+
+#[test]
+fn an_access_point_that_is_heard_beside_others_is_joined_at_once() {
+    let mut scene = near_and_far(0.0, SWITCHED.to_owned());
+    scene.air = None;
+    scene.wifi.networks.push(quiet());
+    scene.known.push_str("\n[[network]]\nssid = \"quiet\"\n");
+    scene.programs.push(program("wpa_supplicant", "wpasupplicant").unwrap());
+    let Some(outcome) = scene.play(env!("CARGO_BIN_EXE_anabranch-lab")).unwrap() else { return };
+    for seconds in ["13", "16.5", "20", "23.5"] {
+        let text = outcome.text(&format!("after-{seconds}"));
+        let times: Vec<f64> = text.split_whitespace().map(|time| time.parse().unwrap()).collect();
+        assert!(times[1] - times[0] < 2.0, "{} s after {seconds} s", times[1] - times[0]);
     }
     assert!(outcome.output.contains("radio ended with 0"), "{}", outcome.output);
 }

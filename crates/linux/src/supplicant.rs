@@ -201,6 +201,15 @@ impl Control {
         self.0.send(b"RECONNECT").map(drop)
     }
 
+    /// Has it look for an access point now, on these frequencies only or, if there are none, on all that it may use. Does nothing if it looks already,
+    /// or joins one.
+    ///
+    /// # Errors
+    /// If it is gone.
+    pub fn look(&self, frequencies: &[Frequency]) -> io::Result<()> {
+        self.0.send(look(frequencies).as_bytes()).map(drop)
+    }
+
     /// The next thing that it says; never blocks.
     ///
     /// # Errors
@@ -216,6 +225,11 @@ impl AsFd for Control {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }
+}
+
+fn look(frequencies: &[Frequency]) -> String {
+    let list: Vec<String> = frequencies.iter().map(|frequency| frequency.0.to_string()).collect();
+    if list.is_empty() { "SCAN".to_owned() } else { format!("SCAN freq={}", list.join(",")) }
 }
 
 /// Events are `<3>NAME rest`; an answer is lines of `key=value`.
@@ -288,6 +302,12 @@ mod tests {
             frequency: Some(Frequency(2_437)),
         };
         assert_eq!(parse(status), Said::Status(expected));
+    }
+
+    #[test]
+    fn it_looks_where_it_is_told_to() {
+        assert_eq!(look(&[]), "SCAN");
+        assert_eq!(look(&[Frequency(2_437), Frequency(5_180)]), "SCAN freq=2437,5180");
     }
 
     #[test]

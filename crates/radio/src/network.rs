@@ -61,6 +61,16 @@ pub struct NetworkSettings {
     pub group: Option<GroupSettings>,
 }
 
+impl NetworkSettings {
+    /// Whether this is an access point of the network that may be joined.
+    pub fn takes(&self, seen: &Seen) -> bool {
+        seen.ssid.as_ref() == Some(&self.ssid)
+            && !seen.ad_hoc
+            && !self.avoided.contains(&seen.bssid)
+            && self.bssid.is_none_or(|bssid| bssid == seen.bssid)
+    }
+}
+
 /// Why a network that was up is not any more, or did not come up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Lost {
@@ -409,12 +419,9 @@ impl Network {
 
     fn is_candidate(&self, now: Timestamp, seen: &Seen, channels: &[PermittedChannel]) -> bool {
         let avoided = self.avoided.iter().any(|avoided| avoided.bssid == seen.bssid && now < avoided.until);
-        seen.ssid.as_ref() == Some(&self.settings.ssid)
-            && !seen.ad_hoc
+        self.settings.takes(seen)
             && !avoided
             && channels.iter().any(|channel| channel.frequency == seen.frequency)
-            && !self.settings.avoided.contains(&seen.bssid)
-            && self.settings.bssid.is_none_or(|bssid| bssid == seen.bssid)
     }
 
     /// Ends whatever there is with the access point, which is avoided for a while. `sent_away`: by a frame that said so. Gives whether packets could pass until now.

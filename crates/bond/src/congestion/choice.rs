@@ -152,6 +152,10 @@ impl Controller for AnyController {
         each!(self, controller => controller.freed());
     }
 
+    fn fades(&self, now: Timestamp) -> bool {
+        each!(self, controller => controller.fades(now))
+    }
+
     fn has_room(&self) -> bool {
         each!(self, controller => controller.has_room())
     }

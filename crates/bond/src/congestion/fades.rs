@@ -11,8 +11,9 @@ struct Fade {
     begun: Timestamp,
     /// What the path carried before.
     before: BitRate,
-    /// Whether it was seen to carry much less. A queue may have other reasons.
+    /// Whether it was seen to carry much less, and hardly anything. A queue may have other reasons.
     fell: bool,
+    fell_deep: bool,
     /// How often it was looked since whether the path is back, and when last.
     tries: u8,
     tried: Option<Timestamp>,
@@ -25,14 +26,21 @@ pub(super) struct Fades {
     present: Option<Fade>,
     /// When the last one was over.
     ended: Option<Timestamp>,
-    /// How many came back in time, less those that did not.
+    /// How many came back in time, deep ones twice, less those that did not.
     returned: u8,
 }
 
 impl Fades {
     /// A queue shows that the path carries less than `before`.
     pub(super) fn begin(&mut self, now: Timestamp, before: BitRate) {
-        self.present.get_or_insert(Fade { begun: now, before, fell: false, tries: 0, tried: None });
+        self.present.get_or_insert(Fade {
+            begun: now,
+            before,
+            fell: false,
+            fell_deep: false,
+            tries: 0,
+            tried: None,
+        });
     }
 
     /// What has arrived over the path in the last moments, and whether that was all that it carries.
@@ -45,8 +53,9 @@ impl Fades {
         };
         let part = recent.0 as f64 / fade.before.0.max(1) as f64;
         fade.fell |= is_all && part <= FELL;
+        fade.fell_deep |= is_all && part <= FELL_DEEP;
         if fade.fell && part >= RETURNED {
-            self.returned = (self.returned + 1).min(MOST_RETURNED);
+            self.returned = (self.returned + 1 + u8::from(fade.fell_deep)).min(MOST_RETURNED);
         } else if now.since(fade.begun) > LATEST_RETURN {
             self.returned = self.returned.saturating_sub(1);
         } else {
@@ -54,6 +63,18 @@ impl Fades {
         }
         self.present = None;
         self.ended = Some(now);
+    }
+
+    /// They are to be expected: another path, in whose place this one is now, has them.
+    pub(super) fn expect(&mut self, now: Timestamp) {
+        if !self.are_usual() {
+            (self.returned, self.ended) = (ENOUGH, Some(now));
+        }
+    }
+
+    /// Whether they were usual lately.
+    pub(super) fn were_usual(&self, now: Timestamp) -> bool {
+        self.are_usual() && self.ended.is_some_and(|ended| now.since(ended) <= REMEMBERED)
     }
 
     /// Whether to look how fast the path is although it has fallen: whoever sends little does not see that it is back.
@@ -81,6 +102,8 @@ impl Fades {
 
 /// Part of the former rate below which a path has become slower.
 const FELL: f64 = 0.65;
+/// Part of it below which it was nearly gone. What comes back from there within moments was no other sender's share.
+const FELL_DEEP: f64 = 0.3;
 /// Part of the former rate with which a path counts as back.
 const RETURNED: f64 = 0.75;
 /// In one fade it is looked so often whether the path is back, and so long after the last time.
@@ -101,6 +124,7 @@ mod tests {
     use rand::{Rng, SeedableRng};
     use rand_chacha::ChaCha8Rng;
 
+    use super::super::Controller;
     use super::super::model::ModelController;
     use super::super::test_link::{DATAGRAM, Link, World};
     use super::*;
@@ -109,11 +133,11 @@ mod tests {
         Timestamp::from_millis(millis)
     }
 
-    /// A fade from 20 to 5 Mbit/s that is over after `lasts` milliseconds.
-    fn fade(fades: &mut Fades, begins: u64, lasts: u64) {
+    /// A fade from 20 to `low` Mbit/s that is over after `lasts` milliseconds.
+    fn fade(fades: &mut Fades, low: f64, begins: u64, lasts: u64) {
         fades.begin(at(begins), BitRate::from_mbps(20.0));
         for time in (begins..begins + lasts).step_by(20) {
-            fades.observe(at(time), BitRate::from_mbps(5.0), true);
+            fades.observe(at(time), BitRate::from_mbps(low), true);
         }
         fades.observe(at(begins + lasts), BitRate::from_mbps(18.0), true);
     }
@@ -121,9 +145,9 @@ mod tests {
     #[test]
     fn what_came_back_twice_is_expected_to() {
         let mut fades = Fades::default();
-        fade(&mut fades, 0, 100);
+        fade(&mut fades, 8.0, 0, 100);
         assert!(!fades.are_usual());
-        fade(&mut fades, 300, 100);
+        fade(&mut fades, 8.0, 300, 100);
         assert!(fades.are_usual());
         fades.begin(at(500), BitRate::from_mbps(20.0));
         assert!(
@@ -132,6 +156,13 @@ mod tests {
         );
         fades.observe(at(2_501), BitRate::from_mbps(5.0), true);
         assert!(!fades.are_usual(), "that one did not come back");
+    }
+
+    #[test]
+    fn what_was_nearly_gone_and_came_back_once_is_expected_to() {
+        let mut fades = Fades::default();
+        fade(&mut fades, 5.0, 0, 100);
+        assert!(fades.are_usual());
     }
 
     #[test]
@@ -149,32 +180,38 @@ mod tests {
     #[test]
     fn they_are_forgotten() {
         let mut fades = Fades::default();
-        fade(&mut fades, 0, 100);
-        fade(&mut fades, 300, 100);
+        fade(&mut fades, 8.0, 0, 100);
+        fade(&mut fades, 8.0, 300, 100);
         fades.observe(at(10_400), BitRate::from_mbps(20.0), true);
         assert!(fades.are_usual());
         fades.observe(at(10_401), BitRate::from_mbps(20.0), true);
         assert!(!fades.are_usual());
     }
 
-    /// Goodput as a part of the mean rate of a link whose rate is drawn anew after each `every`, and its mean queue in milliseconds.
-    fn over_a_fading_link(mbps: &[f64], every: Duration, seed: u64) -> (f64, f64) {
+    /// A link whose rate is drawn anew after each `every`.
+    fn fading(mbps: &[f64], every: Duration, seed: u64) -> World<ModelController> {
         let mut random = ChaCha8Rng::seed_from_u64(seed);
-        let drawn: Vec<f64> = (0..2_000).map(|_| mbps[random.random_range(0..mbps.len())]).collect();
-        let link = Link {
-            fades: drawn.iter().map(|mbps| BitRate::from_mbps(*mbps)).collect(),
-            fade: every,
-            buffer: 250_000,
-            ..Link::new(0.0, 25)
-        };
-        let mut world = World::new(ModelController::new(DATAGRAM, at(1_000)), link, 1);
+        let mut draw = |_| BitRate::from_mbps(mbps[random.random_range(0..mbps.len())]);
+        let fades = (0..2_000).map(&mut draw).collect();
+        let link = Link { fades, fade: every, buffer: 250_000, ..Link::new(0.0, 25) };
+        World::new(ModelController::new(DATAGRAM, at(1_000)), link, 1)
+    }
+
+    /// What it carries in so much time from now on, Mbit/s, and what the link could carry then.
+    fn carries(world: &mut World<ModelController>, time: Duration) -> (f64, f64) {
+        let Link { fades, fade, .. } = &world.link;
+        let blocks = |time: Duration| (time.as_nanos() / fade.as_nanos()) as usize;
+        let (before, during) = (blocks(world.now.since(Timestamp::ZERO)), blocks(time));
+        let mean = fades.iter().cycle().skip(before).take(during).map(|rate| rate.as_mbps()).sum::<f64>();
+        let mean = mean / during as f64;
+        (world.run(time).as_mbps(), mean)
+    }
+
+    /// Goodput as a part of the mean rate of a link, and its mean queue in milliseconds.
+    fn over_a_fading_link(mbps: &[f64], every: Duration, seed: u64) -> (f64, f64) {
+        let mut world = fading(mbps, every, seed);
         world.run(Duration::from_secs(3));
-        let begun = world.now;
-        let time = Duration::from_secs(30);
-        let carried = world.run(time).as_mbps();
-        let blocks = |time: Duration| (time.as_nanos() / every.as_nanos()) as usize;
-        let (before, during) = (blocks(begun.since(Timestamp::ZERO)), blocks(time));
-        let mean = drawn.iter().cycle().skip(before).take(during).sum::<f64>() / during as f64;
+        let (carried, mean) = carries(&mut world, Duration::from_secs(30));
         (carried / mean, world.mean_queue(20_000))
     }
 
@@ -192,19 +229,21 @@ mod tests {
         }
     }
 
-    /// 802.11g at 5, 10 and 15 m, each fade as long as those of somebody who walks: in some of them next to nothing gets through.
+    /// 802.11g at 5, 10 and 15 m, Mbit/s: in some fades next to nothing gets through.
+    const NEAR: [f64; 10] = [24.0, 24.0, 24.0, 24.0, 24.0, 22.0, 20.0, 18.0, 12.0, 0.3];
+    const AWAY: [f64; 10] = [24.0, 20.0, 12.0, 9.0, 6.0, 3.0, 1.0, 0.3, 0.1, 0.1];
+    const FAR: [f64; 10] = [20.0, 12.0, 6.0, 4.0, 2.0, 1.0, 0.3, 0.1, 0.1, 0.1];
+
+    /// Each fade is as long as those of somebody who walks.
     #[test]
     fn links_that_fade_to_nothing_are_filled() {
-        let near = [24.0, 24.0, 24.0, 24.0, 24.0, 22.0, 20.0, 18.0, 12.0, 0.3];
-        let away = [24.0, 20.0, 12.0, 9.0, 6.0, 3.0, 1.0, 0.3, 0.1, 0.1];
-        let far = [20.0, 12.0, 6.0, 4.0, 2.0, 1.0, 0.3, 0.1, 0.1, 0.1];
         for (mbps, every, least) in [
-            (&near, 26, 0.97),
-            (&near, 52, 0.97),
-            (&away, 26, 0.9),
-            (&away, 52, 0.82),
-            (&far, 26, 0.75),
-            (&far, 52, 0.75),
+            (&NEAR, 26, 0.97),
+            (&NEAR, 52, 0.97),
+            (&AWAY, 26, 0.9),
+            (&AWAY, 52, 0.82),
+            (&FAR, 26, 0.75),
+            (&FAR, 52, 0.75),
         ] {
             let all: Vec<(f64, f64)> =
                 (1..=6).map(|seed| over_a_fading_link(mbps, Duration::from_millis(every), seed)).collect();
@@ -212,6 +251,52 @@ mod tests {
             let (part, queue) = (mean(|one| one.0), mean(|one| one.1));
             assert!(part > least, "{part:.3} of {mbps:?} Mbit/s, {every} ms each");
             assert!(queue < 130.0, "{queue:.1} ms of queue, {mbps:?} Mbit/s, {every} ms each");
+        }
+    }
+
+    #[test]
+    fn links_that_fade_to_nothing_are_soon_known() {
+        for (mbps, least) in [(NEAR, 0.92), (AWAY, 0.71), (FAR, 0.61)] {
+            for every in [26, 52, 100, 200].map(Duration::from_millis) {
+                let (mut carried, mut mean) = (0.0, 0.0);
+                for seed in 1..=24 {
+                    let mut world = fading(&mbps, every, seed);
+                    let (own, link) = carries(&mut world, Duration::from_secs(8));
+                    (carried, mean) = (carried + own, mean + link);
+                }
+                let part = carried / mean;
+                assert!(part > least, "{part:.3} of {mbps:?} Mbit/s, {every:?} each");
+            }
+        }
+    }
+
+    /// The same of the first three seconds after it was freed, beside another one that fades or does not; means over some links.
+    fn after_being_freed(mbps: &[f64], every: Duration, others_fade: bool) -> (f64, f64) {
+        const LINKS: u64 = 24;
+        let (mut carried, mut mean, mut queue) = (0.0, 0.0, 0.0);
+        for seed in 1..=LINKS {
+            let mut world = fading(mbps, every, seed);
+            (world.offered, world.others_fade) = (Some(BitRate::from_mbps(0.3)), others_fade);
+            world.run(Duration::from_secs(2));
+            world.offered = None;
+            world.controller.freed();
+            world.queue_delays.clear();
+            let (own, link) = carries(&mut world, Duration::from_secs(3));
+            (carried, mean) = (carried + own, mean + link);
+            queue += world.mean_queue(20_000) / LINKS as f64;
+        }
+        (carried / mean, queue)
+    }
+
+    #[test]
+    fn one_that_takes_over_from_one_that_fades_is_expected_to_fade() {
+        for (mbps, least, gain) in [(NEAR, 0.92, 1.04), (AWAY, 0.82, 1.25), (FAR, 0.72, 1.2)] {
+            for every in [26, 52, 100, 200].map(Duration::from_millis) {
+                let (untold, _) = after_being_freed(&mbps, every, false);
+                let (told, queue) = after_being_freed(&mbps, every, true);
+                assert!(told > least && told > gain * untold, "{told:.3} and {untold:.3}, {mbps:?} Mbit/s");
+                assert!(queue < 150.0, "{queue:.1} ms of queue, {mbps:?} Mbit/s, {every:?} each");
+            }
         }
     }
 

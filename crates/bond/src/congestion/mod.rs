@@ -53,6 +53,8 @@ pub struct AckSample {
     pub ce_marks: u64,
     /// Much is still under way on a path of the bond that carries nothing new: if both share a link, it is in the way of what is sent here.
     pub overshadowed: bool,
+    /// Another path of the bond is one whose rate falls and comes back within moments.
+    pub others_fade: bool,
 }
 
 /// What one loss event told about a path.
@@ -109,6 +111,10 @@ pub trait Controller {
     }
     /// What held the path back for a while, by the wish of either end, is gone: what is known of its rate is a lower bound.
     fn freed(&mut self) {}
+    /// The path was seen lately to be one whose rate falls and comes back within moments.
+    fn fades(&self, _now: Timestamp) -> bool {
+        false
+    }
     /// Nothing shows that the path is full: it may carry more than the estimate.
     fn has_room(&self) -> bool {
         false

@@ -59,6 +59,8 @@ pub struct ModelController {
     was_settled: bool,
     /// New start-ups that are due since it was freed: what is still under way on another path may have the air meanwhile.
     start_ups_due: u8,
+    /// It was just freed: what is known of the fades of the path before it holds for it, too.
+    inherits_fades: bool,
     /// What was known of its rate then, or when the other path was last in the way.
     rate_before: BitRate,
     /// In so many rounds from now on what is seen may be due to another path's packets.
@@ -130,6 +132,7 @@ impl ModelController {
             cautious_rounds: 0,
             was_settled: false,
             start_ups_due: 0,
+            inherits_fades: false,
             rate_before: BitRate(0),
             shadow_rounds: 0,
         }
@@ -164,7 +167,7 @@ impl ModelController {
             // A path with little to carry looks slow by its acknowledgements; that says nothing about the path.
             self.slices.restart(sample.now);
         }
-        self.take_fade(sample.now);
+        self.take_fade(sample.now, sample.others_fade);
         let is_slower = self.queue == Queue::Swamped && !self.fades.one_passes(sample.now);
         let recent = self.slices.rate().filter(|_| is_slower).map(|rate| scale(rate, SLICE_MARGIN));
         if let Some(mut rate) = sample.delivery_rate {
@@ -179,7 +182,10 @@ impl ModelController {
         }
     }
 
-    fn take_fade(&mut self, now: Timestamp) {
+    fn take_fade(&mut self, now: Timestamp, others_fade: bool) {
+        if std::mem::take(&mut self.inherits_fades) && others_fade {
+            self.fades.expect(now);
+        }
         let Some(recent) = self.slices.rate() else { return };
         // What little is sent in a drain says nothing about the path.
         let is_full = matches!(self.phase, Phase::Cruise { rounds: 1.. } | Phase::Probe { .. });
@@ -513,10 +519,15 @@ impl Controller for ModelController {
 
     fn freed(&mut self) {
         self.start_ups_due = START_UPS_WHEN_FREED;
+        self.inherits_fades = true;
         self.rate_before = self.rates.maximum();
         if !matches!(self.phase, Phase::StartUp { .. }) {
             self.phase = self.start_up_again();
         }
+    }
+
+    fn fades(&self, now: Timestamp) -> bool {
+        self.fades.were_usual(now)
     }
 
     fn has_room(&self) -> bool {

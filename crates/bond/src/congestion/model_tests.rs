@@ -230,6 +230,7 @@ fn acknowledge(controller: &mut ModelController, now: Timestamp, mbps: f64) {
         round_ended: true,
         ce_marks: 0,
         overshadowed: false,
+        others_fade: false,
     };
     controller.on_ack(&sample, PathId(0), &[]);
 }

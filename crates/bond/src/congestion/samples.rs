@@ -18,6 +18,7 @@ pub(super) fn ack(acked_bytes: u64) -> AckSample {
         round_ended: false,
         ce_marks: 0,
         overshadowed: false,
+        others_fade: false,
     }
 }
 

@@ -119,6 +119,7 @@ pub(super) struct World<C> {
     pub(super) offered: Option<BitRate>,
     /// What the controller is told of other paths.
     pub(super) overshadowed: bool,
+    pub(super) others_fade: bool,
     /// All bytes that reached the receiver and were acknowledged.
     pub(super) delivered: u64,
     random: ChaCha8Rng,
@@ -154,6 +155,7 @@ impl<C: Controller> World<C> {
             now: start,
             offered: None,
             overshadowed: false,
+            others_fade: false,
             delivered: 0,
             random: ChaCha8Rng::seed_from_u64(seed),
             rtt: RttEstimator::default(),
@@ -352,6 +354,7 @@ impl<C: Controller> World<C> {
             round_ended,
             ce_marks: 0,
             overshadowed: self.overshadowed,
+            others_fade: self.others_fade,
         };
         self.controller.on_ack(&sample, PathId(0), &[self.sibling()]);
         self.find_losses(arrival.number);

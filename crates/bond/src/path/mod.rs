@@ -175,6 +175,26 @@ pub(crate) struct Path {
     loss_rate: f64,
 }
 
+/// What the other paths mean for what is seen on one.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Others {
+    /// One [overshadows](Path::overshadows) it.
+    overshadow: bool,
+    /// The rate of one falls and comes back within moments.
+    fade: bool,
+}
+
+impl Others {
+    /// Of all `paths` but that `at`.
+    pub(crate) fn of(now: Timestamp, paths: &[Path], at: usize) -> Self {
+        let others = || paths.iter().enumerate().filter(|(other, _)| *other != at).map(|(_, path)| path);
+        Self {
+            overshadow: others().any(Path::overshadows),
+            fade: others().any(|path| path.state == PathState::Usable && path.controller.fades(now)),
+        }
+    }
+}
+
 impl Path {
     pub(crate) fn new(
         now: Timestamp,
@@ -411,18 +431,18 @@ impl Path {
     }
 
     /// Whether much of what was sent over it is still under way, though it carries nothing new while others do.
-    pub(crate) fn overshadows(&self) -> bool {
+    fn overshadows(&self) -> bool {
         let much = MUCH_UNDER_WAY * u64::from(self.mtu.current());
         self.state == PathState::Usable && self.status() != PathStatus::Active && self.sent.in_flight() > much
     }
 
-    /// Takes in an acknowledgement that came on this path. `overshadowed`: another one [overshadows](Self::overshadows).
+    /// Takes in an acknowledgement that came on this path.
     pub(crate) fn on_ack(
         &mut self,
         now: Timestamp,
         ack: &Ack,
         siblings: &[Sibling],
-        overshadowed: bool,
+        others: Others,
     ) -> Progress {
         let prior_in_flight = self.sent.in_flight();
         let mut outcome = self.sent.on_ack(&ack.ranges);
@@ -485,7 +505,8 @@ impl Path {
             application_limited,
             round_ended,
             ce_marks: heeded,
-            overshadowed,
+            overshadowed: others.overshadow,
+            others_fade: others.fade,
         };
         self.controller.on_ack(&sample, self.id, siblings);
         self.find_losses(now, &mut progress.losses, siblings);

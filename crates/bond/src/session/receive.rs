@@ -4,6 +4,7 @@ use super::{MAX_HOLD, MAX_RECEIVERS, MIN_HOLD, REKEY_PROLOGUE, Role, Session, Se
 use crate::address::Address;
 use crate::handshake::Handshake;
 use crate::keys::PrivateKey;
+use crate::path::Others;
 use crate::unit::Control;
 use policy::PathStatus;
 use rand::RngCore;
@@ -170,10 +171,10 @@ impl Session {
 
     fn handle_ack(&mut self, now: Timestamp, index: usize, ack: &Ack) {
         let siblings = self.siblings();
-        let overshadowed = self.paths.iter().enumerate().any(|(at, path)| at != index && path.overshadows());
+        let others = Others::of(now, &self.paths, index);
         let Some(path) = self.paths.get_mut(index) else { return };
         let before = path.state;
-        let progress = path.on_ack(now, ack, &siblings, overshadowed);
+        let progress = path.on_ack(now, ack, &siblings, others);
         self.digest(now, index, before, progress);
     }
 

@@ -82,8 +82,8 @@ enum Stage {
     Together,
     /// The others are kept from sending. What the best one needed before, in seconds, and how much of the air the others took.
     Comparing { together: f64, company: f64 },
-    /// The same, with another one in its place: which one it was, and what it needed alone.
-    Exchanged { from: NetworkId, alone: f64 },
+    /// The same, with another one in its place: which one it was, and what it needed alone. Whether that one failed to show beside it what it can do.
+    Exchanged { from: NetworkId, alone: f64, is_refuted: bool },
     /// All but the chosen one are kept from sending, since they disturb it. What it needed alone, and what it needs lately.
     Apart { alone: f64, lately: f64 },
 }
@@ -109,6 +109,8 @@ pub(super) struct Rival {
     pub is_heard_better: bool,
     /// By so much that it hardly needs a second look.
     pub is_heard_much_better: bool,
+    /// By so much that it hardly needs a first one, and it does not carry data already.
+    pub is_heard_far_better: bool,
     /// It was tried beside the best, and seemed slower all the same.
     pub is_refuted: bool,
 }
@@ -158,7 +160,7 @@ impl Hidden {
         let network = best.map(|best| best.network);
         match self.stage {
             _ if self.chosen.is_none() || self.chosen == network => {}
-            Stage::Exchanged { from, alone } if network == Some(from) => self.go_back(now, from, alone),
+            Stage::Exchanged { from, alone, .. } if network == Some(from) => self.go_back(now, from, alone),
             // It is gone.
             _ => {
                 self.quiet_until = now;
@@ -168,7 +170,9 @@ impl Hidden {
         match self.stage {
             Stage::Together => self.together(now, best, rival),
             Stage::Comparing { together, company } => self.compare(now, best, rival, together, company),
-            Stage::Exchanged { from, alone } => self.exchanged(now, best, from, alone),
+            Stage::Exchanged { from, alone, is_refuted } => {
+                self.exchanged(now, best, from, alone, is_refuted)
+            }
             Stage::Apart { alone, lately } => self.apart(now, best, rival, alone, lately),
         }
         match self.stage {
@@ -201,7 +205,9 @@ impl Hidden {
 
     /// Whether another one, which is heard better, has to be alone to show what it can do.
     fn is_in_doubt(&self, now: Timestamp, rival: Option<Rival>) -> bool {
-        let is_doubtful = |rival: Rival| rival.is_heard_better && (rival.is_refuted || self.disturbed);
+        let is_doubtful = |rival: Rival| {
+            rival.is_heard_far_better || rival.is_heard_better && (rival.is_refuted || self.disturbed)
+        };
         now >= self.no_exchange_until && rival.is_some_and(is_doubtful)
     }
 
@@ -254,19 +260,26 @@ impl Hidden {
     fn exchange(&mut self, now: Timestamp, rival: Option<Rival>, alone: f64) {
         match self.chosen.zip(rival) {
             Some((from, rival)) => {
-                self.turn(now, Stage::Exchanged { from, alone });
+                self.turn(now, Stage::Exchanged { from, alone, is_refuted: rival.is_refuted });
                 self.chosen = Some(rival.network);
             }
             None => self.turn(now, Stage::Apart { alone, lately: alone }),
         }
     }
 
-    fn exchanged(&mut self, now: Timestamp, best: Option<Best>, from: NetworkId, alone: f64) {
+    fn exchanged(
+        &mut self,
+        now: Timestamp,
+        best: Option<Best>,
+        from: NetworkId,
+        alone: f64,
+        is_refuted: bool,
+    ) {
         let mean = best.and_then(|best| self.mean.over(now, best, FOUND_ITS_RATES, COMPARED));
         if let Some(mean) = mean.filter(|mean| *mean < alone * BETTER) {
             self.exchange_pause = FIRST_EXCHANGE_PAUSE;
             self.no_exchange_until = now + self.exchange_pause;
-            if !self.disturbed {
+            if !self.disturbed && is_refuted {
                 // It is better alone, and was not beside the other.
                 self.disturbed = true;
                 self.quiet_until = now + self.apart_pause;
@@ -350,6 +363,7 @@ mod tests {
         /// What the other one needs alone, and whether it is heard better; `None` if there is no reason to try it.
         other: Option<(u64, bool)>,
         is_heard_much_better: bool,
+        is_heard_far_better: bool,
         is_apart: bool,
     }
 
@@ -362,6 +376,7 @@ mod tests {
                 alone,
                 other: None,
                 is_heard_much_better: false,
+                is_heard_far_better: false,
                 is_apart: false,
             }
         }
@@ -386,6 +401,7 @@ mod tests {
                 network: if best.network == OTHER { BEST } else { OTHER },
                 is_heard_better: is_heard_better && best.network == BEST,
                 is_heard_much_better: self.is_heard_much_better && best.network == BEST,
+                is_heard_far_better: self.is_heard_far_better && best.network == BEST,
                 is_refuted: is_heard_better,
             });
             self.is_apart = self.hidden.update(self.now, Some(best), rival).is_some();
@@ -465,15 +481,22 @@ mod tests {
             world.apart(steps - before);
             assert_eq!(world.hidden.chosen(), Some(OTHER));
         }
+        // One that did not fail beside the best has its turn too, and need not stay apart then.
+        let mut world = World::new((1_000, 0.97), (1_000, 0.97));
+        world.other = Some((500, false));
+        world.is_heard_much_better = true;
+        assert_eq!(world.apart(10), 0.0, "nothing is in doubt");
+        world.is_heard_far_better = true;
+        world.apart(1);
+        assert_eq!(world.hidden.chosen(), Some(OTHER));
+        (world.is_heard_much_better, world.is_heard_far_better) = (false, false);
+        let apart = world.apart(100);
+        assert!((0.1..0.2).contains(&apart) && !world.hidden.disturbed(), "{apart}");
         // No better all the same: no more than with a second look.
         let mut world = World::new((1_000, 0.97), (1_000, 0.97));
         (world.other, world.is_heard_much_better) = (Some((1_500, true)), true);
         let (apart, other) = world.parts(600);
         assert!((0.02..0.1).contains(&other) && apart == other, "{apart} {other}");
-        // And none of which nothing is in doubt.
-        let mut world = World::new((1_000, 0.97), (1_000, 0.97));
-        (world.other, world.is_heard_much_better) = (Some((500, false)), true);
-        assert_eq!(world.apart(100), 0.0);
     }
 
     #[test]

@@ -394,6 +394,7 @@ fn rival(now: Timestamp, here: &[&mut Point]) -> Option<Rival> {
         network: rival.view.network,
         is_heard_better: rival.is_heard_better(best.signal_dbm),
         is_heard_much_better: rival.is_heard_much_better(best.signal_dbm),
+        is_heard_far_better: rival.stage != Stage::Used && rival.is_heard_far_better(best.signal_dbm),
         is_refuted: rival.proving_pause > Duration::ZERO && rival.stage == Stage::Ready,
     })
 }

@@ -21,7 +21,7 @@ pub(super) const LEAST_CONFIDENCE: f64 = 0.25;
 const DWELL: Duration = Duration::from_secs(1);
 /// How long one that nothing is known of is tried ...
 const TRIAL: Duration = Duration::from_secs(1);
-/// ... with so many packets a second: few, as they may be slow ones.
+/// ... with so many packets a second: few, as they may be slow ones, unless it is heard better than the best.
 pub(super) const TRIAL_PACKETS: f64 = 10.0;
 /// One that is heard better than the best by so much, dB, is tried whatever is remembered of it: while it carries hardly anything, its rate control
 /// learns nothing, and an estimate of it is of the past. Signals are a reason to look, and no verdict.
@@ -33,6 +33,9 @@ const FIRST_PROVING_PAUSE: Duration = Duration::from_secs(2);
 /// It begins anew once it is heard so much better, dB, beside the best one than when that was found: then somebody has moved. By as much more than when
 /// it last carried anything, one is tried that is heard as well as the best.
 const NEARER: f32 = 6.0;
+/// One that carries nothing and is heard better by so much, dB, is alone at once, without a trial: somebody walks past the middle between two access points
+/// in two seconds, and fades hardly ever take so much of the mean of some beacons.
+const HEARD_FAR_BETTER: f32 = 9.0;
 /// What is carried is smoothed: each [`STEP`] counts for this part.
 const NEWS: f64 = 0.3;
 /// And signals, which fade, but are means over some beacons already: somebody who walks gets 4 dB nearer to the next access point in a second.
@@ -294,6 +297,11 @@ impl Point {
         self.signal_dbm.zip(best).is_some_and(|(signal, best)| signal >= best + NEARER)
     }
 
+    /// Whether it is heard so much better that it need not be tried first.
+    pub fn is_heard_far_better(&self, best: Option<f32>) -> bool {
+        self.signal_dbm.zip(best).is_some_and(|(signal, best)| signal >= best + HEARD_FAR_BETTER)
+    }
+
     /// Whether it may have become better since its packet time was told: it is heard better than the best, or as well, and was not then.
     pub fn may_have_become_better(&self, best: Option<f32>) -> bool {
         let has_come_nearer = |(lead, learnt): (f32, f32)| lead >= 0.0 && lead >= learnt + NEARER;
@@ -412,8 +420,8 @@ impl Point {
             if self.marked && other_way && self.stage != Stage::Proving { enough } else { MarkShare::NONE };
         let is_new = best.is_none() && !is_single && now.since(self.since) < TRIAL;
         let packets = match (self.stage, rank) {
-            (Stage::Trying, _) => Some(TRIAL_PACKETS),
-            (Stage::Proving, _) => Some(PROVING_PACKETS),
+            (Stage::Trying, _) if self.lead.is_none_or(|lead| lead < HEARD_BETTER) => Some(TRIAL_PACKETS),
+            (Stage::Trying | Stage::Proving, _) => Some(PROVING_PACKETS),
             (Stage::Used, None) if is_new => Some(TRIAL_PACKETS),
             (Stage::Used, Some(Rank::Slower)) => {
                 time.map(|time| self.allowed / time.as_secs_f64().max(LEAST_TIME))

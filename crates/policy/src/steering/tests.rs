@@ -548,7 +548,7 @@ fn a_trial_goes_on_while_the_packet_time_still_falls() {
         for step in 0..60_u64 {
             let near = PointView { carried: 990.0, signal_dbm: Some(-70.0), ..view(0, 1_000) };
             let far = view(1, (9_000.0 * f64::powi(factor, asked)) as u64);
-            let far = PointView { signal_dbm: Some(-60.0), ..far };
+            let far = PointView { signal_dbm: Some(-65.0), ..far };
             let steered = steering.update(Timestamp::from_millis(step * 100), &[near, far]);
             asked += i32::from(steered[1].used && asked < 20);
             was_used.push(steered[1].used);

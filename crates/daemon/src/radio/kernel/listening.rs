@@ -7,7 +7,8 @@ use linux::radio::{ListenError, Listener, Radios, TransferError};
 use linux::wireless::WirelessError;
 use radio::quality::Estimate;
 use radio::radiotap::Captured;
-use radio::{Overhearing, Stations};
+use radio::scan::Seen;
+use radio::{NetworkSettings, Overhearing, Stations};
 use tracing::{debug, info};
 use units::{Frequency, MacAddress, Timestamp};
 
@@ -94,6 +95,12 @@ impl Listening {
         lately.max_by_key(|seen| seen.heard)?.signal_dbm
     }
 
+    /// The access point heard best lately of those that `settings` take.
+    pub fn candidate(&self, now: Timestamp, settings: &NetworkSettings) -> Option<&Seen> {
+        let lately = self.heard.seen().filter(|seen| now.since(seen.heard) < LATELY && settings.takes(seen));
+        lately.max_by(|one, other| signal(one).total_cmp(&signal(other)))
+    }
+
     /// The part of a channel's air that others take, 0 to 1; `None` if nobody listens.
     pub fn others(&self, now: Timestamp, channel: Frequency) -> Option<f64> {
         self.is_on().then(|| self.heard.others(now, channel))
@@ -118,6 +125,10 @@ impl Listening {
         };
         reports.filter(|report| !is_joined(report)).collect()
     }
+}
+
+fn signal(seen: &Seen) -> f32 {
+    seen.signal_dbm.unwrap_or(f32::NEG_INFINITY)
 }
 
 fn begin(interface: &str) -> Result<Listener, ListenError> {

@@ -168,6 +168,7 @@ impl KernelKeeper {
         let told = Told {
             ssid: known.ssid.clone(),
             configuration,
+            settings: known.settings()?,
             address: known.own_address()?,
             events: Arc::clone(&self.events),
         };

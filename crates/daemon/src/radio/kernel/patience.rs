@@ -1,7 +1,8 @@
 //! When an access point is looked for again that was lost at the edge of its reach, or soon after it was joined.
 //!
 //! There each attempt takes much of the channel's air, and holds up what else this radio has to send: its frames have the lowest rate and all their attempts.
-//! Where another network is up, it is left alone for a while, or until it is heard better.
+//! Where another network is up, it is left alone for a while, or until it is heard better. One that is heard well beside other networks is looked for at
+//! once: wpa_supplicant by itself looks every few seconds only.
 
 use std::time::Duration;
 
@@ -17,6 +18,8 @@ const FIRST_PAUSE: Duration = Duration::from_secs(5);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 /// It is looked for earlier if it is heard better by so much, dB: more than the mean of its beacons varies by.
 const NEARER: f32 = 3.0;
+/// One that is heard and not joined is looked for again after this; doubles each time, up to [`LONGEST_PAUSE`].
+const FIRST_LOOK: Duration = Duration::from_secs(1);
 
 /// What is remembered of how a network was lost.
 #[derive(Default)]
@@ -77,6 +80,30 @@ impl Patience {
     }
 }
 
+/// When an access point that is heard is looked for.
+#[derive(Default)]
+pub(super) struct Looks {
+    again: Option<Timestamp>,
+    pause: Duration,
+}
+
+impl Looks {
+    /// It is there.
+    pub fn came_up(&mut self) {
+        *self = Self::default();
+    }
+
+    /// Whether it is to be looked for now, once; it is heard so well.
+    pub fn is_due(&mut self, now: Timestamp, signal_dbm: f32) -> bool {
+        let is_due = signal_dbm > EDGE_DBM && self.again.is_none_or(|again| now >= again);
+        if is_due {
+            self.pause = (self.pause * 2).clamp(FIRST_LOOK, LONGEST_PAUSE);
+            self.again = Some(now + self.pause);
+        }
+        is_due
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -128,6 +155,16 @@ mod tests {
         };
         let pauses: Vec<Option<u64>> = [3, 3, 3, 3, 3, 3, 30, 3].map(&mut loses).into();
         assert_eq!(pauses, [Some(5), Some(10), Some(20), Some(40), Some(60), Some(60), None, Some(5)]);
+    }
+
+    #[test]
+    fn one_that_is_heard_well_is_looked_for_at_once_and_then_more_and_more_seldom() {
+        let mut looks = Looks::default();
+        assert!(!looks.is_due(at(1), -85.0), "at the edge");
+        let due: Vec<u64> = (1..200).filter(|second| looks.is_due(at(*second), -84.0)).collect();
+        assert_eq!(due, [1, 2, 4, 8, 16, 32, 64, 124, 184]);
+        looks.came_up();
+        assert!(looks.is_due(at(190), -60.0));
     }
 
     #[test]

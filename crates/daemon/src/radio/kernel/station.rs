@@ -19,6 +19,7 @@ use linux::lease_socket::LeaseSocket;
 use linux::poll::{Interest, Poller, Token};
 use linux::prefix::IpPrefix;
 use linux::supplicant::{Control, Said, Status, Supplicant};
+use radio::NetworkSettings;
 use tracing::{debug, warn};
 use units::{Frequency, MacAddress, NetworkId, Timestamp};
 
@@ -26,7 +27,7 @@ use super::super::KnownNetwork;
 use super::super::address::NetworkAddress;
 use super::super::lease::{Lease, LeaseChange, LeaseClient, LeaseMemory};
 use super::listening::Listening;
-use super::patience::Patience;
+use super::patience::{Looks, Patience};
 use crate::control::EventLog;
 
 /// How often it is looked whether the control socket is there.
@@ -65,6 +66,8 @@ pub(super) struct Told {
     pub ssid: String,
     /// Holds the key.
     pub configuration: String,
+    /// The same, read.
+    pub settings: NetworkSettings,
     /// Our address, where it is not to be asked for.
     pub address: Option<IpPrefix>,
     /// Where what happens to it is told.
@@ -94,8 +97,11 @@ pub(super) struct KernelStation {
     /// Why it was last down or does not come up.
     trouble: Option<String>,
     patience: Patience,
-    /// The access point that it has just lost.
-    lost: Option<MacAddress>,
+    looks: Looks,
+    /// The access point that it has just lost, and where.
+    lost: Option<(MacAddress, Option<Frequency>)>,
+    /// It is looked for only where it was just lost.
+    looks_there: bool,
     leases: LeaseSocket,
     /// `None`: the address is configured.
     lease: Option<LeaseClient>,
@@ -135,7 +141,9 @@ impl KernelStation {
             joined: Status::default(),
             trouble: None,
             patience: Patience::default(),
+            looks: Looks::default(),
             lost: None,
+            looks_there: false,
             told,
             lease,
             interface,
@@ -215,14 +223,23 @@ impl KernelStation {
         }
     }
 
-    /// Leaves an access point alone that is lost at the edge of its reach or again and again, and looks for it when that is over.
+    /// Leaves an access point alone that is lost at the edge of its reach or again and again, and looks for it when that is over. One that is lost
+    /// otherwise is looked for where it was, and one that is heard at once.
     fn wait_or_look(&mut self, now: Timestamp, beside: Beside<'_>) {
         if self.up {
             self.patience.came_up(now);
+            self.looks.came_up();
+            self.looks_there = false;
         }
         let lost = self.lost.take();
         let signal = |bssid| beside.listening.signal(now, bssid);
-        let pause = lost.and_then(|bssid| self.patience.lost(now, bssid, signal(bssid)));
+        let pause = lost.and_then(|(bssid, _)| self.patience.lost(now, bssid, signal(bssid)));
+        let lost_on = lost.and_then(|(_, frequency)| frequency);
+        self.looks_there |= pause.is_none() && lost_on.is_some();
+        let waits = pause.is_some() || self.patience.waiting().is_some();
+        let heard = beside.listening.candidate(now, &self.told.settings).filter(|_| !self.up && !waits);
+        let heard = heard.and_then(|seen| Some((seen.frequency, seen.signal_dbm?)));
+        let heard = heard.filter(|(_, signal)| self.looks.is_due(now, *signal));
         let Running::Controlled { control, .. } = &self.running else { return };
         let (said, text) = match (pause, self.patience.waiting()) {
             (Some(pause), _) => {
@@ -235,6 +252,10 @@ impl KernelStation {
             (None, Some((bssid, _))) if self.patience.ends(now, signal(bssid), beside.up > 0) => {
                 (control.go_on(), None)
             }
+            (None, None) => match lost_on.or(heard.map(|(frequency, _)| frequency)) {
+                Some(frequency) => (control.look(&[frequency]), None),
+                None => return,
+            },
             _ => return,
         };
         if let Err(error) = said {
@@ -284,7 +305,7 @@ impl KernelStation {
                 if self.up {
                     let text = format!("down: the access point is gone or sent us away{}", coded(reason));
                     self.tell(EventKind::NetworkDown, text);
-                    self.lost = self.joined.bssid;
+                    self.lost = self.joined.bssid.map(|bssid| (bssid, self.joined.frequency));
                 }
                 self.joined = Status::default();
                 self.set_up(false);
@@ -301,8 +322,19 @@ impl KernelStation {
             Said::LoginRefused if self.trouble.as_deref() == Some(UNTRUSTED) => {}
             Said::LoginRefused => self.complain("the network does not accept the login"),
             Said::Untrusted => self.complain(UNTRUSTED),
-            Said::NotFound => debug!("{}: no access point is heard", self.told.ssid),
+            Said::NotFound => self.look_elsewhere(),
             Said::Connected | Said::Other => {}
+        }
+    }
+
+    /// No access point is heard; if that is only where the last one was, the others have yet to be looked at.
+    fn look_elsewhere(&mut self) {
+        debug!("{}: no access point is heard", self.told.ssid);
+        let Running::Controlled { control, .. } = &self.running else { return };
+        if std::mem::take(&mut self.looks_there)
+            && let Err(error) = control.look(&[])
+        {
+            debug!("{}: {error}", self.told.ssid);
         }
     }
 

@@ -72,6 +72,8 @@ pub(super) struct Hidden {
     disturbed: bool,
     /// Until when one that is heard better is not alone in place of the chosen one.
     no_exchange_until: Timestamp,
+    /// Nor one that is heard far better: not if the last one that was alone was better. Who passes one access point after the other needs each.
+    believes_none_until: Timestamp,
     exchange_pause: Duration,
     mean: Mean,
 }
@@ -134,6 +136,7 @@ impl Hidden {
             apart_pause: FIRST_APART,
             disturbed: false,
             no_exchange_until: now,
+            believes_none_until: now,
             exchange_pause: FIRST_EXCHANGE_PAUSE,
             mean: Mean::default(),
         }
@@ -205,10 +208,10 @@ impl Hidden {
 
     /// Whether another one, which is heard better, has to be alone to show what it can do.
     fn is_in_doubt(&self, now: Timestamp, rival: Option<Rival>) -> bool {
-        let is_doubtful = |rival: Rival| {
-            rival.is_heard_far_better || rival.is_heard_better && (rival.is_refuted || self.disturbed)
-        };
+        let is_doubtful = |rival: Rival| rival.is_heard_better && (rival.is_refuted || self.disturbed);
+        let is_evident = |rival: Rival| rival.is_heard_far_better;
         now >= self.no_exchange_until && rival.is_some_and(is_doubtful)
+            || now >= self.believes_none_until && rival.is_some_and(is_evident)
     }
 
     /// Somebody has moved: what the best one needs alone would be out of date by the time that it is known. Gives whether the other one is alone now.
@@ -293,6 +296,7 @@ impl Hidden {
     /// The other one is no better.
     fn go_back(&mut self, now: Timestamp, from: NetworkId, alone: f64) {
         self.no_exchange_until = now + self.exchange_pause;
+        self.believes_none_until = self.no_exchange_until;
         self.exchange_pause = (self.exchange_pause * 2).min(LONGEST);
         self.settle(now, Some(from), alone);
     }
@@ -497,6 +501,43 @@ mod tests {
         (world.other, world.is_heard_much_better) = (Some((1_500, true)), true);
         let (apart, other) = world.parts(600);
         assert!((0.02..0.1).contains(&other) && apart == other, "{apart} {other}");
+    }
+
+    #[test]
+    fn one_after_the_other_that_is_heard_far_better_has_its_turn() {
+        let at = |step: u64| Timestamp::from_millis(step * 100);
+        let mut hidden = Hidden::new(at(0));
+        let best = |network: u32, micros: u64| Best {
+            network: NetworkId(network),
+            packet_time: Some(Duration::from_micros(micros)),
+            settled: Duration::from_micros(micros),
+            delivered: Some(0.97),
+            company: 0.0,
+        };
+        let rival = |network: u32| {
+            let network = NetworkId(network);
+            let (is_heard_better, is_heard_much_better, is_heard_far_better) = (true, true, true);
+            Some(Rival {
+                network,
+                is_heard_better,
+                is_heard_much_better,
+                is_heard_far_better,
+                is_refuted: false,
+            })
+        };
+        // The second one is better alone; three seconds later the third one is heard far better than that.
+        assert!(hidden.update(at(1), Some(best(1, 4_000)), rival(2)).is_some());
+        for step in 2..20 {
+            hidden.update(at(step), Some(best(2, 1_000)), None);
+        }
+        assert_eq!(hidden.chosen(), None);
+        hidden.update(at(31), Some(best(2, 4_000)), rival(3));
+        assert_eq!(hidden.chosen(), Some(NetworkId(3)));
+        // It is not, so the next one that is heard so is tried beside the best first.
+        for step in 32..60 {
+            hidden.update(at(step), Some(best(3, 8_000)), None);
+        }
+        assert_eq!((hidden.chosen(), hidden.update(at(61), Some(best(2, 4_000)), rival(4))), (None, None));
     }
 
     #[test]

@@ -65,6 +65,8 @@ pub enum Said {
     Untrusted,
     /// No access point of the network is heard.
     NotFound,
+    /// The card could not look, and it does not try again.
+    LookFailed,
     /// The answer to [`Control::ask_status`].
     Status(Status),
     /// Anything else.
@@ -201,13 +203,21 @@ impl Control {
         self.0.send(b"RECONNECT").map(drop)
     }
 
-    /// Has it look for an access point now, on these frequencies only or, if there are none, on all that it may use. Does nothing if it looks already,
-    /// or joins one.
+    /// Has it look for an access point on one frequency now, unless it looks already, or joins one. If the card is busy it says [`Said::LookFailed`], and
+    /// looks no more until told to.
     ///
     /// # Errors
     /// If it is gone.
-    pub fn look(&self, frequencies: &[Frequency]) -> io::Result<()> {
-        self.0.send(look(frequencies).as_bytes()).map(drop)
+    pub fn look(&self, frequency: Frequency) -> io::Result<()> {
+        self.0.send(format!("SCAN freq={}", frequency.0).as_bytes()).map(drop)
+    }
+
+    /// Has it begin anew to look for one, everywhere and again and again.
+    ///
+    /// # Errors
+    /// If it is gone.
+    pub fn look_anew(&self) -> io::Result<()> {
+        self.0.send(b"REASSOCIATE").map(drop)
     }
 
     /// The next thing that it says; never blocks.
@@ -225,11 +235,6 @@ impl AsFd for Control {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }
-}
-
-fn look(frequencies: &[Frequency]) -> String {
-    let list: Vec<String> = frequencies.iter().map(|frequency| frequency.0.to_string()).collect();
-    if list.is_empty() { "SCAN".to_owned() } else { format!("SCAN freq={}", list.join(",")) }
 }
 
 /// Events are `<3>NAME rest`; an answer is lines of `key=value`.
@@ -251,6 +256,7 @@ fn parse(text: &str) -> Said {
         "CTRL-EVENT-EAP-FAILURE" => Said::LoginRefused,
         "CTRL-EVENT-EAP-TLS-CERT-ERROR" => Said::Untrusted,
         "CTRL-EVENT-NETWORK-NOT-FOUND" => Said::NotFound,
+        "CTRL-EVENT-SCAN-FAILED" if number("retry") != Some(1) => Said::LookFailed,
         _ => Said::Other,
     }
 }
@@ -290,6 +296,8 @@ mod tests {
         let full = "<3>CTRL-EVENT-ASSOC-REJECT bssid=02:00:00:00:01:00 status_code=17";
         assert_eq!(parse(full), Said::Rejected { status: Some(17) });
         assert_eq!(parse("<3>CTRL-EVENT-NETWORK-NOT-FOUND "), Said::NotFound);
+        assert_eq!(parse("<3>CTRL-EVENT-SCAN-FAILED ret=-16"), Said::LookFailed);
+        assert_eq!(parse("<3>CTRL-EVENT-SCAN-FAILED ret=-16 retry=1"), Said::Other);
         assert_eq!(parse("<3>CTRL-EVENT-EAP-FAILURE EAP authentication failed"), Said::LoginRefused);
         let other =
             "<3>CTRL-EVENT-EAP-TLS-CERT-ERROR reason=1 depth=0 subject='/CN=x' err='self-signed certificate'";
@@ -302,12 +310,6 @@ mod tests {
             frequency: Some(Frequency(2_437)),
         };
         assert_eq!(parse(status), Said::Status(expected));
-    }
-
-    #[test]
-    fn it_looks_where_it_is_told_to() {
-        assert_eq!(look(&[]), "SCAN");
-        assert_eq!(look(&[Frequency(2_437), Frequency(5_180)]), "SCAN freq=2437,5180");
     }
 
     #[test]

@@ -148,8 +148,8 @@ impl Controller for AnyController {
         each!(self, controller => controller.guaranteed_window())
     }
 
-    fn freed(&mut self) {
-        each!(self, controller => controller.freed());
+    fn freed(&mut self, now: Timestamp) {
+        each!(self, controller => controller.freed(now));
     }
 
     fn fades(&self, now: Timestamp) -> bool {

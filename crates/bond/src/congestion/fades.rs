@@ -26,8 +26,10 @@ pub(super) struct Fades {
     present: Option<Fade>,
     /// When the last one was over.
     ended: Option<Timestamp>,
-    /// How many came back in time, deep ones twice, less those that did not.
+    /// How many came back in time, less those that did not.
     returned: u8,
+    /// Since when they are expected, though too few were seen.
+    expected: Option<Timestamp>,
 }
 
 impl Fades {
@@ -45,6 +47,7 @@ impl Fades {
 
     /// What has arrived over the path in the last moments, and whether that was all that it carries.
     pub(super) fn observe(&mut self, now: Timestamp, recent: BitRate, is_all: bool) {
+        self.expected = self.expected.filter(|since| now.since(*since) <= REMEMBERED);
         let Some(fade) = &mut self.present else {
             if self.ended.is_some_and(|ended| now.since(ended) > REMEMBERED) {
                 self.returned = 0;
@@ -54,10 +57,12 @@ impl Fades {
         let part = recent.0 as f64 / fade.before.0.max(1) as f64;
         fade.fell |= is_all && part <= FELL;
         fade.fell_deep |= is_all && part <= FELL_DEEP;
-        if fade.fell && part >= RETURNED {
-            self.returned = (self.returned + 1 + u8::from(fade.fell_deep)).min(MOST_RETURNED);
-        } else if now.since(fade.begun) > LATEST_RETURN {
+        if now.since(fade.begun) > LATEST_RETURN {
             self.returned = self.returned.saturating_sub(1);
+            self.expected = None;
+        } else if fade.fell && part >= RETURNED {
+            self.returned = (self.returned + 1).min(MOST_RETURNED);
+            self.expected = self.expected.or(Some(now).filter(|_| fade.fell_deep));
         } else {
             return;
         }
@@ -67,14 +72,18 @@ impl Fades {
 
     /// They are to be expected: another path, in whose place this one is now, has them.
     pub(super) fn expect(&mut self, now: Timestamp) {
-        if !self.are_usual() {
-            (self.returned, self.ended) = (ENOUGH, Some(now));
-        }
+        // What it did before it stood by is of the past.
+        (self.present, self.expected) = (None, Some(now));
     }
 
-    /// Whether they were usual lately.
-    pub(super) fn were_usual(&self, now: Timestamp) -> bool {
-        self.are_usual() && self.ended.is_some_and(|ended| now.since(ended) <= REMEMBERED)
+    /// Whether enough were seen: what was lost and late in them had to do with nobody else.
+    pub(super) fn were_seen(&self) -> bool {
+        self.returned >= ENOUGH
+    }
+
+    /// Whether enough were seen, the last one lately.
+    pub(super) fn were_seen_lately(&self, now: Timestamp) -> bool {
+        self.were_seen() && self.ended.is_some_and(|ended| now.since(ended) <= REMEMBERED)
     }
 
     /// Whether to look how fast the path is although it has fallen: whoever sends little does not see that it is back.
@@ -91,7 +100,7 @@ impl Fades {
 
     /// Whether the path is one whose speed comes back.
     pub(super) fn are_usual(&self) -> bool {
-        self.returned >= ENOUGH
+        self.were_seen() || self.expected.is_some()
     }
 
     /// Whether the path is slower now, and probably only for moments.
@@ -102,7 +111,7 @@ impl Fades {
 
 /// Part of the former rate below which a path has become slower.
 const FELL: f64 = 0.65;
-/// Part of it below which it was nearly gone. What comes back from there within moments was no other sender's share.
+/// Part of it below which it was nearly gone. One such fade is enough to expect more.
 const FELL_DEEP: f64 = 0.3;
 /// Part of the former rate with which a path counts as back.
 const RETURNED: f64 = 0.75;
@@ -162,7 +171,25 @@ mod tests {
     fn what_was_nearly_gone_and_came_back_once_is_expected_to() {
         let mut fades = Fades::default();
         fade(&mut fades, 5.0, 0, 100);
-        assert!(fades.are_usual());
+        assert!(fades.are_usual() && !fades.were_seen(), "others may have come and gone");
+        fades.observe(at(10_200), BitRate::from_mbps(20.0), true);
+        assert!(!fades.are_usual());
+    }
+
+    #[test]
+    fn what_is_expected_is_not_of_the_past() {
+        let mut fades = Fades::default();
+        fade(&mut fades, 8.0, 0, 100);
+        fade(&mut fades, 8.0, 300, 100);
+        assert!(fades.were_seen_lately(at(10_000)) && !fades.were_seen_lately(at(11_000)));
+        // It stood by in a fade, and is used again.
+        fades.begin(at(500), BitRate::from_mbps(20.0));
+        fades.expect(at(60_000));
+        fades.observe(at(60_100), BitRate::from_mbps(5.0), true);
+        assert!(fades.are_usual() && !fades.were_seen_lately(at(60_100)), "nobody has seen any");
+        fades.begin(at(60_200), BitRate::from_mbps(20.0));
+        fades.observe(at(62_201), BitRate::from_mbps(5.0), true);
+        assert!(!fades.are_usual(), "it did not come back");
     }
 
     #[test]
@@ -256,7 +283,7 @@ mod tests {
 
     #[test]
     fn links_that_fade_to_nothing_are_soon_known() {
-        for (mbps, least) in [(NEAR, 0.92), (AWAY, 0.71), (FAR, 0.61)] {
+        for (mbps, least) in [(NEAR, 0.92), (AWAY, 0.7), (FAR, 0.59)] {
             for every in [26, 52, 100, 200].map(Duration::from_millis) {
                 let (mut carried, mut mean) = (0.0, 0.0);
                 for seed in 1..=24 {
@@ -279,7 +306,7 @@ mod tests {
             (world.offered, world.others_fade) = (Some(BitRate::from_mbps(0.3)), others_fade);
             world.run(Duration::from_secs(2));
             world.offered = None;
-            world.controller.freed();
+            world.controller.freed(world.now);
             world.queue_delays.clear();
             let (own, link) = carries(&mut world, Duration::from_secs(3));
             (carried, mean) = (carried + own, mean + link);

@@ -53,7 +53,7 @@ pub struct AckSample {
     pub ce_marks: u64,
     /// Much is still under way on a path of the bond that carries nothing new: if both share a link, it is in the way of what is sent here.
     pub overshadowed: bool,
-    /// Another path of the bond is one whose rate falls and comes back within moments.
+    /// A path of the bond that carries nothing any more was one whose rate falls and comes back within moments.
     pub others_fade: bool,
 }
 
@@ -110,7 +110,7 @@ pub trait Controller {
         GUARANTEED_WINDOW
     }
     /// What held the path back for a while, by the wish of either end, is gone: what is known of its rate is a lower bound.
-    fn freed(&mut self) {}
+    fn freed(&mut self, _now: Timestamp) {}
     /// The path was seen lately to be one whose rate falls and comes back within moments.
     fn fades(&self, _now: Timestamp) -> bool {
         false

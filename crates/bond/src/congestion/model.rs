@@ -59,8 +59,8 @@ pub struct ModelController {
     was_settled: bool,
     /// New start-ups that are due since it was freed: what is still under way on another path may have the air meanwhile.
     start_ups_due: u8,
-    /// It was just freed: what is known of the fades of the path before it holds for it, too.
-    inherits_fades: bool,
+    /// It was just freed: until when the fades of the path before it are expected of it, too.
+    inherits_fades: Option<Timestamp>,
     /// What was known of its rate then, or when the other path was last in the way.
     rate_before: BitRate,
     /// In so many rounds from now on what is seen may be due to another path's packets.
@@ -132,7 +132,7 @@ impl ModelController {
             cautious_rounds: 0,
             was_settled: false,
             start_ups_due: 0,
-            inherits_fades: false,
+            inherits_fades: None,
             rate_before: BitRate(0),
             shadow_rounds: 0,
         }
@@ -183,7 +183,7 @@ impl ModelController {
     }
 
     fn take_fade(&mut self, now: Timestamp, others_fade: bool) {
-        if std::mem::take(&mut self.inherits_fades) && others_fade {
+        if others_fade && self.inherits_fades.take_if(|until| now <= *until).is_some() {
             self.fades.expect(now);
         }
         let Some(recent) = self.slices.rate() else { return };
@@ -418,7 +418,7 @@ impl ModelController {
 
     /// What may be in flight beside others. A radio's fades fill its queue, and lose packets meanwhile: there losses tell of nobody.
     fn others_window(&self) -> Option<u64> {
-        let window = self.crowd.window().filter(|_| !self.fades.are_usual());
+        let window = self.crowd.window().filter(|_| !self.fades.were_seen());
         window.map(|window| window.max(LEAST_WINDOW_PACKETS * self.datagram))
     }
 
@@ -480,7 +480,7 @@ impl Controller for ModelController {
     fn on_loss(&mut self, sample: &LossSample, own: PathId, siblings: &[Sibling]) {
         let in_flight = self.round.flight.bytes.max(self.bandwidth_delay_product());
         self.crowd.on_loss(sample, in_flight, self.was_fast(sample.latest_sent), own, siblings);
-        if self.fades.are_usual() {
+        if self.fades.were_seen() {
             self.crowd.let_go();
         }
         self.round.lost += sample.lost_bytes;
@@ -517,9 +517,9 @@ impl Controller for ModelController {
         self.was_settled
     }
 
-    fn freed(&mut self) {
+    fn freed(&mut self, now: Timestamp) {
         self.start_ups_due = START_UPS_WHEN_FREED;
-        self.inherits_fades = true;
+        self.inherits_fades = Some(now + INHERITS);
         self.rate_before = self.rates.maximum();
         if !matches!(self.phase, Phase::StartUp { .. }) {
             self.phase = self.start_up_again();
@@ -527,7 +527,7 @@ impl Controller for ModelController {
     }
 
     fn fades(&self, now: Timestamp) -> bool {
-        self.fades.were_usual(now)
+        self.fades.were_seen_lately(now)
     }
 
     fn has_room(&self) -> bool {
@@ -588,6 +588,8 @@ const START_UP_GROWTH: f64 = 1.25;
 const START_UP_FLAT_ROUNDS: u8 = 3;
 /// In flight while draining, in bandwidth-delay products.
 const DRAINED: f64 = 1.0;
+/// Who was freed because another one falls silent or stands by from now on knows that by then.
+const INHERITS: Duration = Duration::from_secs(1);
 /// How often a path that was freed looks for its rate anew, until it finds so many times more.
 const MUCH_MORE: f64 = 2.0;
 const START_UPS_WHEN_FREED: u8 = 2;

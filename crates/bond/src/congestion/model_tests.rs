@@ -249,7 +249,7 @@ fn a_path_that_was_held_back_is_filled_soon_once_it_is_freed() {
         world.run(seconds(20));
         world.offered = None;
         if is_told {
-            world.controller.freed();
+            world.controller.freed(world.now);
         }
         world.run(millis(50) * 8)
     };
@@ -266,7 +266,7 @@ fn a_path_that_is_freed_takes_over_when_the_packets_of_the_one_before_are_gone()
         world.offered = Some(BitRate::from_mbps(0.5));
         world.run(seconds(20));
         world.offered = None;
-        world.controller.freed();
+        world.controller.freed(world.now);
         world.link.rate = BitRate::from_mbps(1.7);
         world.overshadowed = is_told;
         world.run(millis(800));
@@ -288,7 +288,7 @@ fn a_slow_path_that_is_freed_keeps_no_queue() {
     world.offered = Some(BitRate::from_mbps(0.5));
     world.run(seconds(20));
     world.offered = None;
-    world.controller.freed();
+    world.controller.freed(world.now);
     world.overshadowed = true;
     world.run(millis(800));
     world.overshadowed = false;
@@ -299,14 +299,15 @@ fn a_slow_path_that_is_freed_keeps_no_queue() {
     assert!(mean < 30.0, "{mean} ms");
 }
 
-/// What each of so many CUBIC flows gets beside it for 30 s, and how many times as much it has itself.
-fn beside_others(link: &Link, others: u64, seed: u64) -> (f64, f64) {
+/// What each of so many CUBIC flows gets beside it for 30 s, and how many times as much it has itself. `inherits`: it has just taken the place of a path
+/// that fades.
+fn beside_others(link: &Link, others: u64, seed: u64, inherits: bool) -> (f64, f64) {
     let mut ours = world(link.clone(), seed);
     ours.run(seconds(2));
     let mut plain: Vec<_> = (0..others)
         .map(|number| ours.beside(CubicController::new(DATAGRAM, ours.now), seed * 100 + number))
         .collect();
-    let mut run = |time: Duration| {
+    let mut run = |ours: &mut World<ModelController>, time: Duration| {
         let end = ours.now + time;
         while ours.now < end {
             ours.step();
@@ -314,7 +315,12 @@ fn beside_others(link: &Link, others: u64, seed: u64) -> (f64, f64) {
         }
         (ours.delivered, plain.iter().map(|one| one.delivered).sum::<u64>())
     };
-    let (before, after) = (run(seconds(15)), run(seconds(30)));
+    let before = run(&mut ours, seconds(15));
+    if inherits {
+        ours.others_fade = true;
+        ours.controller.freed(ours.now);
+    }
+    let after = run(&mut ours, seconds(30));
     let (mine, theirs) = ((after.0 - before.0) as f64, (after.1 - before.1) as f64 / others as f64);
     (theirs * 8.0 / 30e6, mine / theirs)
 }
@@ -325,9 +331,14 @@ fn others_who_heed_losses_keep_theirs() {
         for others in [1, 4, 16] {
             let buffer = (mbps * 125.0 * queue_ms) as u64;
             let link = Link { buffer, jitter: Duration::from_micros(500), ..Link::new(mbps, delay) };
-            let (each, times) = beside_others(&link, others, 1);
+            let (each, times) = beside_others(&link, others, 1, false);
             let case = format!("{mbps} Mbit/s, {delay} ms, a queue of {queue_ms} ms, {others} others");
             assert!((0.25..3.0).contains(&times), "{case}: {times:.1} times the {each:.2} Mbit/s of each");
+            let (_, times_then) = beside_others(&link, others, 1, true);
+            assert!(
+                times_then < 3.0,
+                "{case}: {times_then:.1} times after a path that fades, {times:.1} else"
+            );
         }
     }
 }

@@ -180,7 +180,7 @@ pub(crate) struct Path {
 pub(crate) struct Others {
     /// One [overshadows](Path::overshadows) it.
     overshadow: bool,
-    /// The rate of one falls and comes back within moments.
+    /// The rate of one that carries nothing any more fell and came back within moments.
     fade: bool,
 }
 
@@ -190,7 +190,7 @@ impl Others {
         let others = || paths.iter().enumerate().filter(|(other, _)| *other != at).map(|(_, path)| path);
         Self {
             overshadow: others().any(Path::overshadows),
-            fade: others().any(|path| path.state == PathState::Usable && path.controller.fades(now)),
+            fade: others().any(|path| path.has_given_way() && path.controller.fades(now)),
         }
     }
 }
@@ -408,7 +408,7 @@ impl Path {
     /// It is no longer held back: what is known of its rate says little after long.
     fn free(&mut self, now: Timestamp) {
         if self.held_since.take().is_some_and(|since| now.since(since) >= LONG_HELD) {
-            self.controller.freed();
+            self.controller.freed(now);
         }
     }
 
@@ -428,6 +428,15 @@ impl Path {
 
     pub(crate) fn delivered(&self) -> Delivered {
         self.delivered
+    }
+
+    /// Whether others carry data in its place.
+    fn has_given_way(&self) -> bool {
+        match self.state {
+            PathState::Usable => self.status() != PathStatus::Active,
+            PathState::Suspect => true,
+            PathState::Validating | PathState::Down => false,
+        }
     }
 
     /// Whether much of what was sent over it is still under way, though it carries nothing new while others do.

@@ -4,9 +4,12 @@
 //! ```text
 //!                  many attempts of the best fail              the best needs much less air for a packet
 //!   Together -----------------------------------> Comparing --------------------------------> Exchanged --> Apart
-//!     ^  ^        another one is in doubt            | as much                                    ^           |  |
-//!     |  +-------------------------------------------+             another one is heard better    +-----------+  |
-//!     |                                                                                                          |
+//!     ^  ^        another one is in doubt            | as much                                 ^ |  ^         |  |
+//!     |  +-------------------------------------------+             another one is heard better | |  +---------+  |
+//!     |  +-------------------------------------------------------------------------------------+ |               |
+//!     |  |        another one is heard far better                                                |               |
+//!     |  +---------------------------------------------------------------------------------------+               |
+//!     |               nothing failed beside another one                                                          |
 //!     +---------------------------------------------------------------- the pause is over, or it went bad -------+
 //! ```
 //! That frames are lost may have other reasons, fades above all. So the others are kept from sending for a second, and what the best one then needs for a
@@ -72,9 +75,10 @@ pub(super) struct Hidden {
     disturbed: bool,
     /// Until when one that is heard better is not alone in place of the chosen one.
     no_exchange_until: Timestamp,
-    /// Nor one that is heard far better: not if the last one that was alone was better. Who passes one access point after the other needs each.
+    /// The same for one that is heard far better. Only set when the last one alone was no better: who passes one access point after the other needs each.
     believes_none_until: Timestamp,
     exchange_pause: Duration,
+    refuted: Option<NetworkId>,
     mean: Mean,
 }
 
@@ -138,6 +142,7 @@ impl Hidden {
             no_exchange_until: now,
             believes_none_until: now,
             exchange_pause: FIRST_EXCHANGE_PAUSE,
+            refuted: None,
             mean: Mean::default(),
         }
     }
@@ -152,6 +157,11 @@ impl Hidden {
         self.chosen.filter(|_| matches!(self.stage, Stage::Exchanged { .. }))
     }
 
+    /// One that was alone, and has just turned out to be no better.
+    pub fn refuted(&self) -> Option<NetworkId> {
+        self.refuted
+    }
+
     /// They disturbed each other when it was last found out: who tries itself beside the best now fails, and spoils what that sends.
     pub fn disturbed(&self) -> bool {
         self.disturbed
@@ -161,6 +171,7 @@ impl Hidden {
     /// only the best one may send, if so.
     pub fn update(&mut self, now: Timestamp, best: Option<Best>, rival: Option<Rival>) -> Option<Apart> {
         let network = best.map(|best| best.network);
+        self.refuted = None;
         match self.stage {
             _ if self.chosen.is_none() || self.chosen == network => {}
             Stage::Exchanged { from, alone, .. } if network == Some(from) => self.go_back(now, from, alone),
@@ -187,11 +198,16 @@ impl Hidden {
     }
 
     fn together(&mut self, now: Timestamp, best: Option<Best>, rival: Option<Rival>) {
-        if let Some(best) = best.filter(|_| self.is_in_doubt(now, rival)) {
+        let is_evident = self.is_evident(now, rival);
+        if let Some(best) = best.filter(|_| is_evident || self.is_in_doubt(now, rival)) {
             let (together, company) = (best.settled.as_secs_f64(), best.company);
             self.turn(now, Stage::Comparing { together, company });
             self.chosen = Some(best.network);
-            self.skip_comparing(now, rival, together);
+            if is_evident {
+                self.exchange(now, rival, together);
+            } else {
+                self.skip_comparing(now, rival, together);
+            }
             return;
         }
         let fails = |best: &Best| best.delivered.is_some_and(|delivered| delivered < SUSPICIOUS);
@@ -209,9 +225,12 @@ impl Hidden {
     /// Whether another one, which is heard better, has to be alone to show what it can do.
     fn is_in_doubt(&self, now: Timestamp, rival: Option<Rival>) -> bool {
         let is_doubtful = |rival: Rival| rival.is_heard_better && (rival.is_refuted || self.disturbed);
-        let is_evident = |rival: Rival| rival.is_heard_far_better;
         now >= self.no_exchange_until && rival.is_some_and(is_doubtful)
-            || now >= self.believes_none_until && rival.is_some_and(is_evident)
+    }
+
+    /// Whether another one is heard so much better that it is alone without having failed.
+    fn is_evident(&self, now: Timestamp, rival: Option<Rival>) -> bool {
+        now >= self.believes_none_until && rival.is_some_and(|rival| rival.is_heard_far_better)
     }
 
     /// Somebody has moved: what the best one needs alone would be out of date by the time that it is known. Gives whether the other one is alone now.
@@ -279,6 +298,7 @@ impl Hidden {
         is_refuted: bool,
     ) {
         let mean = best.and_then(|best| self.mean.over(now, best, FOUND_ITS_RATES, COMPARED));
+        let is_mute = self.mean.since.is_none() && now.since(self.since) > FOUND_ITS_RATES;
         if let Some(mean) = mean.filter(|mean| *mean < alone * BETTER) {
             self.exchange_pause = FIRST_EXCHANGE_PAUSE;
             self.no_exchange_until = now + self.exchange_pause;
@@ -288,7 +308,7 @@ impl Hidden {
                 self.quiet_until = now + self.apart_pause;
             }
             self.settle(now, self.chosen, mean);
-        } else if mean.is_some() || now.since(self.since) > 2 * (FOUND_ITS_RATES + COMPARED) {
+        } else if mean.is_some() || now.since(self.since) > 2 * (FOUND_ITS_RATES + COMPARED) || is_mute {
             self.go_back(now, from, alone);
         }
     }
@@ -297,6 +317,7 @@ impl Hidden {
     fn go_back(&mut self, now: Timestamp, from: NetworkId, alone: f64) {
         self.no_exchange_until = now + self.exchange_pause;
         self.believes_none_until = self.no_exchange_until;
+        self.refuted = self.chosen;
         self.exchange_pause = (self.exchange_pause * 2).min(LONGEST);
         self.settle(now, Some(from), alone);
     }

@@ -296,7 +296,12 @@ impl Steering {
             }
             let pause = point.proving_pause;
             point.turn(now, next);
+            let has_failed = hidden.refuted() == Some(point.view.network);
+            if has_failed {
+                point.failed();
+            }
             point.proving_pause = match rank(at) {
+                _ if has_failed => point.proving_pause,
                 _ if on_trial.contains(&Some(point.view.network)) => pause,
                 Some(Rank::Best) => Duration::ZERO,
                 _ => point.proving_pause,
@@ -394,7 +399,10 @@ fn rival(now: Timestamp, here: &[&mut Point]) -> Option<Rival> {
         network: rival.view.network,
         is_heard_better: rival.is_heard_better(best.signal_dbm),
         is_heard_much_better: rival.is_heard_much_better(best.signal_dbm),
-        is_heard_far_better: rival.stage != Stage::Used && rival.is_heard_far_better(best.signal_dbm),
+        // Different cards are no measure of each other; of those the delivery ratio is not known.
+        is_heard_far_better: rival.stage != Stage::Used
+            && best.view.delivered.is_some()
+            && rival.is_heard_far_better(best.signal_dbm),
         is_refuted: rival.proving_pause > Duration::ZERO && rival.stage == Stage::Ready,
     })
 }

@@ -110,6 +110,8 @@ pub(super) struct Point {
     lead: Option<f32>,
     /// ... and by how much it was when a trial last found it slower, or found nothing.
     refuted_lead: Option<f32>,
+    /// That is to be told by the next update, as this one took it for the best.
+    has_failed: bool,
     /// ... and when it last carried what its packet time can be told from.
     learnt_lead: Option<f32>,
     /// It was the best or as good as that at the last update.
@@ -178,6 +180,7 @@ impl Point {
             proving_pause: Duration::ZERO,
             lead: None,
             refuted_lead: None,
+            has_failed: false,
             learnt_lead: None,
             was_good: false,
             allowed: 0.0,
@@ -311,7 +314,13 @@ impl Point {
     /// Takes how well the best is heard now.
     pub fn compare(&mut self, best: Option<f32>) {
         self.lead = self.signal_dbm.zip(best).map(|(signal, best)| signal - best);
-        if self.lead.zip(self.refuted_lead).is_some_and(|(lead, refuted)| lead >= refuted + NEARER) {
+        if std::mem::take(&mut self.has_failed) {
+            self.refuted_lead = self.lead;
+        }
+        let is_nearer = |(lead, refuted): (f32, f32)| {
+            lead >= refuted + NEARER || lead >= HEARD_FAR_BETTER && refuted < HEARD_FAR_BETTER
+        };
+        if self.lead.zip(self.refuted_lead).is_some_and(is_nearer) {
             (self.pause, self.proving_pause, self.refuted_lead) = (Duration::ZERO, Duration::ZERO, None);
         }
     }
@@ -373,6 +382,12 @@ impl Point {
             Stage::Trying | Stage::Proving if self.view.reaches && stayed < TRIAL => stage,
             _ => Stage::Ready,
         }
+    }
+
+    /// It was no better alone either.
+    pub fn failed(&mut self) {
+        self.proving_pause = (self.proving_pause * 2).clamp(FIRST_PROVING_PAUSE, LONGEST_PAUSE);
+        self.has_failed = true;
     }
 
     pub fn turn(&mut self, now: Timestamp, next: Stage) {

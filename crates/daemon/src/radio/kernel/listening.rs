@@ -95,9 +95,16 @@ impl Listening {
         lately.max_by_key(|seen| seen.heard)?.signal_dbm
     }
 
-    /// The access point heard best lately of those that `settings` take.
-    pub fn candidate(&self, now: Timestamp, settings: &NetworkSettings) -> Option<&Seen> {
+    /// The access point heard best lately of those that `settings` take, on one of `frequencies` or, if there are none, on any.
+    pub fn candidate(
+        &self,
+        now: Timestamp,
+        settings: &NetworkSettings,
+        frequencies: &[Frequency],
+    ) -> Option<&Seen> {
+        let is_allowed = |seen: &Seen| frequencies.is_empty() || frequencies.contains(&seen.frequency);
         let lately = self.heard.seen().filter(|seen| now.since(seen.heard) < LATELY && settings.takes(seen));
+        let lately = lately.filter(|seen| is_allowed(seen));
         lately.max_by(|one, other| signal(one).total_cmp(&signal(other)))
     }
 

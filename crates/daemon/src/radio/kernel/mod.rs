@@ -169,6 +169,7 @@ impl KernelKeeper {
             ssid: known.ssid.clone(),
             configuration,
             settings: known.settings()?,
+            frequencies: self.frequencies.clone(),
             address: known.own_address()?,
             events: Arc::clone(&self.events),
         };

@@ -18,8 +18,15 @@ const FIRST_PAUSE: Duration = Duration::from_secs(5);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 /// It is looked for earlier if it is heard better by so much, dB: more than the mean of its beacons varies by.
 const NEARER: f32 = 3.0;
-/// One that is heard and not joined is looked for again after this; doubles each time, up to [`LONGEST_PAUSE`].
+/// One that is heard and not joined is looked for again after this; doubles each time, up to [`LONGEST_PAUSE`], and is as at first after so long unheard.
 const FIRST_LOOK: Duration = Duration::from_secs(1);
+const UNHEARD: Duration = Duration::from_secs(10);
+/// wpa_supplicant looks everywhere at once when it has lost one. There may be a better one elsewhere.
+const AFTER_A_LOSS: Duration = Duration::from_secs(2);
+
+fn is_heard_well(signal_dbm: f32) -> bool {
+    signal_dbm > EDGE_DBM
+}
 
 /// What is remembered of how a network was lost.
 #[derive(Default)]
@@ -53,7 +60,7 @@ impl Patience {
         let up_since = self.up_since.take()?;
         if now.since(up_since) >= LASTING {
             self.pause = Duration::ZERO;
-            if signal_dbm.is_none_or(|signal| signal > EDGE_DBM) {
+            if signal_dbm.is_none_or(is_heard_well) {
                 return None;
             }
         }
@@ -67,11 +74,19 @@ impl Patience {
         self.waiting.map(|waiting| (waiting.access_point, waiting.until))
     }
 
-    /// Whether it is to be looked for now, once: the pause is over, it is heard better (`signal_dbm`: lately), or no other network is up.
-    pub fn ends(&mut self, now: Timestamp, signal_dbm: Option<f32>, others_up: bool) -> bool {
+    /// Whether it is to be looked for now, once: the pause is over, it is heard better (`signal_dbm`: lately), or no other network is up. `other`: how well
+    /// another access point of the network is heard, which has nothing to do with that one.
+    pub fn ends(
+        &mut self,
+        now: Timestamp,
+        signal_dbm: Option<f32>,
+        other: Option<f32>,
+        others_up: bool,
+    ) -> bool {
         let is_nearer = |then: f32| signal_dbm.is_some_and(|signal| signal >= then + NEARER);
         let ended = self.waiting.is_some_and(|waiting| {
-            !others_up || now >= waiting.until || waiting.signal_dbm.is_some_and(is_nearer)
+            let is_due = !others_up || now >= waiting.until;
+            is_due || waiting.signal_dbm.is_some_and(is_nearer) || other.is_some_and(is_heard_well)
         });
         if ended {
             self.waiting = None;
@@ -85,6 +100,7 @@ impl Patience {
 pub(super) struct Looks {
     again: Option<Timestamp>,
     pause: Duration,
+    heard: Option<Timestamp>,
 }
 
 impl Looks {
@@ -93,9 +109,21 @@ impl Looks {
         *self = Self::default();
     }
 
-    /// Whether it is to be looked for now, once; it is heard so well.
-    pub fn is_due(&mut self, now: Timestamp, signal_dbm: f32) -> bool {
-        let is_due = signal_dbm > EDGE_DBM && self.again.is_none_or(|again| now >= again);
+    /// It is lost.
+    pub fn lost(&mut self, now: Timestamp) {
+        self.again = Some(now + AFTER_A_LOSS);
+    }
+
+    /// Whether it is to be looked for now, once; how well it is heard, if it is.
+    pub fn is_due(&mut self, now: Timestamp, signal_dbm: Option<f32>) -> bool {
+        if self.heard.is_some_and(|heard| now.since(heard) >= UNHEARD) {
+            *self = Self::default();
+        }
+        if !signal_dbm.is_some_and(is_heard_well) {
+            return false;
+        }
+        self.heard = Some(now);
+        let is_due = self.again.is_none_or(|again| now >= again);
         if is_due {
             self.pause = (self.pause * 2).clamp(FIRST_LOOK, LONGEST_PAUSE);
             self.again = Some(now + self.pause);
@@ -121,7 +149,7 @@ mod tests {
             patience.came_up(at(1));
             patience.came_up(at(9));
             assert_eq!(patience.lost(at(11), POINT, signal), None);
-            assert!(patience.waiting().is_none() && !patience.ends(at(12), None, true));
+            assert!(patience.waiting().is_none() && !patience.ends(at(12), None, None, true));
         }
     }
 
@@ -131,7 +159,10 @@ mod tests {
         for _ in 0..2 {
             patience.came_up(at(1));
             assert_eq!(patience.lost(at(60), POINT, Some(-94.0)), Some(FIRST_PAUSE));
-            assert!(!patience.ends(at(64), Some(-92.0), true) && patience.ends(at(65), Some(-94.0), true));
+            assert!(
+                !patience.ends(at(64), Some(-92.0), None, true)
+                    && patience.ends(at(65), Some(-94.0), None, true)
+            );
         }
         patience.came_up(at(65));
         assert_eq!(patience.lost(at(66), POINT, Some(-94.0)), Some(2 * FIRST_PAUSE));
@@ -147,9 +178,9 @@ mod tests {
             let pause = patience.lost(now, POINT, Some(-80.0));
             if let Some(pause) = pause {
                 assert_eq!(patience.waiting(), Some((POINT, now + pause)));
-                assert!(!patience.ends(now + pause - Duration::from_millis(1), Some(-78.0), true));
+                assert!(!patience.ends(now + pause - Duration::from_millis(1), Some(-78.0), None, true));
                 now += pause;
-                assert!(patience.ends(now, None, true) && !patience.ends(now, None, true));
+                assert!(patience.ends(now, None, None, true) && !patience.ends(now, None, None, true));
             }
             pause.map(|pause| pause.as_secs())
         };
@@ -160,11 +191,17 @@ mod tests {
     #[test]
     fn one_that_is_heard_well_is_looked_for_at_once_and_then_more_and_more_seldom() {
         let mut looks = Looks::default();
-        assert!(!looks.is_due(at(1), -85.0), "at the edge");
-        let due: Vec<u64> = (1..200).filter(|second| looks.is_due(at(*second), -84.0)).collect();
+        assert!(!looks.is_due(at(1), Some(-85.0)) && !looks.is_due(at(1), None), "at the edge");
+        let due: Vec<u64> = (1..200).filter(|second| looks.is_due(at(*second), Some(-84.0))).collect();
         assert_eq!(due, [1, 2, 4, 8, 16, 32, 64, 124, 184]);
+        assert!(
+            !looks.is_due(at(204), None) && !looks.is_due(at(208), Some(-60.0)),
+            "only hidden for a moment"
+        );
+        assert!(looks.is_due(at(218), Some(-60.0)), "it was away");
         looks.came_up();
-        assert!(looks.is_due(at(190), -60.0));
+        looks.lost(at(300));
+        assert!(!looks.is_due(at(301), Some(-60.0)) && looks.is_due(at(302), Some(-60.0)));
     }
 
     #[test]
@@ -175,9 +212,11 @@ mod tests {
             patience.lost(at(2), POINT, signal).unwrap();
             patience
         };
-        assert!(!lost(Some(-93.0)).ends(at(3), Some(-90.5), true));
-        assert!(lost(Some(-93.0)).ends(at(3), Some(-90.0), true));
-        assert!(!lost(None).ends(at(3), Some(-60.0), true), "nobody knows that it was worse");
-        assert!(lost(Some(-93.0)).ends(at(3), None, false));
+        assert!(!lost(Some(-93.0)).ends(at(3), Some(-90.5), None, true));
+        assert!(lost(Some(-93.0)).ends(at(3), Some(-90.0), None, true));
+        assert!(!lost(None).ends(at(3), Some(-60.0), None, true), "nobody knows that it was worse");
+        assert!(lost(Some(-93.0)).ends(at(3), None, None, false));
+        let other = |signal| lost(Some(-93.0)).ends(at(3), None, Some(signal), true);
+        assert!(other(-84.0) && !other(-86.0), "another access point of it");
     }
 }

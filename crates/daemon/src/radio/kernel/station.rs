@@ -68,6 +68,8 @@ pub(super) struct Told {
     pub configuration: String,
     /// The same, read.
     pub settings: NetworkSettings,
+    /// The only ones to use; empty: all.
+    pub frequencies: Vec<Frequency>,
     /// Our address, where it is not to be asked for.
     pub address: Option<IpPrefix>,
     /// Where what happens to it is told.
@@ -98,10 +100,8 @@ pub(super) struct KernelStation {
     trouble: Option<String>,
     patience: Patience,
     looks: Looks,
-    /// The access point that it has just lost, and where.
-    lost: Option<(MacAddress, Option<Frequency>)>,
-    /// It is looked for only where it was just lost.
-    looks_there: bool,
+    /// The access point that it has just lost.
+    lost: Option<MacAddress>,
     leases: LeaseSocket,
     /// `None`: the address is configured.
     lease: Option<LeaseClient>,
@@ -143,7 +143,6 @@ impl KernelStation {
             patience: Patience::default(),
             looks: Looks::default(),
             lost: None,
-            looks_there: false,
             told,
             lease,
             interface,
@@ -223,23 +222,23 @@ impl KernelStation {
         }
     }
 
-    /// Leaves an access point alone that is lost at the edge of its reach or again and again, and looks for it when that is over. One that is lost
-    /// otherwise is looked for where it was, and one that is heard at once.
+    /// Leaves an access point alone that is lost at the edge of its reach or again and again, and looks for it when that is over. One that is heard well
+    /// is looked for at once.
     fn wait_or_look(&mut self, now: Timestamp, beside: Beside<'_>) {
         if self.up {
             self.patience.came_up(now);
             self.looks.came_up();
-            self.looks_there = false;
         }
         let lost = self.lost.take();
         let signal = |bssid| beside.listening.signal(now, bssid);
-        let pause = lost.and_then(|(bssid, _)| self.patience.lost(now, bssid, signal(bssid)));
-        let lost_on = lost.and_then(|(_, frequency)| frequency);
-        self.looks_there |= pause.is_none() && lost_on.is_some();
-        let waits = pause.is_some() || self.patience.waiting().is_some();
-        let heard = beside.listening.candidate(now, &self.told.settings).filter(|_| !self.up && !waits);
-        let heard = heard.and_then(|seen| Some((seen.frequency, seen.signal_dbm?)));
-        let heard = heard.filter(|(_, signal)| self.looks.is_due(now, *signal));
+        let pause = lost.and_then(|bssid| self.patience.lost(now, bssid, signal(bssid)));
+        if lost.is_some() {
+            self.looks.lost(now);
+        }
+        let heard = || {
+            let heard = beside.listening.candidate(now, &self.told.settings, &self.told.frequencies);
+            heard.filter(|_| !self.up)
+        };
         let Running::Controlled { control, .. } = &self.running else { return };
         let (said, text) = match (pause, self.patience.waiting()) {
             (Some(pause), _) => {
@@ -249,14 +248,21 @@ impl KernelStation {
                 );
                 (control.rest(), Some(text))
             }
-            (None, Some((bssid, _))) if self.patience.ends(now, signal(bssid), beside.up > 0) => {
+            (None, Some((bssid, _))) => {
+                let other = heard().filter(|seen| seen.bssid != bssid).and_then(|seen| seen.signal_dbm);
+                if !self.patience.ends(now, signal(bssid), other, beside.up > 0) {
+                    return;
+                }
                 (control.go_on(), None)
             }
-            (None, None) => match lost_on.or(heard.map(|(frequency, _)| frequency)) {
-                Some(frequency) => (control.look(&[frequency]), None),
-                None => return,
-            },
-            _ => return,
+            (None, None) => {
+                let heard = heard();
+                let is_due = self.looks.is_due(now, heard.and_then(|seen| seen.signal_dbm));
+                match heard.filter(|_| is_due) {
+                    Some(seen) => (control.look(seen.frequency), None),
+                    None => return,
+                }
+            }
         };
         if let Err(error) = said {
             debug!("{}: {error}", self.told.ssid);
@@ -305,7 +311,7 @@ impl KernelStation {
                 if self.up {
                     let text = format!("down: the access point is gone or sent us away{}", coded(reason));
                     self.tell(EventKind::NetworkDown, text);
-                    self.lost = self.joined.bssid.map(|bssid| (bssid, self.joined.frequency));
+                    self.lost = self.joined.bssid;
                 }
                 self.joined = Status::default();
                 self.set_up(false);
@@ -322,17 +328,18 @@ impl KernelStation {
             Said::LoginRefused if self.trouble.as_deref() == Some(UNTRUSTED) => {}
             Said::LoginRefused => self.complain("the network does not accept the login"),
             Said::Untrusted => self.complain(UNTRUSTED),
-            Said::NotFound => self.look_elsewhere(),
+            Said::NotFound => debug!("{}: no access point is heard", self.told.ssid),
+            Said::LookFailed => self.look_anew(),
             Said::Connected | Said::Other => {}
         }
     }
 
-    /// No access point is heard; if that is only where the last one was, the others have yet to be looked at.
-    fn look_elsewhere(&mut self) {
-        debug!("{}: no access point is heard", self.told.ssid);
+    /// The card was busy when it was told to look. By itself it would not do so again.
+    fn look_anew(&self) {
         let Running::Controlled { control, .. } = &self.running else { return };
-        if std::mem::take(&mut self.looks_there)
-            && let Err(error) = control.look(&[])
+        if !self.up
+            && self.patience.waiting().is_none()
+            && let Err(error) = control.look_anew()
         {
             debug!("{}: {error}", self.told.ssid);
         }

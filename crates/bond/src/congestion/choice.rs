@@ -148,8 +148,8 @@ impl Controller for AnyController {
         each!(self, controller => controller.guaranteed_window())
     }
 
-    fn freed(&mut self, now: Timestamp) {
-        each!(self, controller => controller.freed(now));
+    fn freed(&mut self, now: Timestamp, takes_over: bool) {
+        each!(self, controller => controller.freed(now, takes_over));
     }
 
     fn fades(&self, now: Timestamp) -> bool {

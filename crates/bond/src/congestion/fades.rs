@@ -306,7 +306,7 @@ mod tests {
             (world.offered, world.others_fade) = (Some(BitRate::from_mbps(0.3)), others_fade);
             world.run(Duration::from_secs(2));
             world.offered = None;
-            world.controller.freed(world.now);
+            world.controller.freed(world.now, true);
             world.queue_delays.clear();
             let (own, link) = carries(&mut world, Duration::from_secs(3));
             (carried, mean) = (carried + own, mean + link);

@@ -109,8 +109,9 @@ pub trait Controller {
     fn guaranteed_window(&self) -> u64 {
         GUARANTEED_WINDOW
     }
-    /// What held the path back for a while, by the wish of either end, is gone: what is known of its rate is a lower bound.
-    fn freed(&mut self, _now: Timestamp) {}
+    /// What held the path back for a while, by the wish of either end, is gone: what is known of its rate is a lower bound. `takes_over`: it is in another
+    /// one's place now. Else nothing better answers at this moment, and it may be far worse.
+    fn freed(&mut self, _now: Timestamp, _takes_over: bool) {}
     /// The path was seen lately to be one whose rate falls and comes back within moments.
     fn fades(&self, _now: Timestamp) -> bool {
         false

@@ -59,7 +59,7 @@ pub struct ModelController {
     was_settled: bool,
     /// New start-ups that are due since it was freed: what is still under way on another path may have the air meanwhile.
     start_ups_due: u8,
-    /// It was just freed: until when the fades of the path before it are expected of it, too.
+    /// It has just taken over: until when the fades of the path before it are expected of it, too.
     inherits_fades: Option<Timestamp>,
     /// What was known of its rate then, or when the other path was last in the way.
     rate_before: BitRate,
@@ -517,9 +517,9 @@ impl Controller for ModelController {
         self.was_settled
     }
 
-    fn freed(&mut self, now: Timestamp) {
+    fn freed(&mut self, now: Timestamp, takes_over: bool) {
         self.start_ups_due = START_UPS_WHEN_FREED;
-        self.inherits_fades = Some(now + INHERITS);
+        self.inherits_fades = takes_over.then(|| now + INHERITS);
         self.rate_before = self.rates.maximum();
         if !matches!(self.phase, Phase::StartUp { .. }) {
             self.phase = self.start_up_again();
@@ -588,7 +588,7 @@ const START_UP_GROWTH: f64 = 1.25;
 const START_UP_FLAT_ROUNDS: u8 = 3;
 /// In flight while draining, in bandwidth-delay products.
 const DRAINED: f64 = 1.0;
-/// Who was freed because another one falls silent or stands by from now on knows that by then.
+/// It is known by then which path it takes over from: one wish is told before the other.
 const INHERITS: Duration = Duration::from_secs(1);
 /// How often a path that was freed looks for its rate anew, until it finds so many times more.
 const MUCH_MORE: f64 = 2.0;

@@ -249,7 +249,7 @@ fn a_path_that_was_held_back_is_filled_soon_once_it_is_freed() {
         world.run(seconds(20));
         world.offered = None;
         if is_told {
-            world.controller.freed(world.now);
+            world.controller.freed(world.now, true);
         }
         world.run(millis(50) * 8)
     };
@@ -266,7 +266,7 @@ fn a_path_that_is_freed_takes_over_when_the_packets_of_the_one_before_are_gone()
         world.offered = Some(BitRate::from_mbps(0.5));
         world.run(seconds(20));
         world.offered = None;
-        world.controller.freed(world.now);
+        world.controller.freed(world.now, true);
         world.link.rate = BitRate::from_mbps(1.7);
         world.overshadowed = is_told;
         world.run(millis(800));
@@ -288,7 +288,7 @@ fn a_slow_path_that_is_freed_keeps_no_queue() {
     world.offered = Some(BitRate::from_mbps(0.5));
     world.run(seconds(20));
     world.offered = None;
-    world.controller.freed(world.now);
+    world.controller.freed(world.now, true);
     world.overshadowed = true;
     world.run(millis(800));
     world.overshadowed = false;
@@ -318,7 +318,7 @@ fn beside_others(link: &Link, others: u64, seed: u64, inherits: bool) -> (f64, f
     let before = run(&mut ours, seconds(15));
     if inherits {
         ours.others_fade = true;
-        ours.controller.freed(ours.now);
+        ours.controller.freed(ours.now, true);
     }
     let after = run(&mut ours, seconds(30));
     let (mine, theirs) = ((after.0 - before.0) as f64, (after.1 - before.1) as f64 / others as f64);

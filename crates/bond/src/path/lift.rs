@@ -104,7 +104,7 @@ impl Path {
         let passed = now.since(since);
         let is_on = (LIMITS_HOLD..LIMITS_RETURN).contains(&passed);
         if is_on && !self.lift.is_on {
-            self.free(now);
+            self.free(now, false);
         }
         let next = [LIMITS_HOLD, LIMITS_RETURN].into_iter().find(|after| passed < *after);
         (self.lift.is_on, self.lift.due) = (is_on, next.map(|after| since + after));

@@ -401,14 +401,15 @@ impl Path {
         if self.status() != PathStatus::Active || self.limit().is_some() {
             self.held_since.get_or_insert(now);
         } else {
-            self.free(now);
+            self.free(now, true);
         }
     }
 
-    /// It is no longer held back: what is known of its rate says little after long.
-    fn free(&mut self, now: Timestamp) {
+    /// It is no longer held back: what is known of its rate says little after long. `takes_over`: by the wish of both ends, not only since nothing else
+    /// answers.
+    fn free(&mut self, now: Timestamp, takes_over: bool) {
         if self.held_since.take().is_some_and(|since| now.since(since) >= LONG_HELD) {
-            self.controller.freed(now);
+            self.controller.freed(now, takes_over);
         }
     }
 
@@ -432,11 +433,8 @@ impl Path {
 
     /// Whether others carry data in its place.
     fn has_given_way(&self) -> bool {
-        match self.state {
-            PathState::Usable => self.status() != PathStatus::Active,
-            PathState::Suspect => true,
-            PathState::Validating | PathState::Down => false,
-        }
+        let is_known = matches!(self.state, PathState::Usable | PathState::Suspect);
+        is_known && self.status() != PathStatus::Active
     }
 
     /// Whether much of what was sent over it is still under way, though it carries nothing new while others do.

@@ -20,12 +20,15 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 const NEARER: f32 = 3.0;
 /// One that is heard and not joined is looked for again after this; doubles each time, up to [`LONGEST_PAUSE`], and is as at first after so long unheard.
 const FIRST_LOOK: Duration = Duration::from_secs(1);
+/// It has to be heard so well, dBm, to be looked for out of turn: after any look the kernel asks all its access points whether they are still there, and to
+/// one that is far away that takes much of the air, as joining it does.
+const HEARD_WELL_DBM: f32 = -80.0;
 const UNHEARD: Duration = Duration::from_secs(10);
 /// wpa_supplicant looks everywhere at once when it has lost one. There may be a better one elsewhere.
 const AFTER_A_LOSS: Duration = Duration::from_secs(2);
 
 fn is_heard_well(signal_dbm: f32) -> bool {
-    signal_dbm > EDGE_DBM
+    signal_dbm > HEARD_WELL_DBM
 }
 
 /// What is remembered of how a network was lost.
@@ -60,7 +63,7 @@ impl Patience {
         let up_since = self.up_since.take()?;
         if now.since(up_since) >= LASTING {
             self.pause = Duration::ZERO;
-            if signal_dbm.is_none_or(is_heard_well) {
+            if signal_dbm.is_none_or(|signal| signal > EDGE_DBM) {
                 return None;
             }
         }
@@ -191,8 +194,8 @@ mod tests {
     #[test]
     fn one_that_is_heard_well_is_looked_for_at_once_and_then_more_and_more_seldom() {
         let mut looks = Looks::default();
-        assert!(!looks.is_due(at(1), Some(-85.0)) && !looks.is_due(at(1), None), "at the edge");
-        let due: Vec<u64> = (1..200).filter(|second| looks.is_due(at(*second), Some(-84.0))).collect();
+        assert!(!looks.is_due(at(1), Some(-80.0)) && !looks.is_due(at(1), None), "hardly heard");
+        let due: Vec<u64> = (1..200).filter(|second| looks.is_due(at(*second), Some(-79.0))).collect();
         assert_eq!(due, [1, 2, 4, 8, 16, 32, 64, 124, 184]);
         assert!(
             !looks.is_due(at(204), None) && !looks.is_due(at(208), Some(-60.0)),
@@ -217,6 +220,6 @@ mod tests {
         assert!(!lost(None).ends(at(3), Some(-60.0), None, true), "nobody knows that it was worse");
         assert!(lost(Some(-93.0)).ends(at(3), None, None, false));
         let other = |signal| lost(Some(-93.0)).ends(at(3), None, Some(signal), true);
-        assert!(other(-84.0) && !other(-86.0), "another access point of it");
+        assert!(other(-79.0) && !other(-81.0), "another access point of it");
     }
 }

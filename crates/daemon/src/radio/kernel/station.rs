@@ -235,9 +235,10 @@ impl KernelStation {
         if lost.is_some() {
             self.looks.lost(now);
         }
+        let is_up = self.up;
         let heard = || {
-            let heard = beside.listening.candidate(now, &self.told.settings, &self.told.frequencies);
-            heard.filter(|_| !self.up)
+            let Told { settings, frequencies, .. } = &self.told;
+            if is_up { None } else { beside.listening.candidate(now, settings, frequencies) }
         };
         let Running::Controlled { control, .. } = &self.running else { return };
         let (said, text) = match (pause, self.patience.waiting()) {

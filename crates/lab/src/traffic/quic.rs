@@ -39,7 +39,11 @@ pub fn serve(listen: SocketAddr, certificate: Option<&Path>) -> Result<()> {
         };
         let (cubic, bbr) = (endpoint(Congestion::Cubic)?, endpoint(Congestion::Bbr)?);
         if let Some(file) = certificate {
-            fs::write(file, &chain[0]).with_context(|| format!("writing {}", file.display()))?;
+            // Whole at once: a client waits for it to be there.
+            let part = file.with_extension("part");
+            fs::write(&part, &chain[0])
+                .and_then(|()| fs::rename(&part, file))
+                .with_context(|| format!("writing {}", file.display()))?;
         }
         loop {
             let incoming = tokio::select! {

@@ -51,7 +51,7 @@ pub enum Doubt {
     Together,
     /// The rate of most frames is unknown, so there is no packet time: a newer flavour than 802.11n, or a card that does not tell.
     UnknownRate,
-    /// Sequence numbers jump, or frames come twice that are no repeats: a forger, a restarted access point, or two of them with one address.
+    /// Sequence numbers jump, or frames that are no repeats come twice or late: a forger, a restarted access point, or two of them with one address.
     Numbers,
     /// Made from frames to others.
     OthersFrames,

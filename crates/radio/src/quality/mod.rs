@@ -279,7 +279,12 @@ impl AccessPoint {
             Arrival::New(missing) if missing > 0 => {
                 self.window(now, missing_of, class).lost += i32::from(missing);
             }
-            Arrival::Late => self.window(now, source, class).lost -= 1,
+            Arrival::Late => {
+                // First attempts come in the order of their numbers, in aggregates too: what comes late is a repeat, or one of the two is forged.
+                let counts = self.window(now, source, class);
+                counts.lost -= 1;
+                counts.breaks += u32::from(!header.control.retry);
+            }
             Arrival::Break => self.window(now, source, class).breaks += 1,
             Arrival::New(_) | Arrival::Begin => {}
         }

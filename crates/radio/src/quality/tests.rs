@@ -386,6 +386,20 @@ fn a_forger_of_retry_bits_and_numbers_is_noticed_or_costs_one_window() {
     assert!(after.delivery_ratio > 0.95 && !after.has(Doubt::Numbers), "{after:?}");
 }
 
+/// Numbers ahead of the access point's, which it does not reach: its own come late, and frames seem to be missing all the time.
+#[test]
+fn a_forger_who_stays_ahead_is_noticed() {
+    let mut air = Air::new(1);
+    air.send(&PLAIN, 0, 100);
+    for number in 100..160 {
+        air.wait(4_000);
+        air.put(&PLAIN, 170 + 3 * (number - 100), true);
+        air.wait(4_000);
+        air.put(&PLAIN, number, false);
+    }
+    assert!(air.estimate().unwrap().has(Doubt::Numbers));
+}
+
 /// The next number, with the Retry bit, just before the access point uses it: all seem to be repeats.
 #[test]
 fn a_forger_who_knows_the_next_number_is_noticed() {

@@ -134,7 +134,11 @@ at_home ping -q -i 0.02 -s 1200 -c 600 -W 2 -I wlan0 {SERVER_ADDRESS} >/results/
 at_home ping -q -i 0.02 -s 1200 -c 600 -W 2 -I wlan1 {SERVER_ADDRESS} >/results/far.ping & two=$!
 sleep 10; at_home anabranch --state /tmp/device radio aps --json >/results/aps; at_home anabranch --state /tmp/device radio aps
 at_home anabranch --state /tmp/device events >/results/told
-wait $one $two; at_home anabranch --state /tmp/device down; air_down"#,
+wait $one $two
+in_namespace server anabranch-lab traffic serve {SERVER_ADDRESS}:9000 >/results/server.log 2>&1 & serving=$!
+sleep 0.5; at_home anabranch-lab traffic fetch {SERVER_ADDRESS}:9000 --seconds 4 --json /results/bulk & fetching=$!
+sleep 3; at_home anabranch --state /tmp/device status --json >/results/status; wait $fetching; kill $serving
+at_home anabranch --state /tmp/device down; air_down"#,
         tunnel_commands()
     )
 }
@@ -162,6 +166,17 @@ fn cards_that_others_keep_are_judged_by_what_the_kernel_counts() {
     assert_eq!(near["reason"], "takes the least time for a packet", "{near} {far}");
     assert_eq!((&near["used"], &near["marks"]), (&true.into(), &0.0.into()), "{near}");
     assert!(far["marks"].as_f64().unwrap() > 0.0, "{far}");
+    // A download fills the air.
+    let status: serde_json::Value = serde_json::from_str(&outcome.text("status")).unwrap();
+    let network = |interface: &str| {
+        let networks = status["networks"].as_array().unwrap();
+        networks.iter().find(|network| network["name"] == interface).unwrap()
+    };
+    let path = |interface: &str| network(interface)["paths"][0].clone();
+    let (near, far) = (path("wlan0"), path("wlan1"));
+    assert_eq!((&near["status"], &far["status"]), (&"active".into(), &"backup".into()), "{status}");
+    assert!(near["share"].as_f64().unwrap() > 0.9, "{status}");
+    assert!(status.to_string().contains("its access point is slow: better ones need the air"), "{status}");
 }
 
 /// What comes by the worse access point has no ECN, and all that comes by the better one says that it has met a queue. It is looked every ten seconds.

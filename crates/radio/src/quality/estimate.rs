@@ -294,6 +294,25 @@ mod tests {
         assert_eq!((absurd.delivery_ratio, absurd.packet_time), (0.0, None));
     }
 
+    /// Frames of a flavour that the card does not tell the rate of, as 802.11ac: 34 + 20 + 12288/54 + 16 + 28 us by the kernel's.
+    #[test]
+    fn the_kernels_rate_stands_in_where_frames_tell_none() {
+        let counts = Counts { first: 60, repeated: 30, lost: 10, unknown_rate: 90, ..Counts::default() };
+        let unknown = Estimate::new(Flavour::A, &counts, &Gaps::default(), Source::ToUs).unwrap();
+        let rate = Some(BitRate::from_mbps(54.0));
+        let told = unknown.clone().with_rate(Flavour::A, rate);
+        let exchange = Duration::from_nanos(325_556);
+        let time = packet_time(Flavour::A, exchange, 60.5 / 101.0, USUAL_ATTEMPTS);
+        assert!(told.packet_time.unwrap().abs_diff(time) < Duration::from_micros(1), "{told:?}");
+        assert!(unknown.has(Doubt::UnknownRate) && !told.has(Doubt::UnknownRate));
+        assert!(told.confidence() > 1.9 * unknown.confidence());
+        for nothing in [None, Some(BitRate(0))] {
+            assert_eq!(unknown.clone().with_rate(Flavour::A, nothing), unknown);
+        }
+        let known = estimate(75, 20, 5);
+        assert_eq!(known.clone().with_rate(Flavour::A, rate), known, "frames come first");
+    }
+
     #[test]
     fn confidence_grows_with_frames_and_falls_with_doubts() {
         let few = estimate(5, 0, 0);

@@ -22,6 +22,9 @@ const EPISODES: u32 = 2_000;
 /// Frames, by name: as in the other rows, and shorter ones.
 const LENGTHS: [(&str, Bytes); 2] = [("full", FRAME), ("half", Bytes(FRAME.0 / 2))];
 const SENDERS: [(&str, &str); 2] = [("always sends", "busy"), ("seldom sends", "rare")];
+/// What each loses with six repeats or more (`[MULTIAP] section 4.1`).
+const PAPER: [(&str, &str, f64); 2] =
+    [("paper, always sends", "paper.busy_lost", 0.0), ("paper, seldom sends", "paper.rare_lost", 0.4)];
 
 const DEVICE: StationId = StationId(0);
 const BUSY: StationId = StationId(1);
@@ -44,9 +47,10 @@ pub(super) fn experiment() -> Experiment {
         put(name, format!("frames of {} B", length.0));
     }
     put("episodes", format!("{EPISODES}, {APART_IN_TIME:?} apart"));
-    let group = |length: &str, repeats: u8| BarGroup {
-        label: format!("{length}, {repeats} repeats"),
-        bars: SENDERS.map(|(words, name)| (words.to_owned(), metric(length, repeats, name))).to_vec(),
+    let group = |length: &str, repeats: u8| {
+        let ours = SENDERS.iter().map(|(words, name)| ((*words).to_owned(), metric(length, repeats, name)));
+        let paper = PAPER.iter().map(|(words, metric, _)| ((*words).to_owned(), (*metric).to_owned()));
+        BarGroup { label: format!("{length}, {repeats} repeats"), bars: ours.chain(paper).collect() }
     };
     Experiment {
         id: id("fig2c-repeats"),
@@ -72,7 +76,7 @@ pub(super) fn experiment() -> Experiment {
 }
 
 fn run(seed: u64) -> anyhow::Result<Report> {
-    let mut metrics = Metrics::new();
+    let mut metrics: Metrics = PAPER.iter().map(|(_, metric, part)| ((*metric).to_owned(), *part)).collect();
     let mut series = Vec::new();
     for (length, bytes) in LENGTHS {
         let mut lines: Vec<Vec<(f64, f64)>> = vec![Vec::new(); SENDERS.len()];

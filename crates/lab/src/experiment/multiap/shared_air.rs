@@ -106,6 +106,8 @@ pub(super) const PACKET_PART: f64 = 0.975;
 /// All attempts for a packet that nobody acknowledges: seven at 6 Mbit/s.
 const IN_VAIN: Duration = Duration::from_millis(14);
 const STEP: Duration = Duration::from_millis(1);
+/// How long the ends may take to find each other: of an access point at the edge of its reach little arrives.
+const MEETING: Duration = Duration::from_secs(30);
 const STEERING: Duration = Duration::from_millis(100);
 /// So much counts of what others had in one step, as a radio that listens counts for a second.
 const SHARE_NEWS: f64 = 0.1;
@@ -298,7 +300,7 @@ impl World {
             };
             self.device.add_path(self.now, self.device_session, path);
         }
-        let end = self.now + Duration::from_secs(3);
+        let end = self.now + MEETING;
         while self.now < end && self.gateway_session.is_none() {
             self.run_until(self.now + STEP)?;
         }

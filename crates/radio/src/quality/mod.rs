@@ -280,11 +280,12 @@ impl AccessPoint {
                 self.window(now, missing_of, class).lost += i32::from(missing);
             }
             Arrival::Late => {
-                // First attempts come in the order of their numbers, in aggregates too: what comes late is a repeat, or one of the two is forged.
+                // First attempts of one queue come in the order of their numbers, in aggregates too: what comes late is a repeat, or one is forged.
                 let counts = self.window(now, source, class);
                 counts.lost -= 1;
                 counts.breaks += u32::from(!header.control.retry);
             }
+            Arrival::Overtaken => self.window(now, source, class).lost -= 1,
             Arrival::Break => self.window(now, source, class).breaks += 1,
             Arrival::New(_) | Arrival::Begin => {}
         }
@@ -316,7 +317,7 @@ impl AccessPoint {
             Arrival::New(missing) if repeated || is_ours => {
                 gaps.tried(gap, if is_ours { missing + 1 } else { 1 })
             }
-            Arrival::Late | Arrival::Again | Arrival::Old => gaps.tried(gap, 0),
+            Arrival::Late | Arrival::Overtaken | Arrival::Again | Arrival::Old => gaps.tried(gap, 0),
             Arrival::New(_) | Arrival::Break | Arrival::Begin => {}
         }
     }

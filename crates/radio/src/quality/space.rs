@@ -34,6 +34,8 @@ pub(super) enum Arrival {
     New(u16),
     /// It was counted as missing.
     Late,
+    /// The same, but what made it late was no data, which goes by another queue.
+    Overtaken,
     /// It was here before.
     Again,
     /// It is older than the first that was waited for.
@@ -52,6 +54,8 @@ pub(super) struct Space {
     head: u16,
     /// So many numbers up to the newest were waited for.
     known: u16,
+    /// The newest of a frame that is no data.
+    noted: Option<u16>,
     seen: [u64; REMEMBERED as usize / 64],
     last: Timestamp,
 }
@@ -64,6 +68,7 @@ impl Space {
             source,
             head: number % MODULUS,
             known: 1,
+            noted: None,
             seen: [u64::MAX; REMEMBERED as usize / 64],
             last: now,
         }
@@ -101,7 +106,9 @@ impl Space {
                     return if MODULUS - ahead < self.known { Arrival::Again } else { Arrival::Old };
                 }
                 self.mark(number);
-                Arrival::Late
+                let behind = |noted: u16| noted.wrapping_sub(number) % MODULUS;
+                let is_overtaken = self.noted.is_some_and(|noted| (1..=NEAR).contains(&behind(noted)));
+                if is_overtaken { Arrival::Overtaken } else { Arrival::Late }
             }
             _ => {
                 *self = Self::new(now, number, self.source);
@@ -115,6 +122,7 @@ impl Space {
         let ahead = (number % MODULUS).wrapping_sub(self.head) % MODULUS;
         (1..=NEAR).contains(&ahead).then(|| {
             self.advance(number % MODULUS, ahead);
+            self.noted = Some(number % MODULUS);
             ahead - 1
         })
     }
@@ -201,6 +209,8 @@ mod tests {
         assert_eq!(space.note(13), Some(1));
         assert_eq!(space.note(700), None, "beacons that are counted apart");
         assert_eq!(space.arrive(at(1), 14, at(0)), Arrival::New(0));
-        assert_eq!(space.arrive(at(1), 12, at(0)), Arrival::Late);
+        assert_eq!(space.arrive(at(1), 12, at(0)), Arrival::Overtaken);
+        assert_eq!(space.arrive(at(2), 17, at(0)), Arrival::New(2));
+        assert_eq!(space.arrive(at(2), 16, at(0)), Arrival::Late, "by data");
     }
 }

@@ -295,6 +295,25 @@ fn beacons_between_frames_are_not_missing() {
     assert_eq!(air.estimate().unwrap().delivery_ratio, 1.0);
 }
 
+/// A beacon has its number when data with lower ones waits in another queue.
+#[test]
+fn data_that_a_beacon_overtakes_is_no_forgery() {
+    let mut air = Air::new(1);
+    let mut beacon = Header::new(Kind::Beacon, MacAddress::BROADCAST, BSSID, BSSID);
+    for base in (0..100).step_by(5) {
+        air.wait(400);
+        beacon.sequence.number = base + 4;
+        air.put_header(&beacon);
+        (base..base + 4).for_each(|number| {
+            air.wait(400);
+            air.put(&PLAIN, number, false);
+        });
+    }
+    let estimate = air.estimate().unwrap();
+    // The first beacon came before any data, so its number is missing.
+    assert_eq!((estimate.has(Doubt::Numbers), estimate.delivery_ratio), (false, 80.0 / 81.0), "{estimate:?}");
+}
+
 #[test]
 fn numbers_used_for_others_are_not_missed_by_us() {
     let mut air = Air::new(1);

@@ -8,7 +8,7 @@ use linux::cgroup::{CgroupPath, Hierarchy};
 use linux::direct::{Direct, Unruled};
 use linux::dns;
 use linux::journal::{Change, Journal};
-use linux::mptcp::{self, Endpoint, MOST_ENDPOINTS, PathNetwork, Paths, PathsError};
+use linux::mptcp::{self, Endpoint, MOST_ENDPOINTS, Marker, PathNetwork, Paths, PathsError};
 use linux::neighbour_routes::NeighbourRoutes;
 use linux::netlink::Netlink;
 use linux::routing::{self, Routing};
@@ -61,6 +61,7 @@ pub struct DeviceMachine {
     over_mptcp: bool,
     /// Some packets of MPTCP connections are marked.
     marking: bool,
+    marker: Marker,
     /// Networks of MPTCP connections whose packets are counted.
     watched: Option<Paths>,
     renewals: Renewals,
@@ -96,6 +97,7 @@ impl DeviceMachine {
             without_fast_path: false,
             over_mptcp: false,
             marking: false,
+            marker: Marker::default(),
             watched: None,
             renewals: Renewals::default(),
             has_room: false,
@@ -148,13 +150,7 @@ impl DeviceMachine {
         let marking = self.marking || paths.has_marks();
         let synced = paths.sync();
         // Networks without an endpoint of their own carry connections all the same.
-        let marked = match paths.mark() {
-            Err(error) if !marking => {
-                info!("nobody learns which servers have several ways: {error}");
-                Ok(())
-            }
-            other => other,
-        };
+        let marked = if marking { self.marker.mark(paths) } else { Ok(()) };
         self.watch(paths);
         let renewed = self.renew(paths);
         if marked.is_ok() {
@@ -321,6 +317,7 @@ impl Machine for DeviceMachine {
             Request::Restore => {
                 self.fast_path = None;
                 (self.over_mptcp, self.marking, self.watched, self.has_room) = (false, false, None, false);
+                self.marker = Marker::default();
                 supervision::restore(&mut self.journal)
             }
         }

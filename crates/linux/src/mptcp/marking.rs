@@ -1,81 +1,97 @@
 //! Marks on what comes in, by nftables: only on packets of connections that have another subflow to use.
 //!
-//! MPTCP's option says that a connection may have several subflows, not that it has them, and a mark on the only one makes it slower for nothing. What
-//! nftables can see is servers. So a network's packets from a server (address and port) are marked while
+//! A mark on the only one makes a connection slower for nothing. The kernel's list of sockets says which subflows a connection has; those of connections
+//! that have established ones over several networks go into a map in nftables, by addresses and ports, with the connection's token. A packet of one of
+//! these is marked while something of the same connection has come by another network within the last half second: a backup that lies idle is no
+//! other way, nor is one that has fallen silent.
 //!
-//! - the server has answered a further subflow of this machine as such (a SYN-ACK with `MP_JOIN`), ten minutes ago at most or with something coming from it
-//!   since, and
-//! - something with MPTCP's option came from it by another network within the last half second: a backup that lies idle is no other way, nor is one
-//!   that has fallen silent.
-//!
-//! Deviation: of two connections with one server, one may have several subflows and the other one, whose packets are marked too then; the sets would
-//! have to know the connections' tokens.
+//! The token is what rules can hand on within a packet: it stands in for the packet's priority, which nothing reads of what has come in for this machine.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 use super::paths::PathNetwork;
+use super::ways::Way;
 use crate::nft;
 
 /// Marks are counted of so many packets.
 pub(super) const OF: u32 = 1_000_000;
 
-/// Everything for `nft -f`: what was learned of servers stays where the table is there already.
+/// All but the connections, for `nft -f`; nothing is there where nothing is to be marked or unmarked.
 pub(super) fn rules(table: &str, networks: &[PathNetwork]) -> String {
-    if networks.is_empty() {
+    if networks.iter().all(|network| network.marks == 0 && !network.mangled) {
         return nft::removal(table);
     }
     // Writing to a string cannot fail.
     let mut script = format!("table inet {table} {{\n");
     for Family { name, ip } in FAMILIES {
-        let server = format!("typeof {ip} saddr . tcp sport; flags dynamic,timeout; size {MOST_SERVERS}");
-        let _ = writeln!(script, "set servers_{name} {{ {server}; timeout {KNOWN}; }}");
-        for PathNetwork { number, .. } in networks {
-            let _ = writeln!(script, "set by_{number}_{name} {{ {server}; timeout {ALIVE}; }}");
-        }
+        let _ = writeln!(
+            script,
+            "map ways_{name} {{ typeof {ip} saddr . tcp sport . {ip} daddr . tcp dport : meta priority; size {MOST_WAYS}; }}"
+        );
     }
-    script.push_str("chain learn { type filter hook prerouting priority mangle - 1; policy accept; }\n");
+    for PathNetwork { number, .. } in networks {
+        let _ = writeln!(
+            script,
+            "set by_{number} {{ typeof meta priority; flags dynamic,timeout; size {MOST_WAYS}; timeout {ALIVE}; }}"
+        );
+    }
     script.push_str("chain marks { type filter hook prerouting priority mangle; policy accept; }\n");
     for PathNetwork { number, .. } in networks {
-        let _ = writeln!(script, "chain draw_{number} {{ }}");
+        let _ = writeln!(script, "chain way_{number} {{ }}\nchain draw_{number} {{ }}");
     }
     let _ = writeln!(script, "}}\nflush table inet {table}\ntable inet {table} {{");
     for family in FAMILIES {
-        networks.iter().for_each(|network| learn(&mut script, family, network));
+        let mangling = networks.iter().filter(|network| network.mangled);
+        mangling.for_each(|network| unmark(&mut script, family, network));
+        networks.iter().for_each(|network| find(&mut script, family, network));
     }
-    for family in FAMILIES {
-        networks
-            .iter()
-            .filter(|network| network.mangled)
-            .for_each(|network| unmark(&mut script, family, network));
-        for network in networks.iter().filter(|network| network.marks > 0) {
-            mark(&mut script, family, network, networks);
-        }
-    }
-    for PathNetwork { number, marks, .. } in networks.iter().filter(|network| network.marks > 0) {
-        for Family { ip, .. } in FAMILIES {
-            let _ = writeln!(
-                script,
-                "chain draw_{number} {{ {ip} ecn {{ ect0, ect1 }} numgen random mod {OF} < {marks} {ip} ecn set ce; }}"
-            );
-        }
+    for network in networks {
+        mark(&mut script, network, networks);
     }
     script.push_str("}\n");
     script
 }
 
-/// What comes from a server by a network.
-fn learn(script: &mut String, Family { name, ip }: Family, network: &PathNetwork) {
-    let (Some(coming), number) = (coming(ip, network), network.number) else { return };
-    let server = format!("{{ {ip} saddr . tcp sport }}");
-    let _ = writeln!(
-        script,
-        "chain learn {{ {coming} tcp flags & (syn | ack) == (syn | ack) tcp option mptcp subtype {JOIN} update @servers_{name} {server}; }}"
-    );
-    let _ = writeln!(
-        script,
-        "chain learn {{ {coming} tcp option mptcp exists {ip} saddr . tcp sport @servers_{name} \
-         update @servers_{name} {server} update @by_{number}_{name} {server}; }}"
-    );
+/// The connections of which packets may be marked, for the table of [`rules`], in place of those that are there.
+pub(super) fn connections(table: &str, networks: &[PathNetwork], ways: &[Way]) -> String {
+    let ways: Vec<(u8, &Way)> = ways
+        .iter()
+        .filter(|way| way.is_established)
+        .filter_map(|way| {
+            let network = networks.iter().find(|network| network.addresses.contains(&way.local.ip()))?;
+            Some((network.number, way))
+        })
+        .collect();
+    let mut used: BTreeMap<u32, BTreeSet<u8>> = BTreeMap::new();
+    for (number, way) in &ways {
+        used.entry(way.subflow.connection).or_default().insert(*number);
+    }
+    let several = ways.iter().map(|(_, way)| way).filter(|way| used[&way.subflow.connection].len() > 1);
+    let mut script = String::new();
+    for Family { name, ip } in FAMILIES {
+        let of_family = several.clone().filter(|way| way.local.is_ipv6() == (ip == "ip6"));
+        let elements: Vec<String> = of_family
+            .take(MOST_WAYS)
+            .map(|Way { local, remote, subflow, .. }| {
+                let token = subflow.connection;
+                format!(
+                    "{} . {} . {} . {} : {:x}:{:x}",
+                    remote.ip(),
+                    remote.port(),
+                    local.ip(),
+                    local.port(),
+                    token >> 16,
+                    token & 0xffff
+                )
+            })
+            .collect();
+        let _ = writeln!(script, "flush map inet {table} ways_{name}");
+        if !elements.is_empty() {
+            let _ = writeln!(script, "add element inet {table} ways_{name} {{ {} }}", elements.join(", "));
+        }
+    }
+    script
 }
 
 /// What the way there has marked without a reason, plain TCP's too: routes ask for ECN whatever a connection is.
@@ -84,14 +100,28 @@ fn unmark(script: &mut String, Family { ip, .. }: Family, network: &PathNetwork)
     let _ = writeln!(script, "chain marks {{ {coming} meta l4proto tcp {ip} ecn ce {ip} ecn set ect0; }}");
 }
 
-/// One draw for a packet, whatever the number of other networks.
-fn mark(script: &mut String, Family { name, ip }: Family, network: &PathNetwork, networks: &[PathNetwork]) {
+/// Whose a packet is that comes by a network.
+fn find(script: &mut String, Family { name, ip }: Family, network: &PathNetwork) {
     let (Some(coming), number) = (coming(ip, network), network.number) else { return };
+    let _ = writeln!(
+        script,
+        "chain marks {{ {coming} meta priority set {ip} saddr . tcp sport . {ip} daddr . tcp dport map @ways_{name} goto way_{number}; }}"
+    );
+}
+
+/// One draw for a packet, whatever the number of other networks.
+fn mark(script: &mut String, &PathNetwork { number, marks, .. }: &PathNetwork, networks: &[PathNetwork]) {
+    let _ = writeln!(script, "chain way_{number} {{ update @by_{number} {{ meta priority }}; }}");
+    if marks == 0 {
+        return;
+    }
     for other in networks.iter().map(|other| other.number).filter(|other| *other != number) {
+        let _ = writeln!(script, "chain way_{number} {{ meta priority @by_{other} goto draw_{number}; }}");
+    }
+    for Family { ip, .. } in FAMILIES {
         let _ = writeln!(
             script,
-            "chain marks {{ {coming} {ip} ecn {{ ect0, ect1 }} tcp option mptcp exists {ip} saddr . tcp sport @servers_{name} \
-             {ip} saddr . tcp sport @by_{other}_{name} goto draw_{number}; }}"
+            "chain draw_{number} {{ {ip} ecn {{ ect0, ect1 }} numgen random mod {OF} < {marks} {ip} ecn set ce; }}"
         );
     }
 }
@@ -110,11 +140,8 @@ struct Family {
 }
 
 const FAMILIES: [Family; 2] = [Family { name: "v4", ip: "ip" }, Family { name: "v6", ip: "ip6" }];
-/// `MP_JOIN` (RFC 8684 section 3.2).
-const JOIN: u8 = 1;
-/// Further servers are not known, so nothing of them is marked.
-const MOST_SERVERS: u32 = 4_096;
-const KNOWN: &str = "10m";
+/// Nothing of further ones is marked.
+const MOST_WAYS: usize = 4_096;
 /// Several round trips. Longer would be worse: marks on the only way that is left make its sender's window small for seconds.
 const ALIVE: &str = "500ms";
 
@@ -126,11 +153,15 @@ mod tests {
 
     use socket2::{Domain, Protocol, Socket, Type};
 
-    use super::super::paths::{PathNetwork, Paths, end, set_limits};
+    use super::super::marker::Marker;
+    use super::super::paths::{PathNetwork, Paths, end, marking_table, set_limits};
+    use super::super::ways::Way;
+    use super::{connections, rules};
+    use crate::netlink::sock_diag::Subflow;
     use crate::netlink::{Netlink, Route};
     use crate::netns::Namespace;
     use crate::prefix::IpPrefix;
-    use crate::test_namespace::{joined_pair, may_test};
+    use crate::test_namespace::{in_namespace, joined_pair, may_test};
 
     /// Of packets that are as large as the kernel makes them: there may be 50 in all.
     const HALF: u32 = 500_000;
@@ -184,6 +215,65 @@ mod tests {
     }
 
     #[test]
+    fn only_subflows_of_connections_over_several_networks_are_told_to_nftables() {
+        let network = |number, addresses: &[&str]| PathNetwork {
+            number,
+            interface: number.into(),
+            addresses: addresses.iter().map(|address| address.parse().unwrap()).collect(),
+            backup: false,
+            marks: 0,
+            mangled: false,
+            renewals: None,
+        };
+        let networks = [network(1, &["10.77.0.1", "fd77::1"]), network(2, &["10.78.0.1", "10.78.0.2"])];
+        let way = |connection, local: &str, remote: &str, is_established| Way {
+            local: local.parse().unwrap(),
+            remote: remote.parse().unwrap(),
+            subflow: Subflow { connection, answered: true },
+            is_established,
+        };
+        let server = "192.0.2.1:443";
+        let ways = [
+            way(0xffff_0001, "10.77.0.1:1", server, true),
+            way(0xffff_0001, "10.78.0.1:2", server, true),
+            // One of its subflows has not been answered yet.
+            way(2, "10.77.0.1:3", server, true),
+            way(2, "10.78.0.1:4", server, false),
+            // Both are by the same network.
+            way(3, "10.78.0.1:5", server, true),
+            way(3, "10.78.0.2:6", server, true),
+            // It has one.
+            way(4, "10.77.0.1:7", server, true),
+            // The other one is by what is no network of ours.
+            way(5, "10.77.0.1:8", server, true),
+            way(5, "10.79.0.1:9", server, true),
+            // One of each family.
+            way(6, "[fd77::1]:10", "[2001:db8::1]:443", true),
+            way(6, "10.78.0.1:11", server, true),
+        ];
+        assert_eq!(
+            connections("t", &networks, &ways),
+            "flush map inet t ways_v4\n\
+             add element inet t ways_v4 { 192.0.2.1 . 443 . 10.77.0.1 . 1 : ffff:1, 192.0.2.1 . 443 . 10.78.0.1 . 2 : ffff:1, \
+             192.0.2.1 . 443 . 10.78.0.1 . 11 : 0:6 }\n\
+             flush map inet t ways_v6\n\
+             add element inet t ways_v6 { 2001:db8::1 . 443 . fd77::1 . 10 : 0:6 }\n"
+        );
+        assert_eq!(connections("t", &networks, &[]), "flush map inet t ways_v4\nflush map inet t ways_v6\n");
+        in_namespace(|| {
+            let [mut one, other] = networks.clone();
+            (one.marks, one.interface) = (HALF, 1);
+            let networks = [one, PathNetwork { mangled: true, interface: 1, ..other }];
+            let all = rules("t", &networks) + &connections("t", &networks, &ways);
+            crate::nft::load(&all).unwrap();
+            // As often as anything changes.
+            crate::nft::load(&all).unwrap();
+            let there = crate::nft::ask(&["list", "table", "inet", "t"]).unwrap();
+            assert_eq!(there.matches(" . 443 . ").count(), 4, "{there}");
+        });
+    }
+
+    #[test]
     fn packets_of_connections_with_several_ways_are_marked_and_of_others_never() {
         if !may_test() || crate::mptcp::why_not().is_some() {
             return;
@@ -191,6 +281,7 @@ mod tests {
         let (left, right) = joined_pair();
         let both = (&left, &right);
         right.run(|| set_limits(None).unwrap()).unwrap();
+        let mut marker = Marker::default();
         let paths = left
             .run(|| {
                 let mut netlink = Netlink::open().unwrap();
@@ -210,7 +301,7 @@ mod tests {
                 };
                 let networks = vec![network(1, "10.77.0.1", HALF), network(2, "10.77.0.3", 0)];
                 let paths = Paths { table: 43_900, networks };
-                paths.mark().unwrap();
+                marker.mark(&paths).unwrap();
                 let too_many = Paths { networks: vec![network(1, "10.77.0.1", 1_000_001)], ..paths.clone() };
                 assert!(too_many.sync().is_err());
                 paths
@@ -225,33 +316,33 @@ mod tests {
             paths.watch().unwrap();
         })
         .unwrap();
-        let joined = || {
+        let wait = |what: &str, is_so: &dyn Fn() -> bool| {
             let limit = Instant::now() + Duration::from_secs(10);
-            while paths.counts().unwrap()[&2].joined == 0 && Instant::now() < limit {
+            while !is_so() {
+                assert!(Instant::now() < limit, "{what}");
                 std::thread::sleep(Duration::from_millis(20));
             }
-            // Other shares do not make it forget what it has learned.
-            paths.mark().unwrap();
         };
+        let table = || crate::nft::ask(&["list", "table", "inet", &marking_table(43_900)]).unwrap();
+        let known = || table().matches("10.77.0.2 . ").count();
+        // Nobody marks anew meanwhile: the kernel tells of the second one.
+        let joined = || wait("both subflows are known", &|| known() == 2);
         let marked = download(both, Protocol::MPTCP, 7_003, joined);
         assert!(marked > 0);
         let alive = || {
-            let rules = crate::nft::ask(&["list", "ruleset"]).unwrap();
-            let set = rules.split("set by_2_v4 {").nth(1).unwrap();
+            let rules = table();
+            let set = rules.split("set by_2 {").nth(1).unwrap();
             set.split("\n\t}").next().unwrap().contains("elements")
         };
         left.run(|| {
-            let limit = Instant::now() + Duration::from_secs(3);
-            while alive() {
-                assert!(Instant::now() < limit, "what has fallen silent is still taken for another way");
-                std::thread::sleep(Duration::from_millis(50));
-            }
+            wait("something is known of what has ended", &|| known() == 0);
+            wait("what has fallen silent is still taken for another way", &|| !alive());
         })
         .unwrap();
         let single = Paths { networks: paths.networks[..1].to_vec(), ..paths.clone() };
         left.run(|| {
             single.sync().unwrap();
-            single.mark().unwrap();
+            marker.mark(&single).unwrap();
         })
         .unwrap();
         assert_eq!(download(both, Protocol::MPTCP, 7_004, || {}), marked, "only one network is left");
@@ -294,7 +385,6 @@ mod tests {
                 };
                 let paths = Paths { table: 43_910, networks: vec![network] };
                 paths.watch().unwrap();
-                paths.mark().unwrap();
                 paths
             })
             .unwrap();
@@ -303,7 +393,7 @@ mod tests {
         assert!(heeded > 0 && counts.congested > 10, "{heeded} {counts:?}");
         assert_eq!(counts.congested, counts.markable);
         paths.networks[0].mangled = true;
-        left.run(|| paths.mark().unwrap()).unwrap();
+        left.run(|| Marker::default().mark(&paths).unwrap()).unwrap();
         for (protocol, port) in [(Protocol::MPTCP, 7_012), (Protocol::TCP, 7_013)] {
             assert_eq!(download(both, protocol, port, || {}), heeded, "{protocol:?}");
         }

@@ -1,6 +1,7 @@
 //! The kernel's MPTCP (RFC 8684) as a carrier: [`PathManager`] says from which addresses connections open further subflows,
 //! [`supervised`] has the TCP sockets of an unmodified program speak it.
 
+mod marker;
 mod marking;
 mod notifications;
 mod path_manager;
@@ -8,7 +9,9 @@ pub(crate) mod paths;
 mod renewing;
 pub mod supervised;
 mod watching;
+mod ways;
 
+pub use marker::Marker;
 pub use path_manager::{Endpoint, Limits, PathManager};
 pub use paths::{MOST_ENDPOINTS, PathNetwork, Paths, PathsError};
 pub use renewing::{Hindrance, wider_windows};

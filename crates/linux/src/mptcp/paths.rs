@@ -9,7 +9,7 @@ use std::net::IpAddr;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use super::marking::{self, OF};
+use super::marking::OF;
 use super::path_manager::{Endpoint, Limits, PathManager};
 use super::watching::{self, WayCounts};
 use crate::journal::Change;
@@ -108,15 +108,6 @@ impl Paths {
             }
         }
         Ok(left_out)
-    }
-
-    /// Has nftables mark what comes in, so that senders prefer other networks (`[MULTIAP] section 5`), and learn which servers have other ways
-    /// to use: `marking.rs` says which packets are marked.
-    ///
-    /// # Errors
-    /// [`PathsError::Marks`]; nothing is changed then.
-    pub fn mark(&self) -> Result<(), PathsError> {
-        Ok(nft::load(&marking::rules(&marking_table(self.table), &self.networks))?)
     }
 
     /// Has nftables count what becomes of MPTCP's option and of ECN on the way, from nothing, in a table of its own that marks do not change.
@@ -257,7 +248,7 @@ fn watching_table(table: u32) -> String {
     format!("anabranch_mptcp_ways_{table}")
 }
 
-fn marking_table(table: u32) -> String {
+pub(super) fn marking_table(table: u32) -> String {
     format!("anabranch_mptcp_{table}")
 }
 

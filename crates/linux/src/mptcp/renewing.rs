@@ -10,18 +10,9 @@ use std::{fmt, fs};
 
 use super::path_manager::PathManager;
 use super::paths::{Paths, PathsError};
+use super::ways::{Way, ways};
 use crate::journal::Change;
-use crate::netlink::sock_diag::{Protocol, Selection, SocketDiagnostics, SocketState, Subflow};
 use crate::netlink::unless_missing;
-
-/// A subflow of some connection of this machine.
-#[derive(Clone, Copy, Debug)]
-struct Way {
-    local: IpAddr,
-    subflow: Subflow,
-    /// The far end has answered, and TCP may carry data both ways.
-    is_established: bool,
-}
 
 /// Why connections do not begin anew over a network.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -100,27 +91,9 @@ fn with_room(before: &str) -> Option<String> {
     (first < wanted).then(|| format!("{least}\t{wanted}\t{most}"))
 }
 
-fn ways() -> Result<Vec<Way>, PathsError> {
-    let mut ways = Vec::new();
-    SocketDiagnostics::open().map_err(PathsError::Sockets)?.for_each(
-        Selection::connected(Protocol::Tcp),
-        |socket| {
-            use SocketState::{CloseWait, Established, SynReceived, SynSent};
-            // The kernel leaves alone what this end has ended.
-            let lives = matches!(socket.state, SynSent | SynReceived | Established | CloseWait);
-            ways.extend(socket.subflow.filter(|_| lives).map(|subflow| Way {
-                local: socket.local.ip(),
-                subflow,
-                is_established: socket.state == Established && subflow.answered,
-            }));
-        },
-    )?;
-    Ok(ways)
-}
-
 /// Whether every connection with a subflow from one of these addresses has an established one from another.
 fn all_have_another(ways: &[Way], addresses: &[IpAddr]) -> bool {
-    let is_here = |way: &&Way| addresses.contains(&way.local);
+    let is_here = |way: &&Way| addresses.contains(&way.local.ip());
     let elsewhere: BTreeSet<u32> = ways
         .iter()
         .filter(|way| !is_here(way) && way.is_established)
@@ -146,10 +119,16 @@ mod tests {
     use super::super::paths::{PathNetwork, set_limits};
     use super::*;
     use crate::netlink::Netlink;
+    use crate::netlink::sock_diag::{Protocol, Selection, SocketDiagnostics, Subflow};
     use crate::test_namespace::{joined_pair, may_test};
 
     fn way(connection: u32, local: [u8; 4], is_established: bool) -> Way {
-        Way { local: local.into(), subflow: Subflow { connection, answered: true }, is_established }
+        Way {
+            local: SocketAddr::from((local, 40_000)),
+            remote: SocketAddr::from(([10, 77, 0, 2], 80)),
+            subflow: Subflow { connection, answered: true },
+            is_established,
+        }
     }
 
     #[test]

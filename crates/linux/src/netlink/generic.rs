@@ -31,20 +31,40 @@ impl GenericNetlink {
 
     /// The family called `name`; `None` if this kernel has it not (or not loaded).
     pub(crate) fn family(&mut self, name: &str) -> Result<Option<FamilyNumber>, NetlinkError> {
+        self.described(name, |attributes| {
+            let (_, value) = message::attributes(attributes).find(|(kind, _)| *kind == FAMILY_NUMBER)?;
+            message::short(value, 0).map(FamilyNumber)
+        })
+    }
+
+    /// The number of the multicast group `group` of the family called `name`; `None` if this kernel has one of them not.
+    pub(crate) fn group(&mut self, name: &str, group: &str) -> Result<Option<u32>, NetlinkError> {
+        self.described(name, |attributes| {
+            let (_, groups) = message::attributes(attributes).find(|(kind, _)| *kind == GROUPS)?;
+            message::attributes(groups).find_map(|(_, one)| {
+                let of = |wanted| message::attributes(one).find(|(kind, _)| *kind == wanted);
+                of(GROUP_NAME).filter(|(_, value)| message::text(value) == group)?;
+                message::number(of(GROUP_NUMBER)?.1, 0)
+            })
+        })
+    }
+
+    /// What `read` finds in the kernel's description of a family.
+    fn described<T>(
+        &mut self,
+        name: &str,
+        read: impl Fn(&[u8]) -> Option<T>,
+    ) -> Result<Option<T>, NetlinkError> {
         let mut request = Request::new(CONTROL, ACK, &header(GET_FAMILY, CONTROL_VERSION));
         request.text(FAMILY_NAME, name);
-        let mut number = None;
+        let mut found = None;
         let on_message = |message: Message<'_>| {
-            number = number.or_else(|| {
-                let (_, value) = message::attributes(message.body.get(HEADER..)?)
-                    .find(|(kind, _)| *kind == FAMILY_NUMBER)?;
-                message::short(value, 0)
-            });
+            found = found.take().or_else(|| read(message.body.get(HEADER..)?));
         };
         match self.socket.exchange(&format!("find the kernel interface {name}"), request, on_message) {
             Err(error) if error.is_missing() => Ok(None),
             Err(error) => Err(error),
-            Ok(()) => Ok(number.map(FamilyNumber)),
+            Ok(()) => Ok(found),
         }
     }
 
@@ -96,6 +116,9 @@ const CONTROL_VERSION: u8 = 1;
 const GET_FAMILY: u8 = 3;
 const FAMILY_NUMBER: u16 = 1;
 const FAMILY_NAME: u16 = 2;
+const GROUPS: u16 = 7;
+const GROUP_NAME: u16 = 1;
+const GROUP_NUMBER: u16 = 2;
 
 #[cfg(test)]
 mod tests {
@@ -109,6 +132,10 @@ mod tests {
             let control = netlink.family("nlctrl").unwrap().unwrap();
             assert_eq!(control, FamilyNumber(CONTROL));
             assert_eq!(netlink.family("no-such-thing").unwrap(), None);
+            let notify = netlink.group("nlctrl", "notify").unwrap().unwrap();
+            assert_eq!(netlink.group("nlctrl", "no-such-thing").unwrap(), None);
+            assert_eq!(netlink.group("no-such-thing", "notify").unwrap(), None);
+            NetlinkSocket::open(libc::NETLINK_GENERIC, 0).unwrap().hear(notify).unwrap();
             let mut names = Vec::new();
             let question = Question { command: GET_FAMILY, dump: true };
             netlink

@@ -94,6 +94,12 @@ impl NetlinkSocket {
         Ok(Self { socket, sequence: 0, buffer: vec![0; BUFFER] })
     }
 
+    /// Hears the multicast group of this number, too.
+    pub(crate) fn hear(&self, group: u32) -> io::Result<()> {
+        let group = libc::c_int::try_from(group).map_err(|_| io::ErrorKind::InvalidInput)?;
+        set_integer_option(self.socket.as_fd(), libc::SOL_NETLINK, libc::NETLINK_ADD_MEMBERSHIP, group)
+    }
+
     /// Sends `request`, waits for the kernel's word on it.
     pub(crate) fn request(&mut self, operation: &str, request: Request) -> Result<(), NetlinkError> {
         self.exchange(operation, request, |_| {})

@@ -150,7 +150,7 @@ impl SocketInfo {
 impl Subflow {
     /// Reads what the layer above TCP says of itself.
     fn parse(bytes: &[u8]) -> Option<Self> {
-        let (_, mptcp) = message::attributes(bytes).find(|(kind, _)| kind & !NESTED == UPPER_MPTCP)?;
+        let (_, mptcp) = message::attributes(bytes).find(|(kind, _)| *kind == UPPER_MPTCP)?;
         let of = |wanted| {
             let mut all = message::attributes(mptcp);
             all.find(|(kind, _)| *kind == wanted).and_then(|(_, value)| number(value, 0))
@@ -243,7 +243,6 @@ const CGROUP: u16 = 21;
 /// `INET_DIAG_ULP_INFO`, and in it `INET_ULP_INFO_MPTCP` with the attributes and flags of `linux/mptcp.h`.
 const UPPER_LAYER: u16 = 19;
 const UPPER_MPTCP: u16 = 3;
-const NESTED: u16 = 1 << 15;
 const LOCAL_TOKEN: u16 = 2;
 const SUBFLOW_FLAGS: u16 = 8;
 const CAPABLE: u32 = 1 << 0;

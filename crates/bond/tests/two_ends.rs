@@ -612,6 +612,48 @@ fn the_peer_is_told_of_a_network_that_vanished() {
     assert!(rate > 0.8 * 60.0, "{rate}\n{}", bench.report());
 }
 
+/// After longer than the interval of signs of life, too.
+#[test]
+fn a_network_that_is_gone_or_silent_costs_next_to_no_packets_and_no_wakeups() {
+    let mut bench = Bench::new(&[LinkSpec::new(20.0, 10), LinkSpec::new(20.0, 10)]);
+    bench.connect();
+    bench.run(Duration::from_millis(300));
+    let network = NetworkId(2);
+    let sent = |bench: &Bench| {
+        let reports = bench.device.path_reports(bench.device_session);
+        reports.into_iter().find(|report| report.network == network).unwrap().counters.sent_packets
+    };
+    bench.unplug(1);
+    bench.device.network_down(bench.now, network);
+    bench.run(Duration::from_secs(60));
+    let (steps, before) = (bench.steps, sent(&bench));
+    bench.run(Duration::from_secs(60));
+    // The gateway asks twice a second, and every 20 s there is a sign of life by the other one.
+    assert!(bench.steps - steps < 150, "{} times in a minute", bench.steps - steps);
+    assert_eq!(sent(&bench), before);
+
+    let asked_with_data = |bench: &mut Bench, time: Duration| {
+        let (before, end) = (sent(bench), bench.now + time);
+        while bench.now < end {
+            bench.send_up(0, 500);
+            bench.run(Duration::from_millis(50));
+        }
+        sent(bench) - before
+    };
+    // It is there again, but nobody answers its challenge.
+    bench.device.network_up(bench.now, network);
+    let asked = asked_with_data(&mut bench, Duration::from_secs(5));
+    assert!((3..=12).contains(&asked), "{asked} packets in 5 s");
+    // It works, and then nothing comes by it any more.
+    bench.set_alive(1, true);
+    bench.device.network_up(bench.now, network);
+    bench.run(Duration::from_secs(1));
+    bench.set_alive(1, false);
+    asked_with_data(&mut bench, Duration::from_secs(25));
+    let asked = asked_with_data(&mut bench, Duration::from_secs(5));
+    assert!((3..=12).contains(&asked), "{asked} packets in 5 s");
+}
+
 #[test]
 fn small_sparse_packets_go_twice_where_packets_are_lost() {
     let mut bench = Bench::new(&[LinkSpec::new(20.0, 10).loss(0.02), LinkSpec::new(20.0, 12).loss(0.02)]);

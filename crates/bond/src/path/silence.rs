@@ -74,6 +74,14 @@ impl Path {
         }
     }
 
+    /// When it is to be asked for a sign of life that keeps it open: boxes on the way forget what goes one way only, or not at all. One that does not answer
+    /// is asked again by timers of its own.
+    pub(crate) fn keep_alive_at(&self, interval: Duration) -> Timestamp {
+        let answers = self.state == PathState::Usable && self.sent.in_flight() == 0;
+        let since = if answers { self.last_sent_at.min(self.last_received_at) } else { self.last_sent_at };
+        since + interval
+    }
+
     /// RFC 9002 section 6.2.1, with the path's own reordering.
     pub(crate) fn probe_timeout(&self) -> Duration {
         (self.rtt.pto() + PEER_ACK_DELAY + self.peer_reordering).max(LEAST_PROBE_TIMEOUT)

@@ -460,19 +460,20 @@ impl Session {
         let keep_alive = self.config.keep_alive;
         let initiator = self.role == Role::Initiator;
         let backlog = self.flows.bulk_bytes() > 0;
-        for path in &mut self.paths {
-            let quiet = now.since(path.last_sent_at);
+        for path in self.paths.iter_mut().filter(|path| path.state != PathState::Down) {
             let refresh = busy && path.state == PathState::Usable && path.status() == PathStatus::Active;
-            let wait = match refresh {
-                true if backlog => WAITING_REFRESH_INTERVAL,
-                true => REFRESH_INTERVAL,
-                false => keep_alive,
+            let due = match refresh {
+                true if backlog => path.last_sent_at + WAITING_REFRESH_INTERVAL,
+                true => path.last_sent_at + REFRESH_INTERVAL,
+                false => path.keep_alive_at(keep_alive),
             };
-            let idle = if refresh { quiet } else { quiet.max(now.since(path.last_received_at)) };
-            if path.state != PathState::Down && (refresh || initiator) && idle >= wait {
+            if !refresh && !initiator {
+                continue;
+            }
+            if due <= now {
                 path.ping_wanted = true;
-            } else if initiator && !refresh {
-                next = next.min(path.last_sent_at.min(path.last_received_at) + wait);
+            } else if !refresh {
+                next = next.min(due);
             }
         }
         if busy {

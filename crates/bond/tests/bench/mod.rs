@@ -82,6 +82,8 @@ pub struct Bench {
     pub connected_events: u32,
     pub gateway_events: Vec<EndpointEvent>,
     pub digest: u64,
+    /// How often something arrived or a timer of one end ran out.
+    pub steps: u64,
     config: SessionConfig,
     /// Sessions carry streams, and a new one goes on with those of the last.
     pub streams: bool,
@@ -148,6 +150,7 @@ impl Bench {
             connected_events: 0,
             gateway_events: Vec::new(),
             digest: 0,
+            steps: 0,
             config,
             streams: false,
             device_events: Vec::new(),
@@ -287,6 +290,7 @@ impl Bench {
     }
 
     fn step(&mut self) {
+        self.steps += 1;
         while let Some((&(at, id), _)) = self.wire.iter().next() {
             if at > self.now {
                 break;

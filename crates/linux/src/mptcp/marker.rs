@@ -59,14 +59,13 @@ impl Marker {
         }
         let mut current = lock(&self.current);
         let table = marking_table(paths.table);
-        let rules = marking::rules(&table, &paths.networks);
         if !paths.has_marks() {
-            nft::load(&rules)?;
+            nft::load(&nft::removal(&table))?;
             *current = None;
             return Ok(());
         }
         let connections = marking::connections(&table, &paths.networks, &ways()?);
-        nft::load(&(rules + &connections))?;
+        nft::load(&(marking::rules(&table, &paths.networks) + &connections))?;
         *current = Some(Current { paths: paths.clone(), connections });
         Ok(())
     }

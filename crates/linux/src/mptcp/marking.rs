@@ -12,16 +12,12 @@ use std::fmt::Write;
 
 use super::paths::PathNetwork;
 use super::ways::Way;
-use crate::nft;
 
 /// Marks are counted of so many packets.
 pub(super) const OF: u32 = 1_000_000;
 
-/// All but the connections, for `nft -f`; nothing is there where nothing is to be marked or unmarked.
+/// All but the connections, for `nft -f`.
 pub(super) fn rules(table: &str, networks: &[PathNetwork]) -> String {
-    if networks.iter().all(|network| network.marks == 0 && !network.mangled) {
-        return nft::removal(table);
-    }
     // Writing to a string cannot fail.
     let mut script = format!("table inet {table} {{\n");
     for Family { name, ip } in FAMILIES {

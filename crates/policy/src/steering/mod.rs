@@ -260,10 +260,13 @@ impl Steering {
             (true, false) => Lack::Turn,
         };
         let mut used = in_use.len();
-        let leaves = has_moved || matches!(verdict, Verdict::Leave | Verdict::LookAgain);
+        let leaves = has_moved || verdict == Verdict::LookAgain;
         for (_, point) in here.iter_mut().enumerate().filter(|(at, point)| leaves && slower(point, *at)) {
-            point.proven = if verdict == Verdict::LookAgain { point.allowed } else { 0.0 };
+            point.proven = if has_moved { 0.0 } else { point.allowed };
             point.allowed = 0.0;
+        }
+        if verdict == Verdict::Refuted {
+            here.iter_mut().for_each(|point| point.proven = 0.0);
         }
         let mut trying = here.iter().any(|point| matches!(point.stage, Stage::Trying | Stage::Proving));
         let some_used = here.iter().any(|point| point.stage == Stage::Used && point.view.reaches);

@@ -1,12 +1,16 @@
 //! Whether slower access points are worth the air that they take, by what arrives with them and without.
 //!
 //! ```text
-//!           one begins               no gain, or time to look again
-//!   Alone -------------> Beside ---------------------------------> Alone
+//!           one begins              suspected, or time to look again
+//!   Alone -------------> Beside --------------------------------------> Alone
 //! ```
 //! How much air a packet takes is reckoned from what is heard, and less than the truth where many attempts fail that nobody hears. So air may seem free
 //! that is not, and a slow access point eats what a fast one would have carried. What arrives is the judge: now and then the fast ones are alone for a
-//! second, and if all together then bring less than they alone and half of what the slow ones bring, these leave.
+//! second, and slower ones are suspected if all together then bring less than they alone and half of what the slow ones bring.
+//!
+//! But somebody may want less, or what is behind the fast ones may carry more in one second than in the next. So who is suspected gets a trial: turns
+//! without and with them, until what is lacking is more than chance explains, which is known from how much one second differs from the next. What is
+//! lacking in a turn is counted from the lesser of the seconds before and after it, and if in doubt it is for the accused.
 
 use std::time::Duration;
 
@@ -16,33 +20,169 @@ use units::Timestamp;
 const FOLLOWED: Duration = Duration::from_millis(600);
 /// How long what arrives is averaged.
 const COMPARED: Duration = Duration::from_secs(1);
-/// Of what slower ones bring, at least this part has to be gain ...
+/// Of what slower ones bring, at least this part has to be gain.
 const LEAST_GAIN: f64 = 0.5;
-/// ... but for what may be chance, as a part of what arrives without them.
-const CHANCE: f64 = 0.1;
 /// They are kept away for so long after they brought no gain; doubles each time ...
 const FIRST_PAUSE: Duration = Duration::from_secs(5);
-/// ... up to this.
+/// ... up to this. Nor are they suspected for as long after a trial that did not show that.
 const LONGEST_PAUSE: Duration = Duration::from_secs(80);
 /// While they bring gain, it is compared again after this: that costs what they bring in some three seconds, so a twentieth of it.
 const PROOF: Duration = Duration::from_secs(60);
 /// It is compared again at once when the best one needs less air for a packet by so much, as a part of what it needed: alone it would bring more now.
 const BETTER: f64 = 0.7;
+/// With fewer packets a second nobody wants anything, and what arrives tells nothing.
+const DEMAND: f64 = 20.0;
+/// By how much one second differs from the next by chance, as a part of either (the standard deviation), until it is known.
+const CHANCE: f64 = 0.1;
+/// One difference tells at most this much of it, so that a download that begins is not taken for chance.
+const MOST_CHANCE: f64 = 0.5;
+/// It is averaged over about so many seconds.
+const REMEMBERED: f64 = 8.0;
+/// What is lacking is no chance if it is so many standard deviations.
+const SURE: f64 = 1.5;
+/// A trial has at most so many turns ...
+const MOST_TURNS: f64 = 6.0;
+/// ... and each begins so soon after the one before.
+const STALE: Duration = Duration::from_secs(10);
+
+/// What arrives, in whole seconds since the last change.
+#[derive(Clone, Copy, Debug)]
+struct Arriving {
+    /// The last change.
+    since: Timestamp,
+    began: Timestamp,
+    sum: f64,
+    count: u32,
+    /// Packets a second in the last whole second.
+    mean: Option<f64>,
+    /// The variance of a second, relative to the square of what arrives.
+    variance: f64,
+}
+
+impl Arriving {
+    fn new(now: Timestamp) -> Self {
+        Self { since: now, began: now, sum: 0.0, count: 0, mean: None, variance: CHANCE * CHANCE }
+    }
+
+    /// Something has changed, so seconds begin anew.
+    fn change(&mut self, now: Timestamp) {
+        *self = Self { variance: self.variance, ..Self::new(now) };
+    }
+
+    /// Takes what arrives now; gives the mean of a second that is whole.
+    fn take(&mut self, now: Timestamp, all: f64) -> Option<f64> {
+        if now.since(self.since) < FOLLOWED {
+            self.began = now;
+            return None;
+        }
+        (self.sum, self.count) = (self.sum + all, self.count + 1);
+        if now.since(self.began) < COMPARED {
+            return None;
+        }
+        let mean = self.sum / f64::from(self.count);
+        if let Some(before) = self.mean.filter(|before| before + mean >= 2.0 * DEMAND) {
+            // Two means differ by twice the variance of one.
+            let apart = (before - mean) / ((before + mean) / 2.0);
+            let seen = (apart * apart / 2.0).min(MOST_CHANCE * MOST_CHANCE);
+            self.variance += (seen - self.variance) / REMEMBERED;
+        }
+        *self = Self { began: now, sum: 0.0, count: 0, mean: Some(mean), ..*self };
+        Some(mean)
+    }
+
+    /// The standard deviation of a second in which `mean` arrives.
+    fn chance(&self, mean: f64) -> f64 {
+        self.variance.sqrt() * mean
+    }
+}
+
+/// A second with slower ones in use; all in packets a second.
+#[derive(Clone, Copy, Debug)]
+struct Turn {
+    /// What arrived without them before.
+    before: f64,
+    together: f64,
+    slower: f64,
+}
+
+impl Turn {
+    /// How much less arrived than would have to for them to be worth it, if `alone` arrives without them.
+    fn lacks(&self, alone: f64) -> f64 {
+        alone + self.slower * LEAST_GAIN - self.together
+    }
+}
+
+/// Turns with slower ones that are suspected to cost more than they bring.
+#[derive(Clone, Copy, Debug)]
+struct Trial {
+    /// When the last turn ended.
+    at: Timestamp,
+    /// The last turn, until it is known what arrives without them after it.
+    open: Option<Turn>,
+    turns: f64,
+    /// Sums over the turns.
+    lacking: f64,
+    alone: f64,
+}
+
+/// How a trial ends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Outcome {
+    Costs,
+    Acquitted,
+}
+
+impl Trial {
+    fn new(now: Timestamp, turn: Turn) -> Self {
+        Self { at: now, open: Some(turn), turns: 0.0, lacking: 0.0, alone: 0.0 }
+    }
+
+    /// Takes what arrives without them after a turn.
+    fn close(&mut self, turn: Turn, after: f64) {
+        self.open = None;
+        self.turns += 1.0;
+        self.lacking += turn.lacks(turn.before.min(after));
+        self.alone += (turn.before + after) / 2.0;
+    }
+
+    /// What it is known by now, if that is anything.
+    fn outcome(&self, arriving: &Arriving) -> Option<Outcome> {
+        let lacking = self.lacking / self.turns;
+        let chance = arriving.chance(self.alone / self.turns) / self.turns.sqrt();
+        if lacking > SURE * chance {
+            return Some(Outcome::Costs);
+        }
+        (lacking <= 0.0 || self.turns >= MOST_TURNS).then_some(Outcome::Acquitted)
+    }
+}
+
+/// A time that doubles each time it is taken.
+#[derive(Clone, Copy, Debug)]
+struct Doubling(Duration);
+
+impl Doubling {
+    const FIRST: Self = Self(FIRST_PAUSE);
+
+    fn take(&mut self) -> Duration {
+        let taken = self.0;
+        self.0 = (taken * 2).min(LONGEST_PAUSE);
+        taken
+    }
+}
 
 /// What is known of whether the slower access points of a channel bring anything.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Worth {
     /// While they are in use: what arrived without them, packets a second, and what the best one needed for a packet.
     alone: Option<(f64, Duration)>,
-    /// Since when it is as it is.
-    since: Timestamp,
+    arriving: Arriving,
+    trial: Option<Trial>,
+    /// They are kept away until then, and for how long the next time.
     quiet_until: Timestamp,
-    pause: Duration,
-    /// What is being averaged, and the last mean since the change.
-    began: Timestamp,
-    sum: f64,
-    count: u32,
-    mean: Option<f64>,
+    pause: Doubling,
+    /// They are not suspected until then, and for how long the next time.
+    trusted_until: Timestamp,
+    trust: Doubling,
 }
 
 /// What may become of the slower ones.
@@ -54,10 +194,10 @@ pub(super) enum Verdict {
     MayBegin,
     /// Those in use go on.
     GoOn,
-    /// Those in use have to leave at once, as they bring no gain.
-    Leave,
-    /// Those in use have to leave at once, to be compared again; what they had was worth it.
+    /// Those in use have to leave at once, to be compared again; nothing is said against what they had.
     LookAgain,
+    /// Those that were in use cost more than they brought. None may begin, and then with little.
+    Refuted,
 }
 
 impl Worth {
@@ -65,13 +205,12 @@ impl Worth {
     pub fn new(now: Timestamp) -> Self {
         Self {
             alone: None,
-            since: now,
+            arriving: Arriving::new(now),
+            trial: None,
             quiet_until: now,
-            pause: FIRST_PAUSE,
-            began: now,
-            sum: 0.0,
-            count: 0,
-            mean: None,
+            pause: Doubling::FIRST,
+            trusted_until: now,
+            trust: Doubling::FIRST,
         }
     }
 
@@ -79,37 +218,28 @@ impl Worth {
     /// `best`: air time for a packet of the best one.
     pub fn update(&mut self, now: Timestamp, best: Duration, all: f64, slower: Option<f64>) -> Verdict {
         match (self.alone, slower) {
-            (None, Some(_)) => self.change(now, Some((self.mean.unwrap_or(all), best))),
+            (None, Some(_)) => self.change(now, Some((self.arriving.mean.unwrap_or(all), best))),
             (Some(_), None) => self.change(now, None),
             _ => {}
         }
-        if now.since(self.since) < FOLLOWED {
-            self.began = now;
-        } else {
-            (self.sum, self.count) = (self.sum + all, self.count + 1);
-        }
-        let is_whole = now.since(self.began) >= COMPARED && self.count > 0;
-        if is_whole {
-            self.mean = Some(self.sum / f64::from(self.count));
-            (self.began, self.sum, self.count) = (now, 0.0, 0);
-        }
-        let (Some((alone, needed)), Some(slower)) = (self.alone, slower) else {
-            let is_known = self.mean.is_some() && now >= self.quiet_until;
-            return if is_known { Verdict::MayBegin } else { Verdict::NotYet };
+        let whole = self.arriving.take(now, all);
+        let Some(((alone, needed), slower)) = self.alone.zip(slower) else {
+            return self.without(now, whole);
         };
-        let together = self.mean.filter(|_| is_whole);
-        if together.is_some_and(|together| together < alone * (1.0 - CHANCE) + slower * LEAST_GAIN) {
-            self.quiet_until = now + self.pause;
-            self.pause = (self.pause * 2).min(LONGEST_PAUSE);
+        let is_better = best < needed.mul_f64(BETTER);
+        let turn = whole.map(|together| Turn { before: alone, together, slower });
+        let accused = turn.is_some_and(|turn| self.accuse(now, turn));
+        let is_proven = now.since(self.arriving.since) >= PROOF;
+        if is_better {
+            (self.trial, self.trusted_until) = (None, now);
+        } else if is_proven {
+            self.pause = Doubling::FIRST;
+        }
+        if is_better || is_proven || accused {
             self.change(now, None);
-            return Verdict::Leave;
+            return Verdict::LookAgain;
         }
-        if best >= needed.mul_f64(BETTER) && now.since(self.since) < PROOF {
-            return Verdict::GoOn;
-        }
-        self.pause = FIRST_PAUSE;
-        self.change(now, None);
-        Verdict::LookAgain
+        Verdict::GoOn
     }
 
     /// Whether slower ones are kept away because they brought no gain.
@@ -117,9 +247,49 @@ impl Worth {
         now < self.quiet_until
     }
 
+    /// What may become of them while none is in use, once what arrives in a second is known.
+    fn without(&mut self, now: Timestamp, whole: Option<f64>) -> Verdict {
+        self.trial = self.trial.filter(|trial| now.since(trial.at) < STALE);
+        let outcome = whole.zip(self.trial.as_mut()).and_then(|(after, trial)| {
+            trial.close(trial.open?, after);
+            trial.outcome(&self.arriving)
+        });
+        match outcome {
+            Some(Outcome::Costs) => {
+                (self.trial, self.trust) = (None, Doubling::FIRST);
+                self.quiet_until = now + self.pause.take();
+                return Verdict::Refuted;
+            }
+            Some(Outcome::Acquitted) => {
+                self.trial = None;
+                self.trusted_until = now + self.trust.take();
+            }
+            None => {}
+        }
+        let is_known = self.arriving.mean.is_some() && now >= self.quiet_until;
+        if is_known { Verdict::MayBegin } else { Verdict::NotYet }
+    }
+
+    /// Whether slower ones have to leave after a turn, to see what arrives without them: they are suspected, or nothing was wanted before.
+    fn accuse(&mut self, now: Timestamp, turn: Turn) -> bool {
+        if let Some(trial) = &mut self.trial {
+            (trial.at, trial.open) = (now, Some(turn));
+            return true;
+        }
+        if now < self.trusted_until {
+            return false;
+        }
+        if turn.before < DEMAND {
+            return turn.together >= DEMAND;
+        }
+        let is_suspected = turn.lacks(turn.before) > self.arriving.chance(turn.before);
+        self.trial = is_suspected.then(|| Trial::new(now, turn));
+        is_suspected
+    }
+
     fn change(&mut self, now: Timestamp, alone: Option<(f64, Duration)>) {
-        (self.alone, self.since, self.began) = (alone, now, now);
-        (self.sum, self.count, self.mean) = (0.0, 0, None);
+        self.alone = alone;
+        self.arriving.change(now);
     }
 }
 
@@ -127,23 +297,51 @@ impl Worth {
 mod tests {
     use super::*;
 
-    /// A slow one that is let in whenever it may be, for 200 s: how many of its seconds it was in use. `with`, `without`: what arrives.
-    fn used(without: f64, with: f64, slow: f64) -> u32 {
-        let mut worth = Worth::new(Timestamp::ZERO);
-        let (mut in_use, mut steps) = (false, 0);
-        for step in 0..2_000_u64 {
+    /// Whether slower ones that are let in whenever they may be are in use in each tenth of a second. `arrives`: without them, with them, and of these what
+    /// they bring, by the tenth.
+    fn in_use(tenths: u64, mut arrives: impl FnMut(u64) -> (f64, f64, f64)) -> Vec<bool> {
+        let (mut worth, mut in_use) = (Worth::new(Timestamp::ZERO), false);
+        let mut tenth = |at: u64| {
+            let (without, with, slow) = arrives(at);
             let all = if in_use { with } else { without };
-            // Chance, 5 % up and down.
-            let all = all * (0.95 + 0.1 * (step * 37 % 11) as f64 / 10.0);
             let best = Duration::from_micros(500);
-            match worth.update(Timestamp::from_millis(step * 100), best, all, in_use.then_some(slow)) {
+            match worth.update(Timestamp::from_millis(at * 100), best, all, in_use.then_some(slow)) {
                 Verdict::MayBegin => in_use = true,
-                Verdict::Leave | Verdict::LookAgain => in_use = false,
+                Verdict::LookAgain | Verdict::Refuted => in_use = false,
                 Verdict::NotYet | Verdict::GoOn => {}
             }
-            steps += u32::from(in_use);
+            in_use
+        };
+        (0..tenths).map(&mut tenth).collect()
+    }
+
+    fn seconds(in_use: &[bool]) -> usize {
+        in_use.iter().filter(|in_use| **in_use).count() / 10
+    }
+
+    /// A slow one for 200 s, with chance of 5 % up and down: how many of its seconds it was in use. `with`, `without`: what arrives.
+    fn used(without: f64, with: f64, slow: f64) -> usize {
+        let chance = |at: u64| 0.95 + 0.1 * (at * 37 % 11) as f64 / 10.0;
+        seconds(&in_use(2_000, |at| (without * chance(at), with * chance(at), slow)))
+    }
+
+    /// Between 0 and 1, anything.
+    fn anything(seed: &mut u64) -> f64 {
+        *seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (*seed >> 33) as f64 / f64::from(1_u32 << 31)
+    }
+
+    /// A fast one whose uplink is shared with many: its part is another one every one to three seconds, from a tenth of what it has on average to nearly twice
+    /// as much.
+    fn busy(mut seed: u64) -> impl FnMut(u64) -> f64 {
+        let (mut part, mut until) = (1.0, 0);
+        move |at| {
+            if at >= until {
+                part = 0.1 + 1.8 * anything(&mut seed);
+                until = at + 10 + (20.0 * anything(&mut seed)) as u64;
+            }
+            part
         }
-        steps / 10
     }
 
     #[test]
@@ -170,6 +368,59 @@ mod tests {
     fn who_costs_more_than_it_brings_is_seldom_tried() {
         let seconds = used(1_000.0, 400.0, 150.0);
         assert!((4..14).contains(&seconds), "{seconds}");
-        assert!(used(1_000.0, 950.0, 250.0) < 14, "what one has the other lacks");
+        assert!(used(1_000.0, 950.0, 250.0) < 16, "what one has the other lacks");
+    }
+
+    #[test]
+    fn a_busy_uplink_of_the_fast_one_is_no_fault_of_the_slow_one() {
+        let used: Vec<usize> = (0..20)
+            .map(|seed| {
+                let mut busy = busy(seed);
+                seconds(&in_use(2_000, |at| {
+                    let fast = 600.0 * busy(at);
+                    (fast, fast + 200.0, 200.0)
+                }))
+            })
+            .collect();
+        let mean = used.iter().sum::<usize>() / used.len();
+
+        assert!(mean > 150, "{mean}: {used:?}");
+    }
+
+    #[test]
+    fn who_costs_much_is_found_out_beside_a_busy_uplink_too() {
+        let used: Vec<usize> = (0..20)
+            .map(|seed| {
+                let mut busy = busy(seed);
+                seconds(&in_use(2_000, |at| {
+                    let fast = 600.0 * busy(at);
+                    (fast, fast / 4.0 + 50.0, 50.0)
+                }))
+            })
+            .collect();
+        let mean = used.iter().sum::<usize>() / used.len();
+
+        assert!(mean < 60, "{mean}: {used:?}");
+    }
+
+    #[test]
+    fn who_is_there_when_less_is_wanted_is_not_to_blame() {
+        // Wanted for five seconds, and from then on a tenth of it: they are away as long as it takes to see that.
+        let less = in_use(200, |at| if at < 50 { (2_000.0, 2_100.0, 500.0) } else { (100.0, 400.0, 100.0) });
+        assert!(less[80..].iter().all(|in_use| *in_use), "{less:?}");
+        // Nothing for ten seconds, and then less than before.
+        let idle = in_use(250, |at| match at {
+            0..50 => (2_000.0, 2_100.0, 500.0),
+            50..150 => (0.0, 0.0, 0.0),
+            _ => (100.0, 400.0, 100.0),
+        });
+        let away = idle[80..].iter().filter(|in_use| !**in_use).count();
+        assert!((1..20).contains(&away), "as long as it takes to see what is wanted now: {idle:?}");
+    }
+
+    #[test]
+    fn what_it_costs_is_seen_when_a_download_begins() {
+        let begins = in_use(400, |at| if at < 100 { (0.0, 0.0, 0.0) } else { (2_000.0, 400.0, 100.0) });
+        assert!(seconds(&begins[100..]) < 9, "{begins:?}");
     }
 }

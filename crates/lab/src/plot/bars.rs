@@ -1,5 +1,6 @@
 //! Grouped bars.
 
+use super::legend::{Legend, SIZE, label_at};
 use crate::experiment::{BarGroup, Metrics, Record, spread};
 use trace::canvas::{Area, COLOURS, Canvas, draw_axis, short_number};
 
@@ -32,14 +33,21 @@ pub(super) fn draw_bars(canvas: &mut Canvas, area: Area, groups: &[BarGroup], re
     let value = |metric: &String| record.metrics.get(metric).copied().filter(|value| value.is_finite());
     let most = |metric: &String| Some(spread(&record.runs, metric).map_or(value(metric)?, |(_, most)| most));
     let all = groups.iter().flat_map(|group| &group.bars).filter_map(|(_, metric)| most(metric));
+    let shared = groups.first().map(|group| group.bars.as_slice()).unwrap_or_default();
+    let legend = Legend::new(area, shared.iter().map(|(label, _)| label.as_str()));
     let inner = Area {
         left: area.left + 36.0,
-        top: area.top + 30.0,
+        top: area.top + legend.height,
         width: area.width - 36.0,
-        height: area.height - 60.0,
+        height: area.height - 30.0 - legend.height,
     };
     let top = draw_axis(canvas, inner, all.fold(0.0, f64::max));
-    draw_legend(canvas, area, groups);
+    for ((index, (label, _)), place) in shared.iter().enumerate().zip(legend.places) {
+        let swatch = Area { left: place.0, top: place.1 - 5.0, width: 10.0, height: 10.0 };
+        canvas.rectangle(swatch, COLOURS[index % COLOURS.len()]);
+        let (x, y) = label_at(place);
+        canvas.text(x, y, SIZE, label);
+    }
     let group_width = inner.width / groups.len().max(1) as f64;
     for (index, group) in groups.iter().enumerate() {
         let left = inner.left + index as f64 * group_width;
@@ -70,7 +78,7 @@ pub(super) fn draw_bars(canvas: &mut Canvas, area: Area, groups: &[BarGroup], re
         canvas.centred_text(left + group_width / 2.0, inner.bottom() + 16.0, 12.0, &group.label);
     }
     canvas.line((inner.left, inner.bottom()), (inner.right(), inner.bottom()), "#222222");
-    canvas.faint_text(area.left, area.top + 24.0, 10.0, unit);
+    canvas.faint_text(area.left, inner.top - 6.0, 10.0, unit);
 }
 
 /// Without bars that no group has a value for.
@@ -89,16 +97,4 @@ pub(super) fn without_absent(groups: &[BarGroup], metrics: &Metrics) -> Vec<BarG
             .collect(),
     };
     groups.iter().map(present).collect()
-}
-
-fn draw_legend(canvas: &mut Canvas, area: Area, groups: &[BarGroup]) {
-    let mut x = area.left + 60.0;
-    for (index, (label, _)) in
-        groups.first().map(|group| group.bars.as_slice()).unwrap_or_default().iter().enumerate()
-    {
-        let swatch = Area { left: x, top: area.top + 5.0, width: 10.0, height: 10.0 };
-        canvas.rectangle(swatch, COLOURS[index % COLOURS.len()]);
-        canvas.text(x + 14.0, area.top + 14.0, 11.0, label);
-        x += 28.0 + 6.4 * label.chars().count() as f64;
-    }
 }

@@ -2,6 +2,7 @@
 
 use super::Series;
 use super::bars::{Look, look_of};
+use super::legend::{Legend, SIZE, label_at};
 use crate::experiment::BarGroup;
 use trace::canvas::{Area, COLOURS, Canvas, axis, draw_axis, short_number};
 
@@ -15,11 +16,13 @@ pub(super) fn draw_lines(
     unit: &str,
 ) {
     let points = || series.iter().flat_map(|(_, points)| points);
+    let looks = looks(series, groups);
+    let legend = Legend::new(area, looks.iter().map(|look| look.label.as_str()));
     let inner = Area {
         left: area.left + 36.0,
-        top: area.top + 30.0,
+        top: area.top + legend.height,
         width: area.width - 36.0,
-        height: area.height - 60.0,
+        height: area.height - 30.0 - legend.height,
     };
     let top = draw_axis(canvas, inner, points().map(|(_, value)| *value).fold(0.0, f64::max));
     let end = points().map(|(seconds, _)| *seconds).fold(0.0, f64::max).max(1e-9);
@@ -35,8 +38,7 @@ pub(super) fn draw_lines(
         canvas.centred_text(inner.left + inner.width / 2.0, inner.bottom() + 28.0, 10.0, over);
     }
     // The last line is the one to look at: drawn last, and thicker.
-    let mut legend = area.left + 60.0;
-    for (index, ((_, points), look)) in series.iter().zip(looks(series, groups)).enumerate() {
+    for (index, (((_, points), look), entry)) in series.iter().zip(looks).zip(legend.places).enumerate() {
         let is_last = index + 1 == series.len();
         let Look { label, colour } = look;
         let place = |(seconds, value): &(f64, f64)| {
@@ -44,11 +46,11 @@ pub(super) fn draw_lines(
         };
         let placed: Vec<(f64, f64)> = points.iter().map(place).collect();
         canvas.polyline(&placed, colour, if is_last { 2.0 } else { 1.2 });
-        canvas.line((legend, area.top + 10.0), (legend + 14.0, area.top + 10.0), colour);
-        canvas.text(legend + 18.0, area.top + 14.0, 11.0, &label);
-        legend += 34.0 + 6.4 * label.chars().count() as f64;
+        canvas.line(entry, (entry.0 + 14.0, entry.1), colour);
+        let (x, y) = label_at(entry);
+        canvas.text(x, y, SIZE, &label);
     }
-    canvas.faint_text(area.left, area.top + 24.0, 10.0, unit);
+    canvas.faint_text(area.left, inner.top - 6.0, 10.0, unit);
 }
 
 /// How each line looks. Those without a bar have their names and colours of their own, the last one the strongest.

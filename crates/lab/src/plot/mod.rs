@@ -1,6 +1,7 @@
 //! Plots as SVG files, drawn by this crate: bars of metrics, and lines over time or over something else.
 
 mod bars;
+mod legend;
 mod lines;
 
 use crate::experiment::{Experiment, Record};

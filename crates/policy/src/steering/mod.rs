@@ -239,6 +239,8 @@ impl Steering {
         let verdict = if stays {
             worth.update(now, best.unwrap_or_default(), carried, of_slower)
         } else {
+            // What arrives is a matter of turns.
+            *worth = Worth::new(now);
             Verdict::GoOn
         };
         let mut in_use: Vec<Slower> = (here.iter_mut().enumerate())

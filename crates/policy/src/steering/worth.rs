@@ -1,16 +1,20 @@
 //! Whether slower access points are worth the air that they take, by what arrives with them and without.
 //!
 //! ```text
-//!           one begins              suspected, or time to look again
-//!   Alone -------------> Beside --------------------------------------> Alone
+//!              one begins              suspected, or time to look again
+//!      Alone -------------> Beside --------------------------------------> Alone
+//!        ^                                                                   |
+//!        +--- of those suspected: they begin again, or are kept away --------+
 //! ```
 //! How much air a packet takes is reckoned from what is heard, and less than the truth where many attempts fail that nobody hears. So air may seem free
 //! that is not, and a slow access point eats what a fast one would have carried. What arrives is the judge: now and then the fast ones are alone for a
 //! second, and slower ones are suspected if all together then bring less than they alone and half of what the slow ones bring.
 //!
 //! But somebody may want less, or what is behind the fast ones may carry more in one second than in the next. So who is suspected gets a trial: turns
-//! without and with them, until what is lacking is more than chance explains, which is known from how much one second differs from the next. What is
-//! lacking in a turn is counted from the lesser of the seconds before and after it, and if in doubt it is for the accused.
+//! with them and without, until more is missing than chance explains, which is known from how much one second differs from the next. What is missing in a
+//! turn is counted from the lesser of the seconds before and after it. If that does not become clear, they stay in use.
+//!
+//! All slower ones in use are judged together.
 
 use std::time::Duration;
 
@@ -22,28 +26,40 @@ const FOLLOWED: Duration = Duration::from_millis(600);
 const COMPARED: Duration = Duration::from_secs(1);
 /// Of what slower ones bring, at least this part has to be gain.
 const LEAST_GAIN: f64 = 0.5;
-/// They are kept away for so long after they brought no gain; doubles each time ...
-const FIRST_PAUSE: Duration = Duration::from_secs(5);
-/// ... up to this. Nor are they suspected for as long after a trial that did not show that.
+/// They are kept away for so long after they brought no gain, and not suspected for so long after a trial that did not show that; doubles each time ...
+const FIRST_TERM: Duration = Duration::from_secs(5);
+/// ... up to this where they are kept away ...
 const LONGEST_PAUSE: Duration = Duration::from_secs(80);
+/// ... and this where they are not suspected, or it is not looked for what arrives without them.
+const LONGEST_TRUST: Duration = Duration::from_secs(20);
 /// While they bring gain, it is compared again after this: that costs what they bring in some three seconds, so a twentieth of it.
 const PROOF: Duration = Duration::from_secs(60);
 /// It is compared again at once when the best one needs less air for a packet by so much, as a part of what it needed: alone it would bring more now.
 const BETTER: f64 = 0.7;
 /// With fewer packets a second nobody wants anything, and what arrives tells nothing.
 const DEMAND: f64 = 20.0;
-/// By how much one second differs from the next by chance, as a part of either (the standard deviation), until it is known.
+/// The standard deviation of what arrives in one second, as a part of it, until it is known.
 const CHANCE: f64 = 0.1;
-/// One difference tells at most this much of it, so that a download that begins is not taken for chance.
+/// No two seconds are taken to differ by a larger one, so that a download that begins does not pass for chance.
 const MOST_CHANCE: f64 = 0.5;
-/// It is averaged over about so many seconds.
+/// Its square is averaged over about so many seconds.
 const REMEMBERED: f64 = 8.0;
-/// What is lacking is no chance if it is so many standard deviations.
+/// More is missing than chance explains if it is so many standard deviations of one second (of their mean after several turns). By chance alone one turn
+/// in 17 misses as much: it differs from the lesser of two seconds, which is 0.56 below the mean, by 1.3 on average.
 const SURE: f64 = 1.5;
 /// A trial has at most so many turns ...
-const MOST_TURNS: f64 = 6.0;
-/// ... and each begins so soon after the one before.
-const STALE: Duration = Duration::from_secs(10);
+const MOST_TURNS: u32 = 6;
+/// ... and each ends so soon after the one before.
+const STALE: Duration = Duration::from_secs(30);
+
+/// Packets a second.
+#[derive(Clone, Copy, Default, Debug)]
+struct Arrived {
+    /// By all.
+    all: f64,
+    /// Of that by slower ones.
+    slower: f64,
+}
 
 /// What arrives, in whole seconds since the last change.
 #[derive(Clone, Copy, Debug)]
@@ -51,17 +67,24 @@ struct Arriving {
     /// The last change.
     since: Timestamp,
     began: Timestamp,
-    sum: f64,
+    sum: Arrived,
     count: u32,
-    /// Packets a second in the last whole second.
-    mean: Option<f64>,
+    /// In the last whole second.
+    last: Option<Arrived>,
     /// The variance of a second, relative to the square of what arrives.
     variance: f64,
 }
 
 impl Arriving {
     fn new(now: Timestamp) -> Self {
-        Self { since: now, began: now, sum: 0.0, count: 0, mean: None, variance: CHANCE * CHANCE }
+        Self {
+            since: now,
+            began: now,
+            sum: Arrived::default(),
+            count: 0,
+            last: None,
+            variance: CHANCE * CHANCE,
+        }
     }
 
     /// Something has changed, so seconds begin anew.
@@ -70,45 +93,46 @@ impl Arriving {
     }
 
     /// Takes what arrives now; gives the mean of a second that is whole.
-    fn take(&mut self, now: Timestamp, all: f64) -> Option<f64> {
+    fn take(&mut self, now: Timestamp, arrived: Arrived) -> Option<Arrived> {
         if now.since(self.since) < FOLLOWED {
             self.began = now;
             return None;
         }
-        (self.sum, self.count) = (self.sum + all, self.count + 1);
+        self.sum = Arrived { all: self.sum.all + arrived.all, slower: self.sum.slower + arrived.slower };
+        self.count += 1;
         if now.since(self.began) < COMPARED {
             return None;
         }
-        let mean = self.sum / f64::from(self.count);
-        if let Some(before) = self.mean.filter(|before| before + mean >= 2.0 * DEMAND) {
-            // Two means differ by twice the variance of one.
-            let apart = (before - mean) / ((before + mean) / 2.0);
+        let count = f64::from(self.count);
+        let mean = Arrived { all: self.sum.all / count, slower: self.sum.slower / count };
+        if let Some(before) = self.last.filter(|before| before.all + mean.all >= 2.0 * DEMAND) {
+            // The variance of a difference is twice that of either.
+            let apart = (before.all - mean.all) / ((before.all + mean.all) / 2.0);
             let seen = (apart * apart / 2.0).min(MOST_CHANCE * MOST_CHANCE);
             self.variance += (seen - self.variance) / REMEMBERED;
         }
-        *self = Self { began: now, sum: 0.0, count: 0, mean: Some(mean), ..*self };
+        *self = Self { began: now, sum: Arrived::default(), count: 0, last: Some(mean), ..*self };
         Some(mean)
     }
 
     /// The standard deviation of a second in which `mean` arrives.
-    fn chance(&self, mean: f64) -> f64 {
+    fn deviation(&self, mean: f64) -> f64 {
         self.variance.sqrt() * mean
     }
 }
 
-/// A second with slower ones in use; all in packets a second.
+/// A second with slower ones in use.
 #[derive(Clone, Copy, Debug)]
 struct Turn {
-    /// What arrived without them before.
+    /// What arrived without them before, packets a second.
     before: f64,
-    together: f64,
-    slower: f64,
+    together: Arrived,
 }
 
 impl Turn {
-    /// How much less arrived than would have to for them to be worth it, if `alone` arrives without them.
-    fn lacks(&self, alone: f64) -> f64 {
-        alone + self.slower * LEAST_GAIN - self.together
+    /// How much less arrived than would have to for them to be worth it, if `without` arrives without them; packets a second.
+    fn missing(&self, without: f64) -> f64 {
+        without + self.together.slower * LEAST_GAIN - self.together.all
     }
 }
 
@@ -119,54 +143,66 @@ struct Trial {
     at: Timestamp,
     /// The last turn, until it is known what arrives without them after it.
     open: Option<Turn>,
-    turns: f64,
-    /// Sums over the turns.
-    lacking: f64,
-    alone: f64,
+    turns: u32,
+    /// Sum over the turns of what was missing ...
+    missing: f64,
+    /// ... and of what arrived without them.
+    without: f64,
 }
 
 /// How a trial ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Outcome {
     Costs,
-    Acquitted,
+    Stays,
+    /// Nothing is wanted any more.
+    Unknown,
 }
 
 impl Trial {
     fn new(now: Timestamp, turn: Turn) -> Self {
-        Self { at: now, open: Some(turn), turns: 0.0, lacking: 0.0, alone: 0.0 }
+        Self { at: now, open: Some(turn), turns: 0, missing: 0.0, without: 0.0 }
     }
 
-    /// Takes what arrives without them after a turn.
-    fn close(&mut self, turn: Turn, after: f64) {
-        self.open = None;
-        self.turns += 1.0;
-        self.lacking += turn.lacks(turn.before.min(after));
-        self.alone += (turn.before + after) / 2.0;
-    }
-
-    /// What it is known by now, if that is anything.
-    fn outcome(&self, arriving: &Arriving) -> Option<Outcome> {
-        let lacking = self.lacking / self.turns;
-        let chance = arriving.chance(self.alone / self.turns) / self.turns.sqrt();
-        if lacking > SURE * chance {
+    /// Takes what arrives without them after a turn; gives what is known by now, if that is anything.
+    fn close(&mut self, after: f64, arriving: &Arriving) -> Option<Outcome> {
+        let turn = self.open.take()?;
+        if after < DEMAND {
+            return Some(Outcome::Unknown);
+        }
+        self.turns += 1;
+        self.missing += turn.missing(turn.before.min(after));
+        self.without += (turn.before + after) / 2.0;
+        let turns = f64::from(self.turns);
+        let missing = self.missing / turns;
+        if missing > SURE * arriving.deviation(self.without / turns) / turns.sqrt() {
             return Some(Outcome::Costs);
         }
-        (lacking <= 0.0 || self.turns >= MOST_TURNS).then_some(Outcome::Acquitted)
+        (missing <= 0.0 || self.turns >= MOST_TURNS).then_some(Outcome::Stays)
     }
 }
 
-/// A time that doubles each time it is taken.
+/// A time that is twice as long when it begins soon after its last end.
 #[derive(Clone, Copy, Debug)]
-struct Doubling(Duration);
+struct Term {
+    until: Timestamp,
+    next: Duration,
+    longest: Duration,
+}
 
-impl Doubling {
-    const FIRST: Self = Self(FIRST_PAUSE);
+impl Term {
+    /// One that is over.
+    fn new(now: Timestamp, longest: Duration) -> Self {
+        Self { until: now, next: FIRST_TERM, longest }
+    }
 
-    fn take(&mut self) -> Duration {
-        let taken = self.0;
-        self.0 = (taken * 2).min(LONGEST_PAUSE);
-        taken
+    fn begin(&mut self, now: Timestamp) {
+        let length = if now.since(self.until) > PROOF { FIRST_TERM } else { self.next };
+        (self.until, self.next) = (now + length, (length * 2).min(self.longest));
+    }
+
+    fn is_on(&self, now: Timestamp) -> bool {
+        now < self.until
     }
 }
 
@@ -177,12 +213,12 @@ pub(super) struct Worth {
     alone: Option<(f64, Duration)>,
     arriving: Arriving,
     trial: Option<Trial>,
-    /// They are kept away until then, and for how long the next time.
-    quiet_until: Timestamp,
-    pause: Doubling,
-    /// They are not suspected until then, and for how long the next time.
-    trusted_until: Timestamp,
-    trust: Doubling,
+    /// They are kept away.
+    pause: Term,
+    /// They are not suspected.
+    trust: Term,
+    /// What arrives without them was looked for as soon as something was wanted, and is not again.
+    looked: Term,
 }
 
 /// What may become of the slower ones.
@@ -207,10 +243,9 @@ impl Worth {
             alone: None,
             arriving: Arriving::new(now),
             trial: None,
-            quiet_until: now,
-            pause: Doubling::FIRST,
-            trusted_until: now,
-            trust: Doubling::FIRST,
+            pause: Term::new(now, LONGEST_PAUSE),
+            trust: Term::new(now, LONGEST_TRUST),
+            looked: Term::new(now, LONGEST_TRUST),
         }
     }
 
@@ -218,24 +253,26 @@ impl Worth {
     /// `best`: air time for a packet of the best one.
     pub fn update(&mut self, now: Timestamp, best: Duration, all: f64, slower: Option<f64>) -> Verdict {
         match (self.alone, slower) {
-            (None, Some(_)) => self.change(now, Some((self.arriving.mean.unwrap_or(all), best))),
+            (None, Some(_)) => {
+                let alone = self.arriving.last.map_or(all, |last| last.all);
+                self.change(now, Some((alone, best)));
+            }
             (Some(_), None) => self.change(now, None),
             _ => {}
         }
-        let whole = self.arriving.take(now, all);
-        let Some(((alone, needed), slower)) = self.alone.zip(slower) else {
+        let whole = self.arriving.take(now, Arrived { all, slower: slower.unwrap_or(0.0) });
+        let Some((alone, needed)) = self.alone else {
             return self.without(now, whole);
         };
         let is_better = best < needed.mul_f64(BETTER);
-        let turn = whole.map(|together| Turn { before: alone, together, slower });
-        let accused = turn.is_some_and(|turn| self.accuse(now, turn));
         let is_proven = now.since(self.arriving.since) >= PROOF;
         if is_better {
-            (self.trial, self.trusted_until) = (None, now);
+            (self.trial, self.trust) = (None, Term::new(now, LONGEST_TRUST));
         } else if is_proven {
-            self.pause = Doubling::FIRST;
+            self.pause = Term::new(now, LONGEST_PAUSE);
         }
-        if is_better || is_proven || accused {
+        let turn = whole.map(|together| Turn { before: alone, together });
+        if is_better || is_proven || turn.is_some_and(|turn| self.has_to_leave(now, turn)) {
             self.change(now, None);
             return Verdict::LookAgain;
         }
@@ -244,45 +281,47 @@ impl Worth {
 
     /// Whether slower ones are kept away because they brought no gain.
     pub fn is_refuted(&self, now: Timestamp) -> bool {
-        now < self.quiet_until
+        self.pause.is_on(now)
     }
 
     /// What may become of them while none is in use, once what arrives in a second is known.
-    fn without(&mut self, now: Timestamp, whole: Option<f64>) -> Verdict {
+    fn without(&mut self, now: Timestamp, whole: Option<Arrived>) -> Verdict {
         self.trial = self.trial.filter(|trial| now.since(trial.at) < STALE);
-        let outcome = whole.zip(self.trial.as_mut()).and_then(|(after, trial)| {
-            trial.close(trial.open?, after);
-            trial.outcome(&self.arriving)
-        });
+        let closed = whole.zip(self.trial.as_mut());
+        let outcome = closed.and_then(|(after, trial)| trial.close(after.all, &self.arriving));
+        if outcome.is_some() {
+            self.trial = None;
+        }
         match outcome {
             Some(Outcome::Costs) => {
-                (self.trial, self.trust) = (None, Doubling::FIRST);
-                self.quiet_until = now + self.pause.take();
+                self.pause.begin(now);
+                self.trust = Term::new(now, LONGEST_TRUST);
                 return Verdict::Refuted;
             }
-            Some(Outcome::Acquitted) => {
-                self.trial = None;
-                self.trusted_until = now + self.trust.take();
-            }
-            None => {}
+            Some(Outcome::Stays) => self.trust.begin(now),
+            Some(Outcome::Unknown) | None => {}
         }
-        let is_known = self.arriving.mean.is_some() && now >= self.quiet_until;
+        let is_known = self.arriving.last.is_some() && !self.pause.is_on(now);
         if is_known { Verdict::MayBegin } else { Verdict::NotYet }
     }
 
     /// Whether slower ones have to leave after a turn, to see what arrives without them: they are suspected, or nothing was wanted before.
-    fn accuse(&mut self, now: Timestamp, turn: Turn) -> bool {
+    fn has_to_leave(&mut self, now: Timestamp, turn: Turn) -> bool {
         if let Some(trial) = &mut self.trial {
             (trial.at, trial.open) = (now, Some(turn));
             return true;
         }
-        if now < self.trusted_until {
+        if self.trust.is_on(now) {
             return false;
         }
         if turn.before < DEMAND {
-            return turn.together >= DEMAND;
+            let looks = turn.together.all >= DEMAND && !self.looked.is_on(now);
+            if looks {
+                self.looked.begin(now);
+            }
+            return looks;
         }
-        let is_suspected = turn.lacks(turn.before) > self.arriving.chance(turn.before);
+        let is_suspected = turn.missing(turn.before) > self.arriving.deviation(turn.before);
         self.trial = is_suspected.then(|| Trial::new(now, turn));
         is_suspected
     }
@@ -416,6 +455,24 @@ mod tests {
         });
         let away = idle[80..].iter().filter(|in_use| !**in_use).count();
         assert!((1..20).contains(&away), "as long as it takes to see what is wanted now: {idle:?}");
+    }
+
+    #[test]
+    fn where_the_fast_one_brings_next_to_nothing_the_slow_one_is_seldom_asked() {
+        let used = in_use(2_000, |_| (15.0, 215.0, 200.0));
+        assert!(seconds(&used) > 160, "{used:?}");
+        let changes = used.windows(2).filter(|pair| pair[0] != pair[1]).count();
+        assert!(changes < 40, "{changes}");
+    }
+
+    #[test]
+    fn pauses_in_what_is_wanted_do_not_hide_what_it_costs() {
+        // Four seconds of each ten something is wanted, for ten minutes; then a slow one costs most of a download.
+        let bursts = |at: u64| if at % 100 < 40 { (1_000.0, 1_100.0, 200.0) } else { (0.0, 0.0, 0.0) };
+        let used = in_use(6_400, |at| if at < 6_000 { bursts(at) } else { (1_000.0, 200.0, 50.0) });
+        let wanted: Vec<bool> = used.chunks(100).take(60).flat_map(|ten| ten[..40].to_vec()).collect();
+        assert!(seconds(&wanted) > 180, "{} of 240", seconds(&wanted));
+        assert!(seconds(&used[6_000..]) < 25, "{:?}", &used[6_000..]);
     }
 
     #[test]

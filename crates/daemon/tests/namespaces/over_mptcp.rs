@@ -1,7 +1,7 @@
 //! Programs whose connections are carried by the kernel's MPTCP.
 
 use std::io::Read;
-use std::net::{SocketAddr, TcpListener};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
@@ -134,6 +134,47 @@ pub fn a_program_is_carried_by_mptcp() {
     daemon.wait();
     assert_eq!(endpoints(), []);
     assert!(!listing(&bed.device).contains("from 10.1."), "{}", listing(&bed.device));
+}
+
+/// With a gateway, too: else the gateway would carry what is to have ways of its own, and both subflows would go over the same paths.
+pub fn with_a_gateway_a_program_by_mptcp_goes_past_it() {
+    if let Some(why) = why_not() {
+        println!("skipped: {why}");
+        return;
+    }
+    let bed = bed();
+    let (_gateway, device) = bed.connected();
+    let address = SocketAddr::new(SERVER_V4.parse().unwrap(), 8_097);
+    let server = listener(&bed, address);
+    let script = format!(
+        "exec 3<>/dev/tcp/{}/{}; for turn in {{1..40}}; do head -c 1000 /dev/zero >&3; sleep 0.05; done",
+        address.ip(),
+        address.port()
+    );
+    let mut command: Command = bed.device.command(std::env::current_exe().unwrap()).unwrap();
+    let mut program = command.args(["SUPERVISED", &script]).spawn().unwrap();
+    let (mut stream, peer) = server.accept().unwrap();
+    let of_networks = ["10.1.0.2", "10.1.1.2"].map(|address| address.parse::<IpAddr>().unwrap());
+    assert!(of_networks.contains(&peer.ip()), "a connection from {peer}, not from a network's address");
+    eventually("the other network has joined", || counted(&bed, "MPJoinAckRx") >= 1);
+    let endpoints = bed.device.run(|| PathManager::open().unwrap().unwrap().endpoints().unwrap()).unwrap();
+    let mut addresses: Vec<IpAddr> = endpoints.iter().map(|endpoint| endpoint.address).collect();
+    addresses.sort_unstable();
+    assert_eq!(addresses, of_networks, "any0 is none of them");
+    let read = std::io::copy(&mut stream, &mut std::io::sink()).unwrap();
+    assert_eq!(read, 40_000);
+    assert!(program.wait().unwrap().success());
+
+    // What does not ask for it goes through the gateway, as before.
+    let plain = SocketAddr::new(address.ip(), 8_098);
+    let server = bed.server.run(|| TcpListener::bind(plain)).unwrap().unwrap();
+    let _stream = bed.device.run(|| TcpStream::connect(plain)).unwrap().unwrap();
+    let peer = server.accept().unwrap().1;
+    assert!(!of_networks.contains(&peer.ip()), "{peer} goes past the gateway");
+    bed.client("device").down().unwrap();
+    device.wait();
+    let left = bed.device.run(|| PathManager::open().unwrap().unwrap().endpoints().unwrap()).unwrap();
+    assert_eq!(left, []);
 }
 
 /// A box between all networks and the server takes the option out of further subflows only, so whichever network is the second one is found out.

@@ -163,6 +163,7 @@ pub const ALL: &[Scenario] = &[
     ("direct_bonded_flows_are_listed_too", crate::holding::bonded_flows_are_listed_too),
     ("direct_pins_hold_and_are_explained", crate::holding::pins_hold_and_are_explained),
     ("direct_a_program_is_carried_by_mptcp", crate::over_mptcp::a_program_is_carried_by_mptcp),
+    ("mptcp_goes_past_the_gateway", crate::over_mptcp::with_a_gateway_a_program_by_mptcp_goes_past_it),
     (
         "direct_what_takes_mptcp_out_is_noticed",
         crate::over_mptcp::what_takes_mptcp_out_is_noticed_and_remembered,

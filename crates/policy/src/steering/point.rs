@@ -159,6 +159,11 @@ fn shifted(history: u16, steps: f64, bit: bool) -> u16 {
     history.unbounded_shl(steps) | new
 }
 
+/// A figure from 0 to `most`; what is no number is nothing.
+fn number(figure: f64, most: f64) -> f64 {
+    if figure.is_nan() { 0.0 } else { figure.clamp(0.0, most) }
+}
+
 impl Point {
     pub fn new(now: Timestamp, view: PointView) -> Self {
         Self {
@@ -168,7 +173,7 @@ impl Point {
             busy: 0,
             brought: 0,
             earlier: [None; 2],
-            carried: view.carried,
+            carried: number(view.carried, MOST_CARRIED),
             others: 0.0,
             signal_dbm: view.signal_dbm,
             marked: false,
@@ -193,9 +198,9 @@ impl Point {
     pub fn take(&mut self, now: Timestamp, steps: f64, view: PointView) {
         let was_reached = std::mem::replace(&mut self.view, view).reaches;
         let news = (NEWS * steps).min(1.0);
-        let carried = view.carried.clamp(0.0, MOST_CARRIED);
+        let carried = number(view.carried, MOST_CARRIED);
         self.carried += (carried - self.carried) * news;
-        self.others += (view.others.clamp(0.0, 1.0) - self.others) * news;
+        self.others += (number(view.others, 1.0) - self.others) * news;
         self.signal_dbm = match (self.signal_dbm, view.signal_dbm) {
             (Some(before), Some(now)) => {
                 Some(before + (now - before) * (SIGNAL_NEWS * steps as f32).min(1.0))

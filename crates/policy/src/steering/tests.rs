@@ -24,6 +24,23 @@ pub(super) fn view(network: u32, micros: u64) -> PointView {
     }
 }
 
+#[test]
+fn a_figure_that_is_no_number_is_nothing() {
+    let run = |nothing: f64| -> Vec<String> {
+        let mut steering = Steering::new(SteeringSettings::default());
+        let mut step = |at: u64| {
+            let figure = |figure: f64| if at % 4 == 0 { nothing } else { figure };
+            let views = [
+                PointView { carried: figure(400.0), ..view(0, 500) },
+                PointView { carried: figure(100.0), others: figure(0.1), ..view(1, 3_000) },
+            ];
+            format!("{:?}", steering.update(Timestamp::from_millis(at * 100), &views))
+        };
+        (0..100).map(&mut step).collect()
+    };
+    assert_eq!(run(f64::NAN), run(0.0));
+}
+
 /// A channel that gives each backlogged access point the same number of packets, up to what comes from beyond.
 struct World {
     steering: Steering,

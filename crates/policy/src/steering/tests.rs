@@ -29,7 +29,7 @@ fn a_figure_that_is_no_number_is_nothing() {
     let run = |nothing: f64| -> Vec<String> {
         let mut steering = Steering::new(SteeringSettings::default());
         let mut step = |at: u64| {
-            let figure = |figure: f64| if at % 4 == 0 { nothing } else { figure };
+            let figure = |figure: f64| if at.is_multiple_of(4) { nothing } else { figure };
             let views = [
                 PointView { carried: figure(400.0), ..view(0, 500) },
                 PointView { carried: figure(100.0), others: figure(0.1), ..view(1, 3_000) },

@@ -410,36 +410,30 @@ mod tests {
         assert!(used(1_000.0, 950.0, 250.0) < 16, "what one has the other lacks");
     }
 
+    /// Of 200 s, on average over 20 of them, how long a slow one is in use beside a fast one whose uplink is busy. `with`: what arrives with it, and what it
+    /// brings of that, by what arrives without it.
+    fn used_beside_busy(with: fn(f64) -> (f64, f64)) -> usize {
+        let used = |seed| {
+            let mut busy = busy(seed);
+            seconds(&in_use(2_000, |at| {
+                let fast = 600.0 * busy(at);
+                let (together, slow) = with(fast);
+                (fast, together, slow)
+            }))
+        };
+        (0..20).map(used).sum::<usize>() / 20
+    }
+
     #[test]
     fn a_busy_uplink_of_the_fast_one_is_no_fault_of_the_slow_one() {
-        let used: Vec<usize> = (0..20)
-            .map(|seed| {
-                let mut busy = busy(seed);
-                seconds(&in_use(2_000, |at| {
-                    let fast = 600.0 * busy(at);
-                    (fast, fast + 200.0, 200.0)
-                }))
-            })
-            .collect();
-        let mean = used.iter().sum::<usize>() / used.len();
-
-        assert!(mean > 150, "{mean}: {used:?}");
+        let mean = used_beside_busy(|fast| (fast + 200.0, 200.0));
+        assert!(mean > 150, "{mean}");
     }
 
     #[test]
     fn who_costs_much_is_found_out_beside_a_busy_uplink_too() {
-        let used: Vec<usize> = (0..20)
-            .map(|seed| {
-                let mut busy = busy(seed);
-                seconds(&in_use(2_000, |at| {
-                    let fast = 600.0 * busy(at);
-                    (fast, fast / 4.0 + 50.0, 50.0)
-                }))
-            })
-            .collect();
-        let mean = used.iter().sum::<usize>() / used.len();
-
-        assert!(mean < 60, "{mean}: {used:?}");
+        let mean = used_beside_busy(|fast| (fast / 4.0 + 50.0, 50.0));
+        assert!(mean < 60, "{mean}");
     }
 
     #[test]

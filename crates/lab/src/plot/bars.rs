@@ -35,12 +35,7 @@ pub(super) fn draw_bars(canvas: &mut Canvas, area: Area, groups: &[BarGroup], re
     let all = groups.iter().flat_map(|group| &group.bars).filter_map(|(_, metric)| most(metric));
     let shared = groups.first().map(|group| group.bars.as_slice()).unwrap_or_default();
     let legend = Legend::new(area, shared.iter().map(|(label, _)| label.as_str()));
-    let inner = Area {
-        left: area.left + 36.0,
-        top: area.top + legend.height,
-        width: area.width - 36.0,
-        height: area.height - 30.0 - legend.height,
-    };
+    let inner = legend.below(area);
     let top = draw_axis(canvas, inner, all.fold(0.0, f64::max));
     for ((index, (label, _)), place) in shared.iter().enumerate().zip(legend.places) {
         let swatch = Area { left: place.0, top: place.1 - 5.0, width: 10.0, height: 10.0 };

@@ -24,7 +24,7 @@ pub(super) struct Legend {
     /// Left end and middle of each entry.
     pub(super) places: Vec<(f64, f64)>,
     /// How much of the area it takes.
-    pub(super) height: f64,
+    height: f64,
 }
 
 impl Legend {
@@ -43,6 +43,16 @@ impl Legend {
         };
         let places = labels.map(&mut place).collect();
         Self { places, height: MARGIN + (row + 1.0) * ROW }
+    }
+
+    /// What is left of the area for bars or lines, beside and above the numbers of its axes.
+    pub(super) fn below(&self, area: Area) -> Area {
+        Area {
+            left: area.left + 36.0,
+            top: area.top + self.height,
+            width: area.width - 36.0,
+            height: area.height - 30.0 - self.height,
+        }
     }
 }
 

@@ -18,12 +18,7 @@ pub(super) fn draw_lines(
     let points = || series.iter().flat_map(|(_, points)| points);
     let looks = looks(series, groups);
     let legend = Legend::new(area, looks.iter().map(|look| look.label.as_str()));
-    let inner = Area {
-        left: area.left + 36.0,
-        top: area.top + legend.height,
-        width: area.width - 36.0,
-        height: area.height - 30.0 - legend.height,
-    };
+    let inner = legend.below(area);
     let top = draw_axis(canvas, inner, points().map(|(_, value)| *value).fold(0.0, f64::max));
     let end = points().map(|(seconds, _)| *seconds).fold(0.0, f64::max).max(1e-9);
     let (_, step) = axis(end);

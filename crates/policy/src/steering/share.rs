@@ -90,8 +90,8 @@ pub(super) fn must_leave(allowed: f64) -> bool {
 }
 
 /// Shares what is free among those in use, given the best first: the best one that has use for it has more of what has been free for a while
-/// (`lasting`); if too much is taken now, the worst one has less, and if nothing is free all have. `steps` is how often this would have been done in the
-/// time since the last call.
+/// (`lasting`); if too much is taken now, the worst one has less, by no more at each step than is missing while some is free, and if nothing is free all have. `steps` is
+/// how often this would have been done in the time since the last call.
 pub(super) fn share(spare: f64, lasting: f64, steps: f64, in_use: &mut [Slower]) {
     if spare >= 0.0 {
         if let Some(one) = in_use.iter_mut().find(|one| one.has_use()) {
@@ -101,8 +101,11 @@ pub(super) fn share(spare: f64, lasting: f64, steps: f64, in_use: &mut [Slower])
     }
     let lack = lack(spare);
     let all = if lack > 0.5 { in_use.len() } else { 1 };
+    // While some of what is to be kept free still is, a better one that wants more has not yet had to do without it.
+    let missing = if lack < 1.0 { -spare * steps / all as f64 } else { 1.0 };
     for one in in_use.iter_mut().rev().take(all) {
-        *one.allowed = one.allowed.min(one.takes.max(LEAST)) * (1.0 - CUT * lack).powf(steps);
+        let takes = one.allowed.min(one.takes.max(LEAST));
+        *one.allowed = (takes * (1.0 - CUT * lack).powf(steps)).max(takes - missing);
     }
 }
 
@@ -160,6 +163,20 @@ mod tests {
         assert!(after[..2] == [0.2, 0.16] && (0.09..0.1).contains(&after[2]), "{after:?}");
         let (beginning, after) = run(-0.08, [0.2, 0.1, 0.1]);
         assert!(beginning.is_none() && after[0] == 0.2 * 0.65 && after[1] == 0.1 * 0.65, "{after:?}");
+    }
+
+    #[test]
+    fn no_more_is_taken_back_than_is_missing_while_some_is_free() {
+        let after = |spare: f64, steps: f64| {
+            let (mut allowed, mut marks) = (0.9, MarkShare::NONE);
+            share(spare, 0.0, steps, &mut [Slower { takes: 0.8, allowed: &mut allowed, marks: &mut marks }]);
+            allowed
+        };
+        // By hand: half of what is kept free is taken; 0.8 (1 - 0.35 / 2) would be 0.66.
+        assert!((after(-0.04, 1.0) - 0.76).abs() < 1e-9);
+        assert!((after(-0.04, 5.0) - 0.6).abs() < 1e-9);
+        // Whoever takes all of it may want much more.
+        assert!((after(-0.08, 5.0) - 0.8 * 0.65_f64.powi(5)).abs() < 1e-9);
     }
 
     #[test]

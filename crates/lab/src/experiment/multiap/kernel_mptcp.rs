@@ -2,6 +2,7 @@
 //! handing over by counts of beacons, and our bond. fig6 and fig6b with the same settings.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use anyhow::Context;
 use sim::NetworkSpec;
@@ -16,9 +17,19 @@ use crate::vm::measurement::Programs;
 use crate::vm::scene::near_and_far;
 use crate::vm::{Machine, program};
 
-/// Of each download so many seconds are not counted: estimates and windows settle.
-const SETTLING: u32 = 4;
-const MEASURED: u32 = 6;
+/// What is counted of a download, seconds.
+#[derive(Clone, Copy)]
+struct Counted {
+    /// Not before this: estimates and windows settle.
+    from: u32,
+    to: u32,
+}
+
+const AIR_COUNTED: Counted = Counted { from: 4, to: 10 };
+/// Longer where others share the uplink: what a flow gets there is a matter of chance for seconds, and the paper's is the throughput in the long run.
+const UPLINK_COUNTED: Counted = Counted { from: 8, to: 28 };
+/// How it begins there is told too.
+const BEGINNING: Counted = AIR_COUNTED;
 /// Of the good access point's uplink where others share it, as `[MULTIAP] section 6.2.1`.
 const UPLINK_MBPS: f64 = 25.0;
 /// Flows of others there.
@@ -33,6 +44,8 @@ const WAYS: [(&str, &str); 6] = [
     ("tunnel_marks", "ours, by marks"),
     ("ours", "ours"),
 ];
+/// Others begin so many seconds earlier.
+const OTHERS_LEAD: u32 = 1;
 /// What the others have beside each way, and in which file the guest says so.
 const OTHERS_FILES: [(&str, &str); 6] = [
     ("others_beside_near", "others-near"),
@@ -56,10 +69,11 @@ struct Place {
     far: Quality,
     /// Flows of others over the near one's uplink.
     others: u32,
+    counted: Counted,
 }
 
 pub(super) fn good_and_bad() -> Experiment {
-    let mut spec = spec();
+    let mut spec = spec(AIR_COUNTED);
     spec.insert("equal".into(), "everything of both arrives, at 54 Mbit/s".into());
     spec.insert("loss_20".into(), "20 % of the far one's attempts are lost at any rate; so 40 and 60".into());
     spec.insert("slow".into(), "the far one is not understood above 6 Mbit/s".into());
@@ -89,7 +103,12 @@ pub(super) fn good_and_bad() -> Experiment {
 }
 
 pub(super) fn busy_uplink() -> Experiment {
-    let mut spec = spec();
+    let mut spec = spec(UPLINK_COUNTED);
+    spec.insert(
+        "beginning".into(),
+        format!("beginning.WAY: the same from {} to {} s of each download", BEGINNING.from, BEGINNING.to)
+            .into(),
+    );
     spec.insert("far".into(), "not understood above 6 Mbit/s".into());
     spec.insert("near_uplink".into(), format!("{UPLINK_MBPS} Mbit/s, shared with others").into());
     spec.insert(
@@ -126,7 +145,7 @@ pub(super) fn busy_uplink() -> Experiment {
     }
 }
 
-fn spec() -> toml::Table {
+fn spec(counted: Counted) -> toml::Table {
     let mut spec = toml::Table::new();
     let mut put = |key: &str, value: String| spec.insert(key.to_owned(), value.into());
     put(
@@ -134,7 +153,8 @@ fn spec() -> toml::Table {
         "two, open, 802.11g, on channel 6; the device's are the kernel's own stations on one radio".into(),
     );
     put("behind", "50 Mbit/s, round trip 20 ms, each, if nothing else is said".into());
-    put("traffic", format!("one download (CUBIC) of {MEASURED} s, after {SETTLING} s that are not counted"));
+    let Counted { from, to } = counted;
+    put("traffic", format!("one download (CUBIC), of which what arrives from {from} to {to} s is counted"));
     put(
         "best",
         "the better one of both alone, by plain TCP: also what an ideal hand-over has, as nothing moves"
@@ -170,7 +190,8 @@ fn spec() -> toml::Table {
 }
 
 fn air_places() -> Vec<Place> {
-    let place = |name: String, label: String, far| Place { name, label, far, others: 0 };
+    let place =
+        |name: String, label: String, far| Place { name, label, far, others: 0, counted: AIR_COUNTED };
     let losses = [20_u32, 40, 60].map(|loss| {
         let far = Quality { loss: f64::from(loss) / 100.0, signal_dbm: -70, ..Quality::default() };
         place(format!("loss_{loss}"), format!("{loss} % lost"), far)
@@ -187,6 +208,7 @@ fn uplink_places() -> Vec<Place> {
         label: format!("others: {others}"),
         far: slow(),
         others,
+        counted: UPLINK_COUNTED,
     };
     OTHERS_FLOWS.map(place).into()
 }
@@ -233,6 +255,9 @@ fn run(places: &[Place], whole: &str, paper: &[(&str, f64)], seed: u64) -> anyho
             let kept = of("others_beside_ours") / of("others_beside_near");
             put("others_kept", kept);
             parts.entry("others_kept".into()).or_default().push(kept);
+            for (way, mbps) in downloads(&answers, BEGINNING)? {
+                put(&format!("beginning.{way}.of_{whole}"), mbps / of(whole));
+            }
         }
         for (way, _) in WAYS {
             let part = of(way) / of(whole);
@@ -264,6 +289,8 @@ impl Place {
             network.link = near;
         }
         scene.programs.push(program("wpa_supplicant", "wpasupplicant")?);
+        // Each place downloads eight times, with some seconds before and after.
+        scene.length = Duration::from_secs(400) + Duration::from_secs(20) * self.counted.to;
         scene.air = scene.air.map(|mut air| {
             air.link.iter_mut().for_each(|link| link.quality = self.far.clone());
             Config { seed, ..air }
@@ -279,10 +306,10 @@ impl Place {
             format!(
                 "{}ip -n core route add 10.67.1.0/24 via 10.66.1.1\n\
                  beside() {{ in_namespace {OTHERS} anabranch-lab traffic fetch $server --flows {} --congestion cubic \
-                 --seconds {} --json /results/others-$2 & sleep 1; \"$@\"; wait $!; sleep 1; }}\n",
+                 --seconds {} --json /results/others-$2 & sleep {OTHERS_LEAD}; \"$@\"; wait $!; sleep 1; }}\n",
                 others_on(near, 1),
                 self.others,
-                SETTLING + MEASURED + 2,
+                self.counted.to + 2 * OTHERS_LEAD,
             )
         };
         format!(
@@ -316,7 +343,7 @@ tunnel_down; radio_down
 head -1 /proc/stat >/results/after
 air_down"#,
             commands = commands(&["near", "far"]),
-            length = SETTLING + MEASURED,
+            length = self.counted.to,
             // Where both are alike the paper marks none.
             mark = if self.far == Quality::default() { "" } else { "mark_one_in_20 far; " },
             alone = if self.others > 0 { "fetch alone $whole --interface wl-near; sleep 1\n" } else { "" },
@@ -325,15 +352,13 @@ air_down"#,
 
     /// Mbit/s by name.
     fn figures(&self, answers: &Answers) -> anyhow::Result<BTreeMap<&'static str, f64>> {
-        let mut figures = BTreeMap::new();
-        for name in ["near", "far", "mptcp_plain", "cap_marks", "mptcp_marks", "tunnel_marks", "ours"] {
-            figures.insert(name, settled(&answers.read(name)?, SETTLING).with_context(|| name.to_owned())?);
-        }
+        let mut figures = downloads(answers, self.counted)?;
         if self.others > 0 {
-            figures.insert("alone", settled(&answers.read("alone")?, SETTLING)?);
+            figures.insert("alone", self.counted.mbps(&answers.read("alone")?)?);
+            let Counted { from, to } = self.counted;
+            let of_others = Counted { from: from + OTHERS_LEAD, to: to + OTHERS_LEAD };
             for (name, file) in OTHERS_FILES {
-                // They begin a second earlier.
-                figures.insert(name, settled(&answers.read(file)?, SETTLING + 1)?);
+                figures.insert(name, of_others.mbps(&answers.read(file)?)?);
             }
         }
         let of = |name: &str| figures.get(name).copied().unwrap_or_default();
@@ -370,8 +395,18 @@ air_down"#,
     }
 }
 
-/// Mbit/s while it is measured, `settling` seconds after the beginning.
-fn settled(report: &traffic::Report, settling: u32) -> anyhow::Result<f64> {
-    let pieces = mbps_in_pieces(report, settling.into(), MEASURED.into(), 1)?;
-    Ok(mean(&pieces))
+/// Mbit/s of each of our downloads by name.
+fn downloads(answers: &Answers, counted: Counted) -> anyhow::Result<BTreeMap<&'static str, f64>> {
+    ["near", "far", "mptcp_plain", "cap_marks", "mptcp_marks", "tunnel_marks", "ours"]
+        .into_iter()
+        .map(|name| Ok((name, counted.mbps(&answers.read(name)?).with_context(|| name.to_owned())?)))
+        .collect()
+}
+
+impl Counted {
+    /// Mbit/s of what is counted.
+    fn mbps(self, report: &traffic::Report) -> anyhow::Result<f64> {
+        let pieces = mbps_in_pieces(report, self.from.into(), (self.to - self.from).into(), 1)?;
+        Ok(mean(&pieces))
+    }
 }

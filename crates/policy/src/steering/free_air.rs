@@ -27,6 +27,11 @@ impl FreeAir {
         Self { since: now, sum: 0.0, count: 0, before: [0.0; 2] }
     }
 
+    /// Slower ones have left only to be compared again: that there was room for them is known, and from now on it is seen whether there still is.
+    pub fn without_those_compared(now: Timestamp) -> Self {
+        Self { before: [1.0; 2], ..Self::new(now) }
+    }
+
     /// Takes what is free now, beyond what is kept free; gives what has been free for a while.
     pub fn update(&mut self, now: Timestamp, spare: f64) -> f64 {
         if now.since(self.since) >= PART && self.count > 0 {

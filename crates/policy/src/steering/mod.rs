@@ -248,6 +248,7 @@ impl Steering {
             .map(|(_, point)| Slower {
                 takes: point.air(now).unwrap_or(0.0),
                 allowed: &mut point.allowed,
+                taken_back: &mut point.taken_back,
                 marks: &mut point.enough,
             })
             .collect();
@@ -262,13 +263,20 @@ impl Steering {
             (true, false) => Lack::Turn,
         };
         let mut used = in_use.len();
-        let leaves = has_moved || verdict == Verdict::LookAgain;
+        let is_compared = !has_moved && verdict == Verdict::LookAgain;
+        let leaves = has_moved || is_compared;
         for (_, point) in here.iter_mut().enumerate().filter(|(at, point)| leaves && slower(point, *at)) {
             point.proven = if has_moved { 0.0 } else { point.allowed };
             point.allowed = 0.0;
         }
+        if is_compared {
+            *free = FreeAir::without_those_compared(now);
+        }
         if verdict == Verdict::Refuted {
             here.iter_mut().for_each(|point| point.proven = 0.0);
+        }
+        if first.is_some() {
+            here.iter_mut().for_each(|point| point.proven = point.proven.min(spare.max(0.0)));
         }
         let mut trying = here.iter().any(|point| matches!(point.stage, Stage::Trying | Stage::Proving));
         let some_used = here.iter().any(|point| point.stage == Stage::Used && point.view.reaches);

@@ -118,6 +118,8 @@ pub(super) struct Point {
     pub was_good: bool,
     /// The part of the air that it may take while it is slower than the best and used.
     pub allowed: f64,
+    /// What it was allowed until now, and may still arrive.
+    pub taken_back: f64,
     /// What it had when it had to leave to be compared again.
     pub proven: f64,
     /// No more marks are needed to hold senders to that.
@@ -189,6 +191,7 @@ impl Point {
             learnt_lead: None,
             was_good: false,
             allowed: 0.0,
+            taken_back: 0.0,
             proven: 0.0,
             enough: MOST_MARKS,
             fair: FairPart::default(),
@@ -359,7 +362,7 @@ impl Point {
             (_, Rank::AsGood) if has_settled => Stage::Used,
             (Stage::Proving, Rank::Slower) if !self.is_tried(now) => Stage::Proving,
             (_, Rank::Slower) if has_settled && first.is_some() => {
-                self.allowed = first.take().unwrap_or_default().max(std::mem::take(&mut self.proven));
+                self.allowed = first.take().unwrap_or_default().max(self.proven);
                 Stage::Used
             }
             (Stage::Trying | Stage::Proving, _) => Stage::Ready,
@@ -409,8 +412,11 @@ impl Point {
             }
             Stage::Ready => self.pause = (self.pause * 2).clamp(FIRST_PAUSE, LONGEST_PAUSE),
             Stage::Used => {
-                (self.pause, self.enough) = (FIRST_PAUSE / 2, MOST_MARKS);
-                self.proving_pause = Duration::ZERO;
+                (self.pause, self.proving_pause) = (FIRST_PAUSE / 2, Duration::ZERO);
+                // With what it had, the marks that held senders to that.
+                if std::mem::take(&mut self.proven) == 0.0 {
+                    self.enough = MOST_MARKS;
+                }
             }
         }
         (self.stage, self.since) = (next, now);

@@ -28,6 +28,8 @@ const GIVEN: f64 = 0.15;
 const TAKEN: f64 = 0.7;
 /// At each step it has so much less when nothing at all is free.
 const CUT: f64 = 0.35;
+/// Of what was taken back, so much has yet to show in what is taken after each step.
+const LAG: f64 = 0.8;
 /// Of what is between what one takes and what it may take, marks make up for so much at each step: a window needs several round trips to follow.
 const EASED: f64 = 0.1;
 /// One factor of marks at a step is no more than as if it took this many times as much as it may, or as little.
@@ -64,6 +66,8 @@ pub(super) struct Slower<'a> {
     pub takes: f64,
     /// The part that it may take; below [`LEAST`] it has to leave.
     pub allowed: &'a mut f64,
+    /// What it was allowed until now, and may still arrive.
+    pub taken_back: &'a mut f64,
     /// The marks that hold senders to that, where they cannot be told.
     pub marks: &'a mut MarkShare,
 }
@@ -90,22 +94,28 @@ pub(super) fn must_leave(allowed: f64) -> bool {
 }
 
 /// Shares what is free among those in use, given the best first: the best one that has use for it has more of what has been free for a while
-/// (`lasting`); if too much is taken now, the worst one has less, by no more at each step than is missing while some is free, and if nothing is free all have. `steps` is
-/// how often this would have been done in the time since the last call.
+/// (`lasting`), up to what is free now; if too much is taken, the worst one has less, by no more at each step than is missing while some is free, and if
+/// nothing is free all have. `steps` is how often this would have been done in the time since the last call.
 pub(super) fn share(spare: f64, lasting: f64, steps: f64, in_use: &mut [Slower]) {
-    if spare >= 0.0 {
-        if let Some(one) = in_use.iter_mut().find(|one| one.has_use()) {
-            *one.allowed = (*one.allowed + lasting.max(0.0) * (GIVEN * steps).min(1.0)).min(1.0);
+    in_use.iter_mut().for_each(|one| *one.taken_back *= LAG.powf(steps));
+    let on_its_way: f64 = in_use.iter().map(|one| one.on_its_way()).sum();
+    if spare + on_its_way >= 0.0 {
+        if let Some(one) = in_use.iter_mut().find(|one| one.has_use() && spare > 0.0) {
+            let more = lasting.max(0.0) * (GIVEN * steps).min(1.0);
+            *one.allowed = (*one.allowed + more).min(one.takes + spare).clamp(*one.allowed, 1.0);
         }
         return;
     }
-    let lack = lack(spare);
+    let missing = -(spare + on_its_way);
+    let lack = lack(-missing);
     let all = if lack > 0.5 { in_use.len() } else { 1 };
     // While some of what is to be kept free still is, a better one that wants more has not yet had to do without it.
-    let missing = if lack < 1.0 { -spare * steps / all as f64 } else { 1.0 };
+    let most = if lack < 1.0 { missing * steps / all as f64 } else { 1.0 };
     for one in in_use.iter_mut().rev().take(all) {
         let takes = one.allowed.min(one.takes.max(LEAST));
-        *one.allowed = (takes * (1.0 - CUT * lack).powf(steps)).max(takes - missing);
+        let left = (takes * (1.0 - CUT * lack).powf(steps)).max(takes - most);
+        *one.taken_back += (*one.allowed - left).max(0.0);
+        *one.allowed = left;
     }
 }
 
@@ -115,15 +125,21 @@ fn lack(spare: f64) -> f64 {
 }
 
 impl Slower<'_> {
+    /// What it takes beyond what it may, since it was taken back only now: senders follow, and what stands in queues still arrives.
+    fn on_its_way(&self) -> f64 {
+        (self.takes - *self.allowed).clamp(0.0, *self.taken_back)
+    }
+
     fn has_use(&self) -> bool {
         self.takes >= TAKEN * *self.allowed
     }
 
     /// Marks fewer packets while it takes less than it may, and more while it takes more: what a flow takes goes with one over the root of its marks
-    /// (`[MULTIAP] eq. 3`). While air is lacking, up to twice as many at each step.
+    /// (`[MULTIAP] eq. 3`). Up to twice as many at each step when no air is free at all, and hardly any more when little is lacking: then what it may take
+    /// is hardly less.
     pub(super) fn ease(&mut self, spare: f64, steps: f64) {
         let beyond = (self.takes / self.allowed.max(LEAST)).clamp(1.0 / FARTHEST, FARTHEST);
-        let factor = (beyond.powf(2.0 * EASED) * (1.0 + lack(spare))).powf(steps);
+        let factor = (beyond.powf(2.0 * EASED) * (1.0 + lack(spare).powi(2))).powf(steps);
         *self.marks = MarkShare::new((self.marks.part() * factor).max(LEAST_MARKS));
     }
 }
@@ -149,10 +165,11 @@ mod tests {
     fn free_air_goes_to_the_best_that_has_use_for_it_and_is_taken_from_the_worst() {
         let mut allowed = [0.2, 0.1, 0.1];
         let mut run = |spare, takes: [f64; 3]| {
-            let mut marks = [MarkShare::NONE; 3];
-            let parts = allowed.iter_mut().zip(&mut marks).zip(takes);
-            let mut in_use: Vec<Slower> =
-                parts.map(|((allowed, marks), takes)| Slower { takes, allowed, marks }).collect();
+            let (mut marks, mut back) = ([MarkShare::NONE; 3], [0.0; 3]);
+            let parts = allowed.iter_mut().zip(&mut marks).zip(&mut back).zip(takes);
+            let mut in_use: Vec<Slower> = parts
+                .map(|(((allowed, marks), taken_back), takes)| Slower { takes, allowed, taken_back, marks })
+                .collect();
             let beginning = beginning(spare, &in_use);
             share(spare, spare, 1.0, &mut in_use);
             (beginning, allowed)
@@ -165,11 +182,49 @@ mod tests {
         assert!(beginning.is_none() && after[0] == 0.2 * 0.65 && after[1] == 0.1 * 0.65, "{after:?}");
     }
 
+    fn step(spare: f64, lasting: f64, steps: f64, takes: f64, allowed: &mut f64, taken_back: &mut f64) {
+        let mut marks = MarkShare::NONE;
+        share(spare, lasting, steps, &mut [Slower { takes, allowed, taken_back, marks: &mut marks }]);
+    }
+
+    #[test]
+    fn what_was_taken_back_is_not_taken_once_more_while_it_has_yet_to_show() {
+        let (mut allowed, mut taken_back) = (0.9, 0.0);
+        let mut after = |spare: f64, takes: f64, steps: f64| {
+            step(spare, 0.0, steps, takes, &mut allowed, &mut taken_back);
+            allowed
+        };
+        let first = after(-0.04, 0.9, 1.0);
+        assert!((first - 0.86).abs() < 1e-9);
+        assert_eq!(after(-0.02, 0.88, 1.0), first, "it follows");
+        // It does not, or a better one takes what it leaves.
+        assert!(after(-0.04, 0.9, 1.0) > 0.84);
+        assert!(after(-0.04, 0.9, 10.0) < 0.6);
+        let followed = after(-0.08, 0.4, 1.0);
+        assert!((followed - 0.4 * 0.65).abs() < 1e-9, "{followed}");
+    }
+
+    #[test]
+    fn no_more_is_given_than_is_free_now() {
+        let (mut allowed, mut taken_back) = (0.6, 0.0);
+        let mut after = |spare: f64, takes: f64| {
+            step(spare, 0.5, 5.0, takes, &mut allowed, &mut taken_back);
+            allowed
+        };
+        let given = [after(0.4, 0.45), after(0.1, 0.7), after(0.05, 0.84), after(0.4, 0.3)];
+        // It takes what it has, has yet to take what it has, takes it, and has no use for more.
+        let by_hand = [0.85, 0.85, 0.89, 0.89];
+        assert!(
+            given.iter().zip(by_hand).all(|(given, by_hand)| (given - by_hand).abs() < 1e-9),
+            "{given:?}"
+        );
+    }
+
     #[test]
     fn no_more_is_taken_back_than_is_missing_while_some_is_free() {
         let after = |spare: f64, steps: f64| {
-            let (mut allowed, mut marks) = (0.9, MarkShare::NONE);
-            share(spare, 0.0, steps, &mut [Slower { takes: 0.8, allowed: &mut allowed, marks: &mut marks }]);
+            let (mut allowed, mut taken_back) = (0.9, 0.0);
+            step(spare, 0.0, steps, 0.8, &mut allowed, &mut taken_back);
             allowed
         };
         // By hand: half of what is kept free is taken; 0.8 (1 - 0.35 / 2) would be 0.66.
@@ -183,7 +238,7 @@ mod tests {
     fn marks_give_way_while_less_is_taken_than_may_be_and_come_back_at_once_when_air_is_lacking() {
         let mut marks = MarkShare::new(0.05);
         let mut after = |spare: f64, takes: f64, steps: f64| {
-            Slower { takes, allowed: &mut 0.3, marks: &mut marks }.ease(spare, steps);
+            Slower { takes, allowed: &mut 0.3, taken_back: &mut 0.0, marks: &mut marks }.ease(spare, steps);
             marks.part()
         };
         // By hand: a third is taken, 0.05 / 3^0.2 = 0.04014.

@@ -218,6 +218,26 @@ fn where_the_best_ones_uplink_is_busy_the_other_helps_and_stops_again() {
 
 /// While nothing is carried all air is free, and a slow one does no harm; once a download begins it must not be held to be needed.
 #[test]
+fn who_is_away_to_be_compared_comes_back_soon_and_with_all_that_it_had() {
+    // What is behind the slow one gives a third of what the air would, so that few marks are enough.
+    let mut world = World::new(&[(500, 200.0), (3_000, 100.0)]);
+    world.run(300);
+    let before = world.steered[1];
+    assert!(before.used && before.marks < MarkShare::new(0.01), "{before:?}");
+    let mut away = 0;
+    for _ in 0..600 {
+        world.step();
+        if away == 0 || !world.steered[1].used {
+            away += u32::from(!world.steered[1].used);
+        } else {
+            break;
+        }
+    }
+    assert!((10..20).contains(&away), "{away} tenths of a second");
+    assert_eq!((world.steered[1].limit, world.steered[1].marks), (before.limit, before.marks));
+}
+
+#[test]
 fn a_download_after_a_pause_is_not_left_to_the_slow_ones() {
     let mut world = World::new(&[(500, 5.0), (3_000, 5.0), (6_000, 5.0)]);
     world.run(200);

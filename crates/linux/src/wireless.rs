@@ -91,7 +91,7 @@ pub struct Association {
     pub transmit_rate: Option<BitRate>,
     /// Rate at which it sends.
     pub receive_rate: Option<BitRate>,
-    /// Packets received since the association.
+    /// Packets of data received since the association; with beacons and other frames of management, by kernels or drivers that do not tell them apart.
     pub received: Option<u32>,
     /// Frames sent since the association.
     pub transmitted: Option<u32>,
@@ -245,7 +245,7 @@ fn add_station(association: &mut Association, attributes: &[u8]) {
         }
     }
     let Some(measured) = measured.filter(|_| address == Some(association.bssid)) else { return };
-    let mut signal = None;
+    let (mut signal, mut data) = (None, None);
     for (kind, value) in message::attributes(measured) {
         match kind {
             // The mean is steadier than the last frame's.
@@ -261,16 +261,28 @@ fn add_station(association: &mut Association, attributes: &[u8]) {
             STATION_TRANSMITTED => association.transmitted = message::number(value, 0),
             STATION_RETRIES => association.retries = message::number(value, 0),
             STATION_FAILED => association.failed = message::number(value, 0),
+            STATION_BY_CLASS => data = received_data(value),
             STATION_RECEIVE_TIME => {
                 association.receive_time = message::long(value, 0).map(Duration::from_micros)
             }
             _ => {}
         }
     }
+    association.received = data.or(association.received);
     // 0 dBm is what cards say that do not know.
     if let Some(signal) = signal.filter(|signal| *signal != 0) {
         association.signal_dbm = Some(i32::from(signal as i8));
     }
+}
+
+/// Packets of data of all traffic classes, if they are counted; wraps as the count of all packets does.
+fn received_data(classes: &[u8]) -> Option<u32> {
+    let of_class = |(_, class)| {
+        let mut counts = message::attributes(class);
+        message::long(counts.find(|(kind, _)| *kind == CLASS_RECEIVED)?.1, 0)
+    };
+    let sum = message::attributes(classes).filter_map(of_class).reduce(u64::wrapping_add);
+    sum.map(|sum| sum as u32)
 }
 
 /// A rate in units of 100 kbit/s; the 16-bit form is missing for rates that it cannot hold.
@@ -324,7 +336,11 @@ const STATION_FAILED: u16 = 12;
 const STATION_MEAN_SIGNAL: u16 = 13;
 const STATION_RECEIVE_RATE: u16 = 14;
 const STATION_BEACON_SIGNAL: u16 = 30;
+const STATION_BY_CLASS: u16 = 31;
 const STATION_RECEIVE_TIME: u16 = 32;
+
+// `enum nl80211_tid_stats`.
+const CLASS_RECEIVED: u16 = 1;
 
 // `enum nl80211_rate_info`.
 const RATE_SHORT: u16 = 1;

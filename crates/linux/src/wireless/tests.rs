@@ -61,6 +61,35 @@ fn the_associated_access_point_is_read_with_its_signal_and_rates() {
     assert_eq!((found.transmitted, found.retries, found.failed), (Some(1000), Some(70), Some(2)));
 }
 
+/// The kernel counts 17 classes, the last of them what has none.
+#[test]
+fn only_packets_of_data_are_counted_where_they_are_told_apart() {
+    let station = |told: &[u16]| {
+        built(|answer| {
+            answer.attribute(ATTRIBUTE_ADDRESS, &POINT).nested(ATTRIBUTE_STATION, |station| {
+                station.number(STATION_RECEIVED, 4321).nested(STATION_BY_CLASS, |classes| {
+                    for class in 1..=17_u16 {
+                        classes.nested(class, |counts| {
+                            let count = if class == 17 { u64::from(u32::MAX) } else { u64::from(class) };
+                            told.iter().for_each(|kind| {
+                                counts.attribute(*kind, &count.to_ne_bytes());
+                            });
+                        });
+                    }
+                });
+            });
+        })
+    };
+    let received = |told: &[u16]| {
+        let mut found = parse_access_point(&scan_result(Some(ASSOCIATED))).unwrap();
+        add_station(&mut found, &station(told));
+        found.received
+    };
+    assert_eq!(received(&[CLASS_RECEIVED, 2]), Some((1..=16).sum::<u32>().wrapping_sub(1)));
+    assert_eq!(received(&[2]), Some(4321), "only what was sent is told apart");
+    assert_eq!(received(&[]), Some(4321));
+}
+
 #[test]
 fn other_access_points_in_range_are_not_taken() {
     assert_eq!(parse_access_point(&scan_result(None)), None);

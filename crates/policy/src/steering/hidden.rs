@@ -34,8 +34,8 @@ const FLUSHED: Duration = Duration::from_millis(600);
 const COMPARED: Duration = Duration::from_millis(500);
 /// They disturb it if with them it takes longer for a packet by the part of the air that they take, but by this at least and ...
 const LEAST_DISTURBED: f64 = 0.05;
-/// ... by no more than this: where they hear each other but take all of the air, collisions and the lower rates that follow from these cost up to 0.27
-/// (hostapd and minstrel). The less they take, the less is lost if they are kept away by mistake.
+/// ... by no more than this: where they hear each other but take all of the air, collisions and the lower rates that follow from these cost as much as 0.27
+/// (seen with hostapd and minstrel). The less they take, the less is lost if they are kept away by mistake.
 const MOST_DISTURBED: f64 = 0.4;
 /// Apart, it has become so many times slower on the mean of so long: then the others may be better now.
 const WENT_BAD: f64 = 1.5;

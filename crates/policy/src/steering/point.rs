@@ -118,7 +118,7 @@ pub(super) struct Point {
     pub was_good: bool,
     /// The part of the air that it may take while it is slower than the best and used.
     pub allowed: f64,
-    /// What it was allowed until now, and may still arrive.
+    /// Of what was taken back from that, so much may have yet to show.
     pub taken_back: f64,
     /// What it had when it had to leave to be compared again.
     pub proven: f64,

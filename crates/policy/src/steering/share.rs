@@ -66,7 +66,7 @@ pub(super) struct Slower<'a> {
     pub takes: f64,
     /// The part that it may take; below [`LEAST`] it has to leave.
     pub allowed: &'a mut f64,
-    /// What it was allowed until now, and may still arrive.
+    /// The part of the air that was taken back from it lately, less what must have shown by now in what it takes.
     pub taken_back: &'a mut f64,
     /// The marks that hold senders to that, where they cannot be told.
     pub marks: &'a mut MarkShare,

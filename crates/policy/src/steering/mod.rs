@@ -36,7 +36,7 @@ use units::{BitRate, Bytes, Frequency, MacAddress, NetworkId, Timestamp};
 pub use fair::Sharer;
 use fair::{FairPart, Ours, parts};
 use free_air::FreeAir;
-use hidden::{Best, Hidden, Rival};
+use hidden::{Apart, Best, Hidden, Rival};
 pub use marking::{MOST_MARKS, MarkShare, MarkingForm, marks_of_flows, safe_marks, with_queue};
 use point::{LEAST_CONFIDENCE, Point, Stage};
 use reason::Lack;
@@ -263,7 +263,8 @@ impl Steering {
             (true, false) => Lack::Turn,
         };
         let mut used = in_use.len();
-        let is_compared = !has_moved && verdict == Verdict::LookAgain;
+        // Beside the others, or to find out whether they disturb each other: nothing is said yet against what slower ones had.
+        let is_compared = !has_moved && (verdict == Verdict::LookAgain || apart == Some(Apart::Asked) && used > 0);
         let leaves = has_moved || is_compared;
         for (_, point) in here.iter_mut().enumerate().filter(|(at, point)| leaves && slower(point, *at)) {
             point.proven = if has_moved { 0.0 } else { point.allowed };
@@ -272,7 +273,7 @@ impl Steering {
         if is_compared {
             *free = FreeAir::without_those_compared(now);
         }
-        if verdict == Verdict::Refuted {
+        if verdict == Verdict::Refuted || apart == Some(Apart::Found) {
             here.iter_mut().for_each(|point| point.proven = 0.0);
         }
         if first.is_some() {

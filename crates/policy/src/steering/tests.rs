@@ -49,6 +49,8 @@ struct World {
     points: Vec<(u64, f64)>,
     /// An access point of somebody else, which always has something to send: its packet time in us.
     stranger: Option<u64>,
+    /// The part of all attempts that are read.
+    delivered: Option<f64>,
     steered: Vec<Steered>,
     /// Packets in a second, of all.
     total: f64,
@@ -62,6 +64,7 @@ impl World {
             now: Timestamp::from_millis(50),
             points: points.to_vec(),
             stranger: None,
+            delivered: None,
             steered: Vec::new(),
             total: 0.0,
         }
@@ -106,6 +109,7 @@ impl World {
                 carried: *carried,
                 packet_time: used.contains(&(network as usize)).then(|| Duration::from_micros(*micros)),
                 others,
+                delivered: self.delivered,
                 ..view(network, 0)
             })
             .collect();
@@ -234,6 +238,25 @@ fn who_is_away_to_be_compared_comes_back_soon_and_with_all_that_it_had() {
         }
     }
     assert!((10..20).contains(&away), "{away} tenths of a second");
+    assert_eq!((world.steered[1].limit, world.steered[1].marks), (before.limit, before.marks));
+}
+
+/// Frames are lost that nobody is to blame for, so it is asked who is.
+#[test]
+fn who_is_found_not_to_disturb_the_best_comes_back_soon_and_with_all_that_it_had() {
+    let mut world = World::new(&[(500, 200.0), (3_000, 100.0)]);
+    world.run(300);
+    let before = world.steered[1];
+    assert!(before.used && before.marks < MarkShare::new(0.01), "{before:?}");
+    world.delivered = Some(0.9);
+    let reasons: Vec<SteeringReason> = (0..30)
+        .map(|_| {
+            world.step();
+            world.steered[1].reason
+        })
+        .collect();
+    let away = reasons.iter().filter(|reason| !matches!(reason, SteeringReason::FreeAir { .. })).count();
+    assert!(reasons.contains(&SteeringReason::Compared) && (10..20).contains(&away), "{reasons:?}");
     assert_eq!((world.steered[1].limit, world.steered[1].marks), (before.limit, before.marks));
 }
 

@@ -226,7 +226,6 @@ impl Steering {
         let has_moved = stays && has_moved(now, &mut here, &ranks);
         if has_moved {
             (*free, *worth) = (FreeAir::new(now), Worth::new(now));
-            here.iter_mut().for_each(|point| point.proven = 0.0);
         }
         let lasting = if stays { free.update(now, spare) } else { spare };
         // None of those of which nothing is known.
@@ -264,20 +263,20 @@ impl Steering {
         };
         let mut used = in_use.len();
         // Beside the others, or to find out whether they disturb each other: nothing is said yet against what slower ones had.
-        let is_compared = !has_moved && (verdict == Verdict::LookAgain || apart == Some(Apart::Asked) && used > 0);
+        let is_compared =
+            !has_moved && (verdict == Verdict::LookAgain || apart == Some(Apart::Asked) && used > 0);
         let leaves = has_moved || is_compared;
         for (_, point) in here.iter_mut().enumerate().filter(|(at, point)| leaves && slower(point, *at)) {
-            point.proven = if has_moved { 0.0 } else { point.allowed };
-            point.allowed = 0.0;
+            point.leave();
         }
         if is_compared {
             *free = FreeAir::without_those_compared(now);
         }
-        if verdict == Verdict::Refuted || apart == Some(Apart::Found) {
+        if has_moved || verdict == Verdict::Refuted || apart == Some(Apart::Found) {
             here.iter_mut().for_each(|point| point.proven = 0.0);
         }
         if first.is_some() {
-            here.iter_mut().for_each(|point| point.proven = point.proven.min(spare.max(0.0)));
+            here.iter_mut().for_each(|point| point.may_come_back(spare));
         }
         let mut trying = here.iter().any(|point| matches!(point.stage, Stage::Trying | Stage::Proving));
         let some_used = here.iter().any(|point| point.stage == Stage::Used && point.view.reaches);

@@ -120,8 +120,10 @@ pub(super) struct Point {
     pub allowed: f64,
     /// Of what was taken back from that, so much may have yet to show.
     pub taken_back: f64,
-    /// What it had when it had to leave to be compared again.
+    /// What it had when it had to leave to be compared again ...
     pub proven: f64,
+    /// ... and by how much it was heard better than the best then, dB.
+    proven_lead: Option<f32>,
     /// No more marks are needed to hold senders to that.
     pub enough: MarkShare,
     /// What others of its channel leave to it while it is one of the good ones.
@@ -193,6 +195,7 @@ impl Point {
             allowed: 0.0,
             taken_back: 0.0,
             proven: 0.0,
+            proven_lead: None,
             enough: MOST_MARKS,
             fair: FairPart::default(),
         }
@@ -317,6 +320,19 @@ impl Point {
     pub fn may_have_become_better(&self, best: Option<f32>) -> bool {
         let has_come_nearer = |(lead, learnt): (f32, f32)| lead >= 0.0 && lead >= learnt + NEARER;
         self.is_heard_better(best) || self.lead.zip(self.learnt_lead).is_some_and(has_come_nearer)
+    }
+
+    /// It has to leave to be compared; nothing is said yet against what it had.
+    pub fn leave(&mut self) {
+        (self.proven, self.proven_lead) = (self.allowed, self.lead);
+        self.allowed = 0.0;
+    }
+
+    /// It may come back while so much is free: with no more than that, and with little if somebody has moved, as then its packets take another time.
+    pub fn may_come_back(&mut self, spare: f64) {
+        let has_moved = |(then, now): (f32, f32)| (now - then).abs() >= HEARD_BETTER;
+        let is_elsewhere = self.proven_lead.zip(self.lead).is_some_and(has_moved);
+        self.proven = if is_elsewhere { 0.0 } else { self.proven.min(spare.max(0.0)) };
     }
 
     /// Takes how well the best is heard now.

@@ -51,6 +51,8 @@ struct World {
     stranger: Option<u64>,
     /// The part of all attempts that are read.
     delivered: Option<f64>,
+    /// How the first one is heard, dBm.
+    signal_dbm: Option<f32>,
     steered: Vec<Steered>,
     /// Packets in a second, of all.
     total: f64,
@@ -65,6 +67,7 @@ impl World {
             points: points.to_vec(),
             stranger: None,
             delivered: None,
+            signal_dbm: None,
             steered: Vec::new(),
             total: 0.0,
         }
@@ -110,6 +113,7 @@ impl World {
                 packet_time: used.contains(&(network as usize)).then(|| Duration::from_micros(*micros)),
                 others,
                 delivered: self.delivered,
+                signal_dbm: self.signal_dbm.map(|dbm| if network == 0 { dbm } else { -80.0 }),
                 ..view(network, 0)
             })
             .collect();
@@ -243,21 +247,31 @@ fn who_is_away_to_be_compared_comes_back_soon_and_with_all_that_it_had() {
 
 /// Frames are lost that nobody is to blame for, so it is asked who is.
 #[test]
-fn who_is_found_not_to_disturb_the_best_comes_back_soon_and_with_all_that_it_had() {
-    let mut world = World::new(&[(500, 200.0), (3_000, 100.0)]);
-    world.run(300);
-    let before = world.steered[1];
-    assert!(before.used && before.marks < MarkShare::new(0.01), "{before:?}");
-    world.delivered = Some(0.9);
-    let reasons: Vec<SteeringReason> = (0..30)
-        .map(|_| {
+fn who_is_found_not_to_disturb_the_best_comes_back_soon_and_with_all_that_it_had_unless_somebody_has_moved() {
+    let run = |later_dbm: f32| {
+        let mut world = World::new(&[(500, 200.0), (3_000, 100.0)]);
+        world.signal_dbm = Some(-60.0);
+        world.run(300);
+        let before = world.steered[1];
+        assert!(before.used && before.marks < MarkShare::new(0.01), "{before:?}");
+        world.delivered = Some(0.9);
+        let mut away = 0;
+        let mut reasons = Vec::new();
+        while away == 0 || !world.steered[1].used {
             world.step();
-            world.steered[1].reason
-        })
-        .collect();
-    let away = reasons.iter().filter(|reason| !matches!(reason, SteeringReason::FreeAir { .. })).count();
-    assert!(reasons.contains(&SteeringReason::Compared) && (10..20).contains(&away), "{reasons:?}");
-    assert_eq!((world.steered[1].limit, world.steered[1].marks), (before.limit, before.marks));
+            away += u32::from(!world.steered[1].used);
+            if away > 0 {
+                world.signal_dbm = Some(later_dbm);
+            }
+            reasons.push(world.steered[1].reason);
+        }
+        assert!(reasons.contains(&SteeringReason::Compared) && (10..20).contains(&away), "{reasons:?}");
+        (before, world.steered[1])
+    };
+    let (before, after) = run(-60.0);
+    assert_eq!((after.limit, after.marks), (before.limit, before.marks));
+    let (before, after) = run(-54.0);
+    assert!(after.limit < before.limit && after.marks == MOST_MARKS, "{after:?}");
 }
 
 #[test]

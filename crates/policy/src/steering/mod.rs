@@ -262,7 +262,7 @@ impl Steering {
             (true, false) => Lack::Turn,
         };
         let mut used = in_use.len();
-        // Beside the others, or to find out whether they disturb each other: nothing is said yet against what slower ones had.
+        // To see what arrives without them, or whether they disturb the best one: nothing is said yet against what slower ones had.
         let is_compared =
             !has_moved && (verdict == Verdict::LookAgain || apart == Some(Apart::Asked) && used > 0);
         let leaves = has_moved || is_compared;

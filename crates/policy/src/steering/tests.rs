@@ -257,13 +257,14 @@ fn who_is_found_not_to_disturb_the_best_comes_back_soon_and_with_all_that_it_had
         world.delivered = Some(0.9);
         let mut away = 0;
         let mut reasons = Vec::new();
-        while away == 0 || !world.steered[1].used {
+        for _ in 0..50 {
             world.step();
-            away += u32::from(!world.steered[1].used);
-            if away > 0 {
-                world.signal_dbm = Some(later_dbm);
-            }
             reasons.push(world.steered[1].reason);
+            if world.steered[1].used && away > 0 {
+                break;
+            }
+            away += u32::from(!world.steered[1].used);
+            world.signal_dbm = Some(if away > 0 { later_dbm } else { -60.0 });
         }
         assert!(reasons.contains(&SteeringReason::Compared) && (10..20).contains(&away), "{reasons:?}");
         (before, world.steered[1])

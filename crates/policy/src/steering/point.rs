@@ -33,6 +33,9 @@ const FIRST_PROVING_PAUSE: Duration = Duration::from_secs(2);
 /// It begins anew once it is heard so much better, dB, beside the best one than when that was found: then somebody has moved. By as much more than when
 /// it last carried anything, one is tried that is heard as well as the best.
 const NEARER: f32 = 6.0;
+/// One that was away to be compared, for two seconds, and is then heard better or worse by so much, dB, beside the best one, has to show anew what it is:
+/// its packets take another time. Less than for [`NEARER`], as to begin with little costs little.
+const MOVED: f32 = 3.0;
 /// One that carries nothing and is heard better by so much, dB, is alone at once, without a trial: somebody walks past the middle between two access points
 /// in two seconds, and fades hardly ever take so much of the mean of some beacons.
 const HEARD_FAR_BETTER: f32 = 9.0;
@@ -330,7 +333,7 @@ impl Point {
 
     /// It may come back while so much is free: with no more than that, and with little if somebody has moved, as then its packets take another time.
     pub fn may_come_back(&mut self, spare: f64) {
-        let has_moved = |(then, now): (f32, f32)| (now - then).abs() >= HEARD_BETTER;
+        let has_moved = |(then, now): (f32, f32)| (now - then).abs() >= MOVED;
         let is_elsewhere = self.proven_lead.zip(self.lead).is_some_and(has_moved);
         self.proven = if is_elsewhere { 0.0 } else { self.proven.min(spare.max(0.0)) };
     }

@@ -353,6 +353,7 @@ mod tests {
                 addresses: Vec::new(),
                 backup: false,
                 marks: 0,
+                unmarked: None,
                 mangled: false,
                 renewals: *renewals,
             };

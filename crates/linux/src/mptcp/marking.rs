@@ -10,7 +10,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
-use super::paths::PathNetwork;
+use super::paths::{PathNetwork, UnmarkedRate};
 use super::ways::Way;
 
 /// Marks are counted of so many packets.
@@ -106,13 +106,23 @@ fn find(script: &mut String, Family { name, ip }: Family, network: &PathNetwork)
 }
 
 /// One draw for a packet, whatever the number of other networks.
-fn mark(script: &mut String, &PathNetwork { number, marks, .. }: &PathNetwork, networks: &[PathNetwork]) {
+fn mark(
+    script: &mut String,
+    &PathNetwork { number, marks, unmarked, .. }: &PathNetwork,
+    networks: &[PathNetwork],
+) {
     let _ = writeln!(script, "chain way_{number} {{ update @by_{number} {{ meta priority }}; }}");
     if marks == 0 {
         return;
     }
     for other in networks.iter().map(|other| other.number).filter(|other| *other != number) {
         let _ = writeln!(script, "chain way_{number} {{ meta priority @by_{other} goto draw_{number}; }}");
+    }
+    if let Some(UnmarkedRate { bytes, burst }) = unmarked {
+        let _ = writeln!(
+            script,
+            "chain draw_{number} {{ limit rate {bytes} bytes/second burst {burst} bytes return; }}"
+        );
     }
     for Family { ip, .. } in FAMILIES {
         let _ = writeln!(
@@ -218,6 +228,7 @@ mod tests {
             addresses: addresses.iter().map(|address| address.parse().unwrap()).collect(),
             backup: false,
             marks: 0,
+            unmarked: None,
             mangled: false,
             renewals: None,
         };
@@ -292,6 +303,7 @@ mod tests {
                     addresses: vec![address.parse().unwrap()],
                     backup: false,
                     marks,
+                    unmarked: None,
                     mangled: false,
                     renewals: None,
                 };
@@ -376,6 +388,7 @@ mod tests {
                     addresses: vec!["10.77.0.1".parse().unwrap()],
                     backup: false,
                     marks: 0,
+                    unmarked: None,
                     mangled: false,
                     renewals: None,
                 };

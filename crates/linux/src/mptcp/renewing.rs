@@ -206,6 +206,7 @@ mod tests {
                 addresses: vec![address],
                 backup: false,
                 marks: 0,
+                unmarked: None,
                 mangled: false,
                 renewals: None,
             };

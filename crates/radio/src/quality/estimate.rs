@@ -118,10 +118,9 @@ impl Estimate {
             let exchange = Duration::from_micros(u64::from(counts.exchange_us / known));
             let likely = likely(f64::from(counts.first), f64::from(frames));
             let reckoned = packet_time(flavour, exchange, likely, USUAL_ATTEMPTS);
-            (
-                reckoned,
-                gaps.packet_time(flavour, exchange, counts).map_or(reckoned, |seen| seen.max(reckoned)),
-            )
+            let seen =
+                gaps.packet_time(flavour, exchange, counts).map_or(reckoned, |seen| seen.max(reckoned));
+            (reckoned, gaps.elapsed(flavour).map_or(seen, |elapsed| seen.min(elapsed)))
         });
         let packet_time = times.map(|(_, time)| time);
         let together =

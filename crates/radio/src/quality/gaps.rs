@@ -7,7 +7,8 @@
 //! ```
 //! `[MULTIAP] eq. 1` reckons the time of attempts that fail from how many fail, as if each failed by itself. In a fade they fail one after the
 //! other, at ever slower rates, and nothing is heard of most. But time passes: where frames otherwise follow each other at once, an
-//! access point that is silent and then repeats, or has skipped numbers, was sending all the while.
+//! access point that is silent and then repeats, or has skipped numbers, was sending all the while. Nor can attempts have taken more time than has gone
+//! by: those that fail at a faster rate, which is tried now and then, take less than those that are heard.
 
 use std::time::Duration;
 
@@ -33,6 +34,8 @@ pub(super) struct Gaps {
     tried: u32,
     /// The gaps before those, in microseconds.
     tried_us: u32,
+    /// Packets that were heard, of both kinds.
+    heard: u32,
 }
 
 impl Count for Gaps {
@@ -42,6 +45,7 @@ impl Count for Gaps {
         self.exchange_us = self.exchange_us.saturating_add(other.exchange_us);
         self.tried = self.tried.saturating_add(other.tried);
         self.tried_us = self.tried_us.saturating_add(other.tried_us);
+        self.heard = self.heard.saturating_add(other.heard);
     }
 }
 
@@ -51,12 +55,14 @@ impl Gaps {
         self.smooth = self.smooth.saturating_add(1);
         self.smooth_us = self.smooth_us.saturating_add(micros(gap));
         self.exchange_us = self.exchange_us.saturating_add(exchange_us);
+        self.heard = self.heard.saturating_add(1);
     }
 
     /// A frame came that was repeated, or before which `packets - 1` are missing; `packets` is 0 if it was counted before.
     pub fn tried(&mut self, gap: Duration, packets: u16) {
         self.tried = self.tried.saturating_add(packets.into());
         self.tried_us = self.tried_us.saturating_add(micros(gap));
+        self.heard = self.heard.saturating_add(u32::from(packets > 0));
     }
 
     /// Air time for each packet that arrives, those that never do included, without the time in which the access point had nothing to send or
@@ -77,6 +83,15 @@ impl Gaps {
         Some(Duration::from_secs_f64(
             ((exchange.as_secs_f64() + once) * packets + beyond * own) / heard.max(1.0),
         ))
+    }
+
+    /// What has gone by for each packet that arrived, of an access point that sends all the time and nearly alone, full packets or as good as such: no packet
+    /// took more. `None` of others.
+    pub fn elapsed(&self, flavour: Flavour) -> Option<Duration> {
+        let own = self.own(flavour);
+        let is_busy = self.smooth >= ENOUGH_SMOOTH && own > ALONE && own < 1.0;
+        let elapsed = Duration::from_micros(u64::from(self.smooth_us) + u64::from(self.tried_us));
+        is_busy.then(|| elapsed / self.heard.max(1))
     }
 
     /// Nobody else seems to have a part of the air: how long a packet takes is no matter of theirs.

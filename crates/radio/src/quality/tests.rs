@@ -171,6 +171,33 @@ fn time_in_which_all_attempts_fail_counts() {
     assert!(time < Duration::from_micros(900), "{time:?}");
 }
 
+/// Rate control tries a faster rate now and then, of which nothing is heard, and repeats at the usual one: the attempts that fail take less time than those
+/// that are heard.
+#[test]
+fn attempts_that_fail_take_no_more_time_than_has_gone_by() {
+    let mut air = Air::new(1);
+    air.rate = Some(Rate(12));
+    // 20 + 16 + 4 x 514 + 16 + 44 us of exchange at 6 Mbit/s, and 67.5 us of back-off, as good as alone.
+    let smooth = 2_260;
+    for number in 0..300 {
+        let is_tried = number % 5 == 4;
+        air.wait(smooth + u64::from(is_tried) * 500);
+        air.put(&PLAIN, number, is_tried);
+    }
+    let time = air.estimate().unwrap().packet_time.unwrap();
+    let gone_by = Duration::from_micros(smooth + 100);
+    assert!(time.abs_diff(gone_by) < Duration::from_micros(10), "{time:?} of {gone_by:?}");
+    // Where others have the air in between, or it has nothing to send, what goes by tells nothing.
+    let mut idle = Air::new(1);
+    idle.rate = Some(Rate(12));
+    for number in 0..100 {
+        idle.wait(4_000);
+        idle.put(&PLAIN, number, number % 5 == 4);
+    }
+    let time = idle.estimate().unwrap().packet_time.unwrap();
+    assert!((2_400..2_900).contains(&time.as_micros()), "{time:?}");
+}
+
 #[test]
 fn who_shares_the_air_does_not_pay_for_others() {
     let mut air = Air::new(3);

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use linux::direct::Choice;
-use linux::mptcp::{PathNetwork, Paths};
+use linux::mptcp::{PathNetwork, Paths, UnmarkedRate};
+use policy::limit::BURST;
 use policy::rules::Rule;
 use policy::{BaseRtt, NetworkInput, Treatment};
-use units::{NetworkId, Timestamp};
+use units::{BitRate, NetworkId, Timestamp};
 
 use super::plan::choice;
 use super::rules::Scene;
@@ -44,15 +45,29 @@ impl EmptyRoundTrips {
     }
 }
 
-/// How many in a million packets of each network's access point are to be marked, by interface; `judged` is what is known of the networks.
+/// What is to be marked of what comes by a network.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Marks {
+    /// So many of a million packets ...
+    in_a_million: u32,
+    /// ... that come faster than this.
+    unmarked: Option<UnmarkedRate>,
+}
+
+/// What is to be marked of each network's access point, by interface; `judged` is what is known of the networks.
 pub fn marks(
     advice: &[PointAdvice],
     judged: &[NetworkInput],
     empty: &EmptyRoundTrips,
-) -> BTreeMap<String, u32> {
+) -> BTreeMap<String, Marks> {
     let of = |point: &PointAdvice| {
         let network = judged.iter().find(|network| network.name == point.interface)?;
-        Some((point.interface.clone(), in_a_million(point.marks_for(empty.of(network.id)).part())))
+        let marking = point.marks_for(empty.of(network.id));
+        let marks = Marks {
+            in_a_million: in_a_million(marking.part),
+            unmarked: marking.beyond.filter(|_| marking.part > 0.0).map(unmarked),
+        };
+        Some((point.interface.clone(), marks))
     };
     // One alone is no better than itself.
     if advice.len() < 2 { BTreeMap::new() } else { advice.iter().filter_map(of).collect() }
@@ -68,13 +83,20 @@ fn in_a_million(part: f64) -> u32 {
     ((exact / unit).round() * unit) as u32
 }
 
+/// Within 5 % of `rate`, so that not each new estimate makes new rules, which begin with a whole burst.
+fn unmarked(rate: BitRate) -> UnmarkedRate {
+    let steps = 8.0;
+    let bytes = ((rate.bytes_per_second().max(1.0).log2() * steps).round() / steps).exp2();
+    UnmarkedRate { bytes: bytes as u32, burst: (bytes * BURST.as_secs_f64()).ceil() as u32 }
+}
+
 /// Every network that may be used, but for those by which MPTCP does not get through; those to which the policy gives no new flows are backups.
 /// `table` is before the first network's.
 pub fn paths(
     table: u32,
     scene: &Scene<'_>,
     advice: &[PointAdvice],
-    marks: &BTreeMap<String, u32>,
+    marks: &BTreeMap<String, Marks>,
     ways: &Ways,
     now: Timestamp,
 ) -> Paths {
@@ -85,13 +107,15 @@ pub fn paths(
     let path = |network: &Network| {
         let number = scene.numbers.of(network.id)?;
         let point = advice.iter().find(|point| point.interface == network.interface.name);
+        let marks = marks.get(&network.interface.name).copied().unwrap_or_default();
         let own = network.interface.addresses.iter().map(|subnet| subnet.address());
         Some(PathNetwork {
             number,
             interface: network.interface.index,
             addresses: own.filter(|address| !address.is_loopback()).collect(),
             backup: !dealt.contains(&number),
-            marks: marks.get(&network.interface.name).copied().unwrap_or(0),
+            marks: marks.in_a_million,
+            unmarked: marks.unmarked,
             mangled: ways.mangles(network.id),
             renewals: point.map(|point| point.renewals),
         })
@@ -146,7 +170,8 @@ mod tests {
             let counts = WayCounts { join_stripped: 9, ..WayCounts::default() };
             ways.take(Timestamp::ZERO, NetworkId(*network), counts, false, None);
         }
-        let marks = [("wl-a".to_owned(), 50), ("wl-b".to_owned(), 50_000)].into();
+        let marks = |in_a_million| Marks { in_a_million, unmarked: None };
+        let marks = [("wl-a".to_owned(), marks(50)), ("wl-b".to_owned(), marks(50_000))].into();
         paths(100, &scene, &[], &marks, &ways, Timestamp::ZERO).networks
     }
 
@@ -190,11 +215,18 @@ mod tests {
         let marks = |advice: &[PointAdvice]| marks(advice, &judged, &empty);
         let all = marks(&[point("wl-a", 0.0), point("wl-b", 0.05), point("wl-c", 0.05)]);
         // By hand: 2e-6 * (1 / 0.02^2 - 1 / 0.12^2) = 0.00486, and 2e-6 * (1 / 0.3^2 - 1 / 0.4^2) = 9.7e-6.
-        assert_eq!((all["wl-a"], all["wl-b"], all["wl-c"]), (0, 5_000, 10), "{all:?}");
-        let held = PointAdvice { limit: Some(units::BitRate(1_000_000)), ..point("wl-b", 0.001) };
-        assert_eq!(marks(&[point("wl-a", 0.0), held])["wl-b"], 1_000, "fitted to what is free");
-        let ready = PointAdvice { used: false, ..point("wl-b", 0.05) };
-        assert_eq!(marks(&[point("wl-a", 0.0), ready])["wl-b"], 50_000, "it stands by");
+        let of_all = |in_a_million| Marks { in_a_million, unmarked: None };
+        assert_eq!([all["wl-a"], all["wl-b"], all["wl-c"]], [0, 5_000, 10].map(of_all), "{all:?}");
+        let held =
+            |mbps, marks| PointAdvice { limit: Some(BitRate::from_mbps(mbps)), ..point("wl-b", marks) };
+        let of = |held| marks(&[point("wl-a", 0.0), held])["wl-b"];
+        // By hand: it may have half of the air, so a tenth of what comes faster is 5 % of all; 750,000 bytes are 19.5 octaves.
+        let faster = UnmarkedRate { bytes: 741_455, burst: 74_146 };
+        assert_eq!(of(held(6.0, 0.05)), Marks { in_a_million: 100_000, unmarked: Some(faster) });
+        assert_eq!(of(held(6.1, 0.05)).unmarked, Some(faster), "hardly another one");
+        assert_eq!(of(held(6.0, 0.0)), Marks::default());
+        let ready = PointAdvice { used: false, ..held(6.0, 0.05) };
+        assert_eq!(of(ready), of_all(50_000), "it stands by");
         assert!(marks(&[point("wl-b", 0.05)]).is_empty(), "there is no other way");
         assert!(!marks(&[point("wl-a", 0.0), point("wl-x", 0.05)]).contains_key("wl-x"));
         empty.observe(Timestamp::from_millis(6_000), &judged[..1]);

@@ -316,8 +316,8 @@ mod tests {
             times.filter(|at| received.marked(*at, 1_500, Ecn::Ect0) == Ecn::Ce).count()
         };
         assert_eq!(marked(0, 2, marking), 0, "just as fast");
-        // By hand: half of 10,000 come faster, but for 100 ms of the rate, of which a tenth is marked; a twentieth of all.
-        assert_eq!(marked(10_000, 1, marking), (10_000 - 5_050) / 10);
+        // By hand: half of 10,000 come faster, but for 100 ms of the rate and one more, and a tenth of those is marked: a twentieth of all.
+        assert_eq!(marked(10_000, 1, marking), (10_000 - 5_051) / 10);
         // A new rate gives nothing once more that was already there; a third comes faster.
         let more = Marking { beyond: Some(BitRate(8_000_000)), ..marking };
         assert!((330..336).contains(&marked(20_000, 1, more)));

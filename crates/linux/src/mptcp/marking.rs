@@ -160,7 +160,7 @@ mod tests {
     use socket2::{Domain, Protocol, Socket, Type};
 
     use super::super::marker::Marker;
-    use super::super::paths::{PathNetwork, Paths, end, marking_table, set_limits};
+    use super::super::paths::{PathNetwork, Paths, UnmarkedRate, end, marking_table, set_limits};
     use super::super::ways::Way;
     use super::{connections, rules};
     use crate::netlink::sock_diag::Subflow;
@@ -337,6 +337,20 @@ mod tests {
         let joined = || wait("both subflows are known", &|| known() == 2);
         let marked = download(both, Protocol::MPTCP, 7_003, joined);
         assert!(marked > 0);
+        let mut marked_beyond = |bytes, port| {
+            let mut networks = paths.networks.clone();
+            networks[0].unmarked = Some(UnmarkedRate { bytes, burst: bytes });
+            left.run(|| {
+                wait("something is known of what has ended", &|| known() == 0);
+                marker.mark(&Paths { networks, ..paths.clone() }).unwrap();
+            })
+            .unwrap();
+            download(both, Protocol::MPTCP, port, joined)
+        };
+        assert_eq!(marked_beyond(u32::MAX, 7_005), marked, "nothing comes faster");
+        let before = marked;
+        let marked = marked_beyond(10_000, 7_006);
+        assert!(marked > before, "nearly all does");
         let alive = || {
             let rules = table();
             let set = rules.split("set by_2 {").nth(1).unwrap();

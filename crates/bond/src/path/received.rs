@@ -307,9 +307,7 @@ mod tests {
     fn of_one_that_may_have_a_rate_only_what_comes_faster_is_marked() {
         let mut received = Received::default();
         // 500 packets a second, half of what 1 ms for each would be.
-        let rate = BitRate(6_000_000);
-        let marking = Marking::beyond(rate, Duration::from_millis(1), MarkShare::new(0.05));
-        assert_eq!(marking, Marking { beyond: Some(rate), part: 0.1 });
+        let marking = Marking { beyond: Some(BitRate(6_000_000)), part: 0.1 };
         let mut marked = |from: u64, step: u64, marking| {
             received.set_marking(marking);
             let times = (from..from + 10_000).step_by(step as usize).map(Timestamp::from_millis);

@@ -86,7 +86,7 @@ pub struct Steered {
     /// No more than this is to come from a sender over several networks, as a bond's other end is, since others want the air as well. Flows that stand in each
     /// queue by themselves share each with those who do.
     pub fair_limit: Option<BitRate>,
-    /// The most of its packets that are to be marked where senders cannot be told: of one that has a limit of those that come faster, of another one no more
+    /// The most of its packets that are to be marked where senders cannot be told: of one that has a limit of those that come too fast for it, of another one no more
     /// than [`safe_marks`] for the round trip ([`marks_of_flows`]). None of one that is to prove how good it is.
     pub marks: MarkShare,
     /// How often flows over it were to begin anew, where senders cannot be told, since it is there (`renewal.rs`).

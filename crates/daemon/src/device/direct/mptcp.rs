@@ -220,8 +220,9 @@ mod tests {
         let held =
             |mbps, marks| PointAdvice { limit: Some(BitRate::from_mbps(mbps)), ..point("wl-b", marks) };
         let of = |held| marks(&[point("wl-a", 0.0), held])["wl-b"];
-        // By hand: it may have half of the air, so a tenth of what comes faster is 5 % of all; 750,000 bytes are 19.5 octaves.
-        let faster = UnmarkedRate { bytes: 741_455, burst: 74_146 };
+        // By hand: half of the air is what a window of 0.59 of it at most has on average; an eighth of all that is faster is 5 % of all, and 882,353 bytes are
+        // 19.75 octaves.
+        let faster = UnmarkedRate { bytes: 881_743, burst: 88_175 };
         assert_eq!(of(held(6.0, 0.05)), Marks { in_a_million: 100_000, unmarked: Some(faster) });
         assert_eq!(of(held(6.1, 0.05)).unmarked, Some(faster), "hardly another one");
         assert_eq!(of(held(6.0, 0.0)), Marks::default());

@@ -8,7 +8,7 @@ use bench::{Bench, LinkSpec, OnTheWay};
 use bond::{
     Algorithm, EcnTrouble, EndpointEvent, PathState, REKEY_AFTER, Scheduler, SessionConfig, SessionEvent,
 };
-use policy::steering::{MarkShare, Marking};
+use policy::steering::MarkShare;
 use policy::{PathStatus, Treatment};
 use std::time::Duration;
 use units::{BitRate, NetworkId, PathId};
@@ -523,8 +523,7 @@ fn marks_of_the_receiver_steer_the_sender() {
         let mut bench = Bench::with(&[LinkSpec::new(20.0, 25), LinkSpec::new(20.0, 25)], config);
         bench.connect();
         bench.run(Duration::from_millis(500));
-        let marking = Marking::of_all(MarkShare::new(marks));
-        bench.device.set_path_marking(bench.device_session, NetworkId(2), marking);
+        bench.device.set_path_marks(bench.device_session, NetworkId(2), MarkShare::new(marks));
         bench.saturate_down(Duration::from_secs(5));
         let reports = bench.gateway.path_reports(bench.gateway_session.unwrap());
         let own = bench.device.path_reports(bench.device_session);

@@ -120,11 +120,6 @@ impl Policer {
         self.rate
     }
 
-    /// From now on it keeps to this rate; what it has let through still counts.
-    pub fn set_rate(&mut self, rate: BitRate) {
-        self.rate = rate;
-    }
-
     /// Whether a packet of this length may go.
     pub fn admits(&mut self, now: Timestamp, length: Bytes) -> bool {
         let due = self.due.max(now);
@@ -136,9 +131,8 @@ impl Policer {
     }
 }
 
-/// What comes at once is let through up to this much beyond the rate, as time: a window of TCP that grows by bursts fits; longer only fills the queue of
-/// whoever sends.
-pub const BURST: Duration = Duration::from_millis(100);
+/// A window of TCP that grows by bursts fits; longer only fills the queue of whoever sends.
+const BURST: Duration = Duration::from_millis(100);
 
 #[cfg(test)]
 mod tests {

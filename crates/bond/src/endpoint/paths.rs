@@ -5,7 +5,7 @@ use super::{Endpoint, PathConfig, SessionId};
 use crate::address::Address;
 use crate::session::Session;
 use policy::PathStatus;
-use policy::steering::Marking;
+use policy::steering::MarkShare;
 use units::{BitRate, NetworkId, Timestamp};
 
 impl Endpoint {
@@ -64,11 +64,11 @@ impl Endpoint {
         self.touch(session);
     }
 
-    /// Counts these of a path's packets as marked, so that the peer prefers others. It acts where the peer's congestion control heeds single
+    /// Counts this part of a path's packets as marked, so that the peer prefers others. It acts where the peer's congestion control heeds single
     /// marks: CUBIC and the coupled ones, not the model of the path. A path that is made anew begins without.
-    pub fn set_path_marking(&mut self, session: SessionId, network: NetworkId, marking: Marking) {
+    pub fn set_path_marks(&mut self, session: SessionId, network: NetworkId, marks: MarkShare) {
         if let Some(session) = self.slots.get_mut(&session).and_then(|slot| slot.session.as_mut()) {
-            session.set_path_marking(network, marking);
+            session.set_path_marks(network, marks);
         }
     }
 

@@ -4,9 +4,8 @@ use std::collections::VecDeque;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use policy::limit::Policer;
-use policy::steering::Marking;
-use units::{Bytes, Timestamp};
+use policy::steering::MarkShare;
+use units::Timestamp;
 use wire::frame::{Ack, MAX_ACK_RANGES, Ranges};
 use wire::inner::Ecn;
 
@@ -42,9 +41,7 @@ pub(crate) struct Received {
     bytes: u32,
     bytes_at_largest: u32,
     ce_count: u64,
-    marking: Marking,
-    /// What is not beyond the rate from which on packets are marked.
-    within: Option<Policer>,
+    marks: MarkShare,
     /// Marks due for the packets since the last one, below one.
     marks_due: f64,
     unacknowledged: u32,
@@ -65,23 +62,19 @@ impl Received {
         self.largest
     }
 
-    /// From now on these packets count as marked on the way, evenly spread: our own word to the sender's congestion control (`[MULTIAP] section 5.2`).
-    pub(crate) fn set_marking(&mut self, marking: Marking) {
-        match (&mut self.within, marking.beyond) {
-            (Some(within), Some(rate)) => within.set_rate(rate),
-            (within, rate) => *within = rate.map(Policer::new),
-        }
-        self.marking = marking;
+    /// From now on this part of the packets counts as marked on the way, evenly spread: our own word to the sender's
+    /// congestion control (`[MULTIAP] section 5.2`).
+    pub(crate) fn set_marks(&mut self, marks: MarkShare) {
+        self.marks = marks;
     }
 
-    /// What the acknowledgement is to say of a packet of `size` bytes that arrived with `ecn`: marks are added, never taken away. They need nobody's leave
-    /// on the way, so a network that clears the field does not matter.
-    pub(crate) fn marked(&mut self, now: Timestamp, size: usize, ecn: Ecn) -> Ecn {
-        let is_within = self.within.as_mut().is_some_and(|within| within.admits(now, Bytes(size as u64)));
-        if is_within || ecn == Ecn::Ce {
+    /// What the acknowledgement is to say of a packet that arrived with `ecn`: marks are added, never taken away. They need nobody's leave on the
+    /// way, so a network that clears the field does not matter.
+    pub(crate) fn marked(&mut self, ecn: Ecn) -> Ecn {
+        if ecn == Ecn::Ce {
             return ecn;
         }
-        self.marks_due += self.marking.part;
+        self.marks_due += self.marks.part();
         if self.marks_due < 1.0 {
             return ecn;
         }
@@ -249,9 +242,6 @@ impl Received {
 
 #[cfg(test)]
 mod tests {
-    use policy::steering::MarkShare;
-    use units::BitRate;
-
     use super::*;
 
     fn receive(received: &mut Received, millis: u64, number: u64) {
@@ -290,35 +280,13 @@ mod tests {
     #[test]
     fn our_own_marks_are_spread_evenly_over_what_has_none() {
         let mut received = Received::default();
-        let mut marked = |marking, ecn, count: u64| -> Vec<u64> {
-            received.set_marking(marking);
-            (0..count)
-                .filter(|at| received.marked(Timestamp::from_millis(*at), 1_500, ecn) == Ecn::Ce)
-                .collect()
-        };
-        let all = Marking::of_all(MarkShare::new(0.04));
-        assert_eq!(marked(all, Ecn::Ect0, 200), [24, 49, 74, 99, 124, 149, 174, 199]);
-        assert_eq!(marked(all, Ecn::NotEct, 200).len(), 8);
-        assert_eq!(marked(all, Ecn::Ce, 1), [0]);
-        assert!(marked(Marking::default(), Ecn::Ect1, 100).is_empty());
-    }
-
-    #[test]
-    fn of_one_that_may_have_a_rate_only_what_comes_faster_is_marked() {
-        let mut received = Received::default();
-        // 500 packets a second, half of what 1 ms for each would be.
-        let marking = Marking { beyond: Some(BitRate(6_000_000)), part: 0.1 };
-        let mut marked = |from: u64, step: u64, marking| {
-            received.set_marking(marking);
-            let times = (from..from + 10_000).step_by(step as usize).map(Timestamp::from_millis);
-            times.filter(|at| received.marked(*at, 1_500, Ecn::Ect0) == Ecn::Ce).count()
-        };
-        assert_eq!(marked(0, 2, marking), 0, "just as fast");
-        // By hand: half of 10,000 come faster, but for 100 ms of the rate and one more, and a tenth of those is marked: a twentieth of all.
-        assert_eq!(marked(10_000, 1, marking), (10_000 - 5_051) / 10);
-        // A new rate gives nothing once more that was already there; a third comes faster.
-        let more = Marking { beyond: Some(BitRate(8_000_000)), ..marking };
-        assert!((330..336).contains(&marked(20_000, 1, more)));
+        received.set_marks(MarkShare::new(0.04));
+        let marked: Vec<u32> = (0..200).filter(|_| received.marked(Ecn::Ect0) == Ecn::Ce).collect();
+        assert_eq!(marked, [24, 49, 74, 99, 124, 149, 174, 199]);
+        assert_eq!((0..200).filter(|_| received.marked(Ecn::NotEct) == Ecn::Ce).count(), 8);
+        assert_eq!(received.marked(Ecn::Ce), Ecn::Ce);
+        received.set_marks(MarkShare::NONE);
+        assert!((0..100).all(|_| received.marked(Ecn::Ect1) == Ecn::Ect1));
     }
 
     #[test]

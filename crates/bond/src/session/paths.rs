@@ -5,7 +5,7 @@ use crate::address::Address;
 use crate::path::{Path, PathState};
 use crate::unit::Control;
 use policy::PathStatus;
-use policy::steering::Marking;
+use policy::steering::MarkShare;
 use rand::RngCore;
 use units::{BitRate, NetworkId, PathId, Timestamp};
 use wire::frame::{Arrived, STATUS_GONE};
@@ -106,9 +106,9 @@ impl Session {
         }
     }
 
-    pub(crate) fn set_path_marking(&mut self, network: NetworkId, marking: Marking) {
+    pub(crate) fn set_path_marks(&mut self, network: NetworkId, marks: MarkShare) {
         if let Some(path) = self.path_of(network) {
-            path.received.set_marking(marking);
+            path.received.set_marks(marks);
         }
     }
 

@@ -115,7 +115,7 @@ impl Session {
                 if let Some(trouble) = path.ecn.on_arrival(ecn) {
                     self.events.push_back(SessionEvent::Ecn(path.address.network, trouble));
                 }
-                marked = path.received.marked(now, size, ecn);
+                marked = path.received.marked(ecn);
             }
             path.counters.own_marks += u64::from(marked != ecn);
             path.received.record(now, number, size, marked, elicits, delay);

@@ -353,7 +353,6 @@ mod tests {
                 addresses: Vec::new(),
                 backup: false,
                 marks: 0,
-                unmarked: None,
                 mangled: false,
                 renewals: *renewals,
             };

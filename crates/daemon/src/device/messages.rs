@@ -8,7 +8,7 @@ use anabranch::control::{NetworkChange, NetworkReport, Status};
 use identity::{Peer, PublicKey};
 use linux::monitor::Interface;
 use linux::prefix::IpPrefix;
-use policy::steering::{MarkShare, Marking, marks_of_flows};
+use policy::steering::{MarkShare, marks_of_flows};
 use units::{BitRate, NetworkId};
 use wire::hello::Welcome;
 use wire::join_link::HostPort;
@@ -56,8 +56,8 @@ pub struct PointAdvice {
 
 impl PointAdvice {
     /// What is to be marked of flows with this round-trip time with an empty queue.
-    pub fn marks_for(&self, empty: Option<Duration>) -> Marking {
-        marks_of_flows(self.marks, self.used, self.limit, self.packet_time, empty)
+    pub fn marks_for(&self, empty: Option<Duration>) -> MarkShare {
+        marks_of_flows(self.marks, self.limit.is_some() || !self.used, self.packet_time, empty)
     }
 }
 

@@ -153,8 +153,9 @@ impl LivingFlows {
                 break;
             }
             let call = host.run(|| TcpStream::connect_timeout(&address, Duration::from_secs(10))).unwrap();
+            let call = call.unwrap_or_else(|error| panic!("{address} is not reached: {error}"));
             let (answer, peer) = listener.accept().unwrap();
-            over[usize::from(network_of(peer))] = Some((call.unwrap(), answer));
+            over[usize::from(network_of(peer))] = Some((call, answer));
         }
         let all =
             over.map(|both| both.unwrap_or_else(|| panic!("{address} is called over one network only")));

@@ -10,7 +10,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
-use super::paths::{PathNetwork, UnmarkedRate};
+use super::paths::PathNetwork;
 use super::ways::Way;
 
 /// Marks are counted of so many packets.
@@ -106,23 +106,13 @@ fn find(script: &mut String, Family { name, ip }: Family, network: &PathNetwork)
 }
 
 /// One draw for a packet, whatever the number of other networks.
-fn mark(
-    script: &mut String,
-    &PathNetwork { number, marks, unmarked, .. }: &PathNetwork,
-    networks: &[PathNetwork],
-) {
+fn mark(script: &mut String, &PathNetwork { number, marks, .. }: &PathNetwork, networks: &[PathNetwork]) {
     let _ = writeln!(script, "chain way_{number} {{ update @by_{number} {{ meta priority }}; }}");
     if marks == 0 {
         return;
     }
     for other in networks.iter().map(|other| other.number).filter(|other| *other != number) {
         let _ = writeln!(script, "chain way_{number} {{ meta priority @by_{other} goto draw_{number}; }}");
-    }
-    if let Some(UnmarkedRate { bytes, burst }) = unmarked {
-        let _ = writeln!(
-            script,
-            "chain draw_{number} {{ limit rate {bytes} bytes/second burst {burst} bytes return; }}"
-        );
     }
     for Family { ip, .. } in FAMILIES {
         let _ = writeln!(
@@ -160,7 +150,7 @@ mod tests {
     use socket2::{Domain, Protocol, Socket, Type};
 
     use super::super::marker::Marker;
-    use super::super::paths::{PathNetwork, Paths, UnmarkedRate, end, marking_table, set_limits};
+    use super::super::paths::{PathNetwork, Paths, end, marking_table, set_limits};
     use super::super::ways::Way;
     use super::{connections, rules};
     use crate::netlink::sock_diag::Subflow;
@@ -228,7 +218,6 @@ mod tests {
             addresses: addresses.iter().map(|address| address.parse().unwrap()).collect(),
             backup: false,
             marks: 0,
-            unmarked: None,
             mangled: false,
             renewals: None,
         };
@@ -303,7 +292,6 @@ mod tests {
                     addresses: vec![address.parse().unwrap()],
                     backup: false,
                     marks,
-                    unmarked: None,
                     mangled: false,
                     renewals: None,
                 };
@@ -337,20 +325,6 @@ mod tests {
         let joined = || wait("both subflows are known", &|| known() == 2);
         let marked = download(both, Protocol::MPTCP, 7_003, joined);
         assert!(marked > 0);
-        let mut marked_beyond = |bytes, port| {
-            let mut networks = paths.networks.clone();
-            networks[0].unmarked = Some(UnmarkedRate { bytes, burst: bytes });
-            left.run(|| {
-                wait("something is known of what has ended", &|| known() == 0);
-                marker.mark(&Paths { networks, ..paths.clone() }).unwrap();
-            })
-            .unwrap();
-            download(both, Protocol::MPTCP, port, joined)
-        };
-        assert_eq!(marked_beyond(u32::MAX, 7_005), marked, "nothing comes faster");
-        let before = marked;
-        let marked = marked_beyond(10_000, 7_006);
-        assert!(marked > before, "nearly all does");
         let alive = || {
             let rules = table();
             let set = rules.split("set by_2 {").nth(1).unwrap();
@@ -402,7 +376,6 @@ mod tests {
                     addresses: vec!["10.77.0.1".parse().unwrap()],
                     backup: false,
                     marks: 0,
-                    unmarked: None,
                     mangled: false,
                     renewals: None,
                 };

@@ -13,7 +13,7 @@ mod ways;
 
 pub use marker::Marker;
 pub use path_manager::{Endpoint, Limits, PathManager};
-pub use paths::{MOST_ENDPOINTS, PathNetwork, Paths, PathsError, UnmarkedRate};
+pub use paths::{MOST_ENDPOINTS, PathNetwork, Paths, PathsError};
 pub use renewing::{Hindrance, wider_windows};
 pub use watching::WayCounts;
 

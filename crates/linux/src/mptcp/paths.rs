@@ -36,23 +36,12 @@ pub struct PathNetwork {
     pub addresses: Vec<IpAddr>,
     /// To carry data only while no other can.
     pub backup: bool,
-    /// Of a million packets of MPTCP connections that come in by it, so many are marked as having met a queue, if they can be marked ...
+    /// Of a million packets of MPTCP connections that come in by it, so many are marked as having met a queue, if they can be marked.
     pub marks: u32,
-    /// ... and come faster than this; `None`: whatever their rate.
-    pub unmarked: Option<UnmarkedRate>,
     /// All its packets say that they have met a queue: that is taken off them, as it tells nothing and holds every sender to next to nothing.
     pub mangled: bool,
     /// How often connections were to begin anew over it ([`Paths::renew`]); `None` while nobody says.
     pub renewals: Option<u32>,
-}
-
-/// A rate up to which nothing is marked: a bucket of tokens, as nftables has them.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct UnmarkedRate {
-    /// Bytes a second.
-    pub bytes: u32,
-    /// So many come at once after a pause, bytes.
-    pub burst: u32,
 }
 
 /// Why they cannot be had.
@@ -159,15 +148,12 @@ impl Paths {
     fn endpoints(&self) -> Result<Vec<(Endpoint, Rule)>, PathsError> {
         let mut wanted: Vec<(Endpoint, Rule)> = Vec::new();
         let mut numbers = BTreeSet::new();
-        for PathNetwork { number, interface, addresses, backup, marks, unmarked, .. } in &self.networks {
+        for PathNetwork { number, interface, addresses, backup, marks, .. } in &self.networks {
             if !(1..=crate::direct::MAXIMUM_EXITS).contains(number) || !numbers.insert(number) {
                 return Err(PathsError::Invalid("a network without a number of its own"));
             }
             if *marks > OF {
                 return Err(PathsError::Invalid("more marks than packets"));
-            }
-            if unmarked.is_some_and(|rate| rate.bytes == 0 || rate.burst == 0) {
-                return Err(PathsError::Invalid("a rate of nothing"));
             }
             for ipv6 in [false, true] {
                 let Some(address) = addresses.iter().copied().find(|address| address.is_ipv6() == ipv6)
@@ -309,7 +295,6 @@ mod tests {
                 addresses: addresses.iter().map(|address| address.parse().unwrap()).collect(),
                 backup,
                 marks: 0,
-                unmarked: None,
                 mangled: false,
                 renewals: None,
             };
@@ -344,16 +329,7 @@ mod tests {
 
     fn dual_stack(number: u8, interface: u32, backup: bool) -> PathNetwork {
         let addresses = dual_addresses(number).to_vec();
-        PathNetwork {
-            number,
-            interface,
-            addresses,
-            backup,
-            marks: 0,
-            unmarked: None,
-            mangled: false,
-            renewals: None,
-        }
+        PathNetwork { number, interface, addresses, backup, marks: 0, mangled: false, renewals: None }
     }
 
     fn dual_addresses(number: u8) -> [IpAddr; 2] {
@@ -429,7 +405,6 @@ mod tests {
                     addresses: vec![address.parse().unwrap()],
                     backup: false,
                     marks: 50_000,
-                    unmarked: Some(UnmarkedRate { bytes: 300_000, burst: 30_000 }),
                     mangled: false,
                     renewals: None,
                 };

@@ -206,7 +206,6 @@ mod tests {
                 addresses: vec![address],
                 backup: false,
                 marks: 0,
-                unmarked: None,
                 mangled: false,
                 renewals: None,
             };

@@ -2,22 +2,13 @@
 //!
 //! A flow's rate is `sqrt(2 / p) * MSS / RTT` (eq. 3). Marks raise `p`; if they empty the queue of the access point, `RTT` falls by as much as
 //! keeps the rate the same. So the access point's queue is what may be spent on marks: `X = T1 * BUF / 2`, half of a full one.
-//!
-//! That holds a flow back, but not to a given rate: for that the marks would have to follow its round-trip time. So a flow that may have a part of the air
-//! is marked in what comes so much faster that it has that part on average, cut by cut.
 
 use std::time::Duration;
-
-use units::BitRate;
-
-use super::FULL_PACKET;
 
 /// Packets that an access point's queue holds at least (`[MULTIAP] section 5.2`: 2.5 Mbit).
 pub const QUEUE: u32 = 200;
 /// What congestion control keeps in it on average.
 const HALF_QUEUE: u32 = QUEUE / 2;
-/// A window that is cut to 0.7 of what it was, as CUBIC's is (RFC 9438 section 4.6), and grows again is so much of its largest on average.
-const MEAN_WINDOW: f64 = 0.85;
 /// More marks bring a window down to about six packets, where time-outs begin (`[MULTIAP] section 5.2`).
 pub const MOST_MARKS: MarkShare = MarkShare(0.05);
 
@@ -42,32 +33,6 @@ impl MarkShare {
     /// As a part of one.
     pub fn part(self) -> f64 {
         self.0
-    }
-}
-
-/// What is to be marked of what comes by a network.
-#[derive(Clone, Copy, PartialEq, Debug, Default)]
-pub struct Marking {
-    /// Of the packets that come faster than this; `None`: of all.
-    pub beyond: Option<BitRate>,
-    /// This part of those, 0 to 1.
-    pub part: f64,
-}
-
-impl Marking {
-    /// This part of all packets.
-    pub fn of_all(share: MarkShare) -> Self {
-        Self { beyond: None, part: share.part() }
-    }
-
-    /// So that a window has `mean` on average, over an access point that needs `packet_time` for a packet: of what comes faster than its largest may be. At
-    /// most that is all that the access point can send but what may pass, so the part is such that no more than `most` of all packets are marked even then.
-    pub fn around(mean: BitRate, packet_time: Duration, most: MarkShare) -> Self {
-        let rate = BitRate((mean.0 as f64 / MEAN_WINDOW) as u64);
-        let air = rate.0 as f64 * packet_time.as_secs_f64() / (8.0 * FULL_PACKET.0 as f64);
-        let faster = (1.0 - air).max(most.part());
-        let part = if faster > 0.0 { most.part() / faster } else { 0.0 };
-        Self { beyond: Some(rate), part }
     }
 }
 
@@ -98,23 +63,20 @@ pub fn with_queue(packet_time: Duration, empty: Duration) -> Duration {
     empty.saturating_add(packet_time.saturating_mul(HALF_QUEUE))
 }
 
-/// What is to be marked of flows over an access point with this round-trip time with an empty queue. One that stands by has the most marks; one that has a
-/// limit has them in what comes too fast for it; of another one it is what is safe, and nothing if that is unknown.
+/// What is to be marked of flows over an access point with this round-trip time with an empty queue. `is_fitted`: `most` holds it to what it may have, or it
+/// stands by; of another one it is what is safe, and nothing if that is unknown.
 pub fn marks_of_flows(
     most: MarkShare,
-    used: bool,
-    limit: Option<BitRate>,
+    is_fitted: bool,
     packet_time: Option<Duration>,
     empty: Option<Duration>,
-) -> Marking {
-    match (limit, packet_time) {
-        _ if !used => Marking::of_all(most),
-        (Some(limit), Some(time)) => Marking::around(limit, time, most),
-        (Some(_), None) => Marking::of_all(most),
-        (None, _) => Marking::of_all(packet_time.zip(empty).map_or(MarkShare::NONE, |(time, empty)| {
-            safe_marks(MarkingForm::default(), time, with_queue(time, empty)).at_most(most)
-        })),
+) -> MarkShare {
+    if is_fitted {
+        return most;
     }
+    packet_time.zip(empty).map_or(MarkShare::NONE, |(time, empty)| {
+        safe_marks(MarkingForm::default(), time, with_queue(time, empty)).at_most(most)
+    })
 }
 
 /// Half a full queue, seconds: `X`.
@@ -141,30 +103,6 @@ mod tests {
 
     fn marks(form: MarkingForm, packet_us: u64, round_trip_ms: u64) -> f64 {
         safe_marks(form, Duration::from_micros(packet_us), Duration::from_millis(round_trip_ms)).part()
-    }
-
-    /// 1,000 full packets a second are 12 Mbit/s.
-    #[test]
-    fn of_what_comes_faster_no_more_is_marked_than_the_most_of_all() {
-        let part = |mbps: f64, most| {
-            let marking = Marking::around(
-                BitRate::from_mbps(0.85 * mbps),
-                Duration::from_millis(1),
-                MarkShare::new(most),
-            );
-            let beyond = marking.beyond.map(|rate| rate.0.abs_diff(BitRate::from_mbps(mbps).0));
-            assert!(beyond.is_some_and(|off| off < 2), "{marking:?}");
-            marking.part
-        };
-        let near = |part: f64, by_hand: f64| assert!((part - by_hand).abs() < 1e-5, "{part}");
-        near(part(6.0, 0.05), 0.1);
-        near(part(10.8, 0.05), 0.5);
-        near(part(11.4, 0.05), 1.0);
-        for mbps in [0.0, 0.1, 3.0, 11.9, 12.0, 1_000.0] {
-            let all = part(mbps, 0.05) * (1.0 - mbps / 12.0).max(0.0);
-            assert!(all <= 0.05 + 1e-5 && part(mbps, 0.05) <= 1.0, "{mbps}: {all}");
-            assert_eq!(part(mbps, 0.0), 0.0);
-        }
     }
 
     /// By hand: T1 = 1 ms and RTT = 200 ms make X = 100 ms, 2 * 1e-6 * (100 - 25) = 0.00015; printed: (5e-5 / (0.2 * 0.15))^2 / 2 = 1.389e-6.

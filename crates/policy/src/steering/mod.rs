@@ -37,7 +37,7 @@ pub use fair::Sharer;
 use fair::{FairPart, Ours, parts};
 use free_air::FreeAir;
 use hidden::{Apart, Best, Hidden, Rival};
-pub use marking::{MOST_MARKS, MarkShare, Marking, MarkingForm, marks_of_flows, safe_marks, with_queue};
+pub use marking::{MOST_MARKS, MarkShare, MarkingForm, marks_of_flows, safe_marks, with_queue};
 use point::{LEAST_CONFIDENCE, Point, Stage};
 use reason::Lack;
 pub use reason::SteeringReason;
@@ -86,8 +86,8 @@ pub struct Steered {
     /// No more than this is to come from a sender over several networks, as a bond's other end is, since others want the air as well. Flows that stand in each
     /// queue by themselves share each with those who do.
     pub fair_limit: Option<BitRate>,
-    /// The most of its packets that are to be marked where senders cannot be told: of one that has a limit of those that come too fast for it, of another one no more
-    /// than [`safe_marks`] for the round trip ([`marks_of_flows`]). None of one that is to prove how good it is.
+    /// How many of its packets are to be marked where senders cannot be told: of one that has a limit as many as hold them to that, of one that is as good as
+    /// the best the most, and then no more than [`safe_marks`] for the round trip ([`marks_of_flows`]). None of one that is to prove how good it is.
     pub marks: MarkShare,
     /// How often flows over it were to begin anew, where senders cannot be told, since it is there (`renewal.rs`).
     pub renewals: u32,
@@ -99,8 +99,8 @@ pub struct Steered {
 
 impl Steered {
     /// What is to be marked of flows with this round-trip time with an empty queue.
-    pub fn marks_for(&self, empty: Option<Duration>) -> Marking {
-        marks_of_flows(self.marks, self.used, self.limit, self.packet_time, empty)
+    pub fn marks_for(&self, empty: Option<Duration>) -> MarkShare {
+        marks_of_flows(self.marks, self.limit.is_some() || !self.used, self.packet_time, empty)
     }
 
     fn carrying(&self, view: &PointView) -> Carrying {
@@ -248,9 +248,11 @@ impl Steering {
                 takes: point.air(now).unwrap_or(0.0),
                 allowed: &mut point.allowed,
                 taken_back: &mut point.taken_back,
+                marks: &mut point.enough,
             })
             .collect();
         share(spare, lasting, steps, &mut in_use);
+        in_use.iter_mut().for_each(|one| one.ease(spare, steps));
         let may_begin = matches!(verdict, Verdict::MayBegin | Verdict::GoOn);
         let mut first = beginning(lasting, &in_use).filter(|_| may_begin).filter(|_| in_use.len() < places);
         let has_room = has_room(lasting);

@@ -127,6 +127,8 @@ pub(super) struct Point {
     pub proven: f64,
     /// ... and by how much it was heard better than the best then, dB.
     proven_lead: Option<f32>,
+    /// No more marks are needed to hold senders to that.
+    pub enough: MarkShare,
     /// What others of its channel leave to it while it is one of the good ones.
     pub fair: FairPart,
 }
@@ -197,6 +199,7 @@ impl Point {
             taken_back: 0.0,
             proven: 0.0,
             proven_lead: None,
+            enough: MOST_MARKS,
             fair: FairPart::default(),
         }
     }
@@ -429,7 +432,10 @@ impl Point {
             Stage::Ready => self.pause = (self.pause * 2).clamp(FIRST_PAUSE, LONGEST_PAUSE),
             Stage::Used => {
                 (self.pause, self.proving_pause) = (FIRST_PAUSE / 2, Duration::ZERO);
-                self.proven = 0.0;
+                // With what it had, the marks that held senders to that.
+                if std::mem::take(&mut self.proven) == 0.0 {
+                    self.enough = MOST_MARKS;
+                }
             }
         }
         (self.stage, self.since) = (next, now);
@@ -452,12 +458,11 @@ impl Point {
         let PointView { network, other_way, .. } = self.view;
         let time = self.known(now);
         let used = self.stage != Stage::Ready;
+        let is_held = self.stage == Stage::Used && rank == Some(Rank::Slower);
+        let enough = if is_held { self.enough } else { MOST_MARKS };
         // Held back by marks, senders would not find out what one that is to prove itself can do.
-        let marks = if self.marked && other_way && self.stage != Stage::Proving {
-            MOST_MARKS
-        } else {
-            MarkShare::NONE
-        };
+        let marks =
+            if self.marked && other_way && self.stage != Stage::Proving { enough } else { MarkShare::NONE };
         let is_new = best.is_none() && !is_single && now.since(self.since) < TRIAL;
         let packets = match (self.stage, rank) {
             (Stage::Trying, _) if self.lead.is_none_or(|lead| lead < HEARD_BETTER) => Some(TRIAL_PACKETS),

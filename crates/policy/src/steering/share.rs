@@ -6,6 +6,7 @@
 
 use std::time::Duration;
 
+use super::marking::MarkShare;
 use super::reason::longer;
 
 /// Access points of one channel that carry data at once: with more, collisions eat what they bring (`[MULTIAP] fig 6c`: 3 or 4 at most).
@@ -29,6 +30,12 @@ const TAKEN: f64 = 0.7;
 const CUT: f64 = 0.35;
 /// Of what was taken back, so much has yet to show in what is taken after each step.
 const LAG: f64 = 0.8;
+/// Of what is between what one takes and what it may take, marks make up for so much at each step: a window needs several round trips to follow.
+const EASED: f64 = 0.1;
+/// One factor of marks at a step is no more than as if it took this many times as much as it may, or as little.
+const FARTHEST: f64 = 3.0;
+/// Fewer marks than these do not hold a window back.
+const LEAST_MARKS: f64 = 1e-4;
 
 /// How one compares with the best of its channel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -61,6 +68,8 @@ pub(super) struct Slower<'a> {
     pub allowed: &'a mut f64,
     /// The part of the air that was taken back from it lately, less what must have shown by now in what it takes.
     pub taken_back: &'a mut f64,
+    /// The marks that hold senders to that, where they cannot be told.
+    pub marks: &'a mut MarkShare,
 }
 
 /// What is free now beyond what is kept free, if `taken` is taken in all, by others too; negative if too much is.
@@ -124,6 +133,15 @@ impl Slower<'_> {
     fn has_use(&self) -> bool {
         self.takes >= TAKEN * *self.allowed
     }
+
+    /// Marks fewer packets while it takes less than it may, and more while it takes more: what a flow takes goes with one over the root of its marks
+    /// (`[MULTIAP] eq. 3`). Up to twice as many at each step when no air is free at all, and hardly any more when little is lacking: then what it may take
+    /// is hardly less.
+    pub(super) fn ease(&mut self, spare: f64, steps: f64) {
+        let beyond = (self.takes / self.allowed.max(LEAST)).clamp(1.0 / FARTHEST, FARTHEST);
+        let factor = (beyond.powf(2.0 * EASED) * (1.0 + lack(spare).powi(2))).powf(steps);
+        *self.marks = MarkShare::new((self.marks.part() * factor).max(LEAST_MARKS));
+    }
 }
 
 #[cfg(test)]
@@ -147,10 +165,11 @@ mod tests {
     fn free_air_goes_to_the_best_that_has_use_for_it_and_is_taken_from_the_worst() {
         let mut allowed = [0.2, 0.1, 0.1];
         let mut run = |spare, takes: [f64; 3]| {
-            let mut back = [0.0; 3];
-            let parts = allowed.iter_mut().zip(&mut back).zip(takes);
-            let mut in_use: Vec<Slower> =
-                parts.map(|((allowed, taken_back), takes)| Slower { takes, allowed, taken_back }).collect();
+            let (mut marks, mut back) = ([MarkShare::NONE; 3], [0.0; 3]);
+            let parts = allowed.iter_mut().zip(&mut marks).zip(&mut back).zip(takes);
+            let mut in_use: Vec<Slower> = parts
+                .map(|(((allowed, marks), taken_back), takes)| Slower { takes, allowed, taken_back, marks })
+                .collect();
             let beginning = beginning(spare, &in_use);
             share(spare, spare, 1.0, &mut in_use);
             (beginning, allowed)
@@ -164,7 +183,8 @@ mod tests {
     }
 
     fn step(spare: f64, lasting: f64, steps: f64, takes: f64, allowed: &mut f64, taken_back: &mut f64) {
-        share(spare, lasting, steps, &mut [Slower { takes, allowed, taken_back }]);
+        let mut marks = MarkShare::NONE;
+        share(spare, lasting, steps, &mut [Slower { takes, allowed, taken_back, marks: &mut marks }]);
     }
 
     #[test]
@@ -212,5 +232,22 @@ mod tests {
         assert!((after(-0.04, 5.0) - 0.6).abs() < 1e-9);
         // Whoever takes all of it may want much more.
         assert!((after(-0.08, 5.0) - 0.8 * 0.65_f64.powi(5)).abs() < 1e-9);
+    }
+
+    #[test]
+    fn marks_give_way_while_less_is_taken_than_may_be_and_come_back_at_once_when_air_is_lacking() {
+        let mut marks = MarkShare::new(0.05);
+        let mut after = |spare: f64, takes: f64, steps: f64| {
+            Slower { takes, allowed: &mut 0.3, taken_back: &mut 0.0, marks: &mut marks }.ease(spare, steps);
+            marks.part()
+        };
+        // By hand: a third is taken, 0.05 / 3^0.2 = 0.04014.
+        assert!((after(0.4, 0.1, 1.0) - 0.040_14).abs() < 1e-5);
+        assert!((after(0.4, 0.1, 4.0) - 0.05 / 3.0).abs() < 1e-9, "five steps");
+        assert_eq!(after(0.4, 0.3, 10.0), after(0.4, 0.3, 1.0), "it takes what it may");
+        let few = (0..100).map(|_| after(0.4, 0.0, 1.0)).last().unwrap();
+        assert_eq!(few, LEAST_MARKS);
+        let full = (0..10).map(|_| after(-0.08, 0.3, 1.0)).last().unwrap();
+        assert_eq!(full, 0.05, "within a second");
     }
 }

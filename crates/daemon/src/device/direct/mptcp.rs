@@ -4,11 +4,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use linux::direct::Choice;
-use linux::mptcp::{PathNetwork, Paths, UnmarkedRate};
-use policy::limit::BURST;
+use linux::mptcp::{PathNetwork, Paths};
 use policy::rules::Rule;
 use policy::{BaseRtt, NetworkInput, Treatment};
-use units::{BitRate, NetworkId, Timestamp};
+use units::{NetworkId, Timestamp};
 
 use super::plan::choice;
 use super::rules::Scene;
@@ -45,29 +44,15 @@ impl EmptyRoundTrips {
     }
 }
 
-/// What is to be marked of what comes by a network.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Marks {
-    /// So many of a million packets ...
-    in_a_million: u32,
-    /// ... that come faster than this.
-    unmarked: Option<UnmarkedRate>,
-}
-
-/// What is to be marked of each network's access point, by interface; `judged` is what is known of the networks.
+/// How many in a million packets of each network's access point are to be marked, by interface; `judged` is what is known of the networks.
 pub fn marks(
     advice: &[PointAdvice],
     judged: &[NetworkInput],
     empty: &EmptyRoundTrips,
-) -> BTreeMap<String, Marks> {
+) -> BTreeMap<String, u32> {
     let of = |point: &PointAdvice| {
         let network = judged.iter().find(|network| network.name == point.interface)?;
-        let marking = point.marks_for(empty.of(network.id));
-        let marks = Marks {
-            in_a_million: in_a_million(marking.part),
-            unmarked: marking.beyond.filter(|_| marking.part > 0.0).map(unmarked),
-        };
-        Some((point.interface.clone(), marks))
+        Some((point.interface.clone(), in_a_million(point.marks_for(empty.of(network.id)).part())))
     };
     // One alone is no better than itself.
     if advice.len() < 2 { BTreeMap::new() } else { advice.iter().filter_map(of).collect() }
@@ -83,20 +68,13 @@ fn in_a_million(part: f64) -> u32 {
     ((exact / unit).round() * unit) as u32
 }
 
-/// Within 5 % of `rate`, so that not each new estimate makes new rules, which begin with a whole burst.
-fn unmarked(rate: BitRate) -> UnmarkedRate {
-    let steps = 8.0;
-    let bytes = ((rate.bytes_per_second().max(1.0).log2() * steps).round() / steps).exp2();
-    UnmarkedRate { bytes: bytes as u32, burst: (bytes * BURST.as_secs_f64()).ceil() as u32 }
-}
-
 /// Every network that may be used, but for those by which MPTCP does not get through; those to which the policy gives no new flows are backups.
 /// `table` is before the first network's.
 pub fn paths(
     table: u32,
     scene: &Scene<'_>,
     advice: &[PointAdvice],
-    marks: &BTreeMap<String, Marks>,
+    marks: &BTreeMap<String, u32>,
     ways: &Ways,
     now: Timestamp,
 ) -> Paths {
@@ -107,15 +85,13 @@ pub fn paths(
     let path = |network: &Network| {
         let number = scene.numbers.of(network.id)?;
         let point = advice.iter().find(|point| point.interface == network.interface.name);
-        let marks = marks.get(&network.interface.name).copied().unwrap_or_default();
         let own = network.interface.addresses.iter().map(|subnet| subnet.address());
         Some(PathNetwork {
             number,
             interface: network.interface.index,
             addresses: own.filter(|address| !address.is_loopback()).collect(),
             backup: !dealt.contains(&number),
-            marks: marks.in_a_million,
-            unmarked: marks.unmarked,
+            marks: marks.get(&network.interface.name).copied().unwrap_or(0),
             mangled: ways.mangles(network.id),
             renewals: point.map(|point| point.renewals),
         })
@@ -170,8 +146,7 @@ mod tests {
             let counts = WayCounts { join_stripped: 9, ..WayCounts::default() };
             ways.take(Timestamp::ZERO, NetworkId(*network), counts, false, None);
         }
-        let marks = |in_a_million| Marks { in_a_million, unmarked: None };
-        let marks = [("wl-a".to_owned(), marks(50)), ("wl-b".to_owned(), marks(50_000))].into();
+        let marks = [("wl-a".to_owned(), 50), ("wl-b".to_owned(), 50_000)].into();
         paths(100, &scene, &[], &marks, &ways, Timestamp::ZERO).networks
     }
 
@@ -215,19 +190,11 @@ mod tests {
         let marks = |advice: &[PointAdvice]| marks(advice, &judged, &empty);
         let all = marks(&[point("wl-a", 0.0), point("wl-b", 0.05), point("wl-c", 0.05)]);
         // By hand: 2e-6 * (1 / 0.02^2 - 1 / 0.12^2) = 0.00486, and 2e-6 * (1 / 0.3^2 - 1 / 0.4^2) = 9.7e-6.
-        let of_all = |in_a_million| Marks { in_a_million, unmarked: None };
-        assert_eq!([all["wl-a"], all["wl-b"], all["wl-c"]], [0, 5_000, 10].map(of_all), "{all:?}");
-        let held =
-            |mbps, marks| PointAdvice { limit: Some(BitRate::from_mbps(mbps)), ..point("wl-b", marks) };
-        let of = |held| marks(&[point("wl-a", 0.0), held])["wl-b"];
-        // By hand: half of the air is what a window of 0.59 of it at most has on average; an eighth of all that is faster is 5 % of all, and 882,353 bytes are
-        // 19.75 octaves.
-        let faster = UnmarkedRate { bytes: 881_743, burst: 88_175 };
-        assert_eq!(of(held(6.0, 0.05)), Marks { in_a_million: 100_000, unmarked: Some(faster) });
-        assert_eq!(of(held(6.1, 0.05)).unmarked, Some(faster), "hardly another one");
-        assert_eq!(of(held(6.0, 0.0)), Marks::default());
-        let ready = PointAdvice { used: false, ..held(6.0, 0.05) };
-        assert_eq!(of(ready), of_all(50_000), "it stands by");
+        assert_eq!((all["wl-a"], all["wl-b"], all["wl-c"]), (0, 5_000, 10), "{all:?}");
+        let held = PointAdvice { limit: Some(units::BitRate(1_000_000)), ..point("wl-b", 0.001) };
+        assert_eq!(marks(&[point("wl-a", 0.0), held])["wl-b"], 1_000, "fitted to what is free");
+        let ready = PointAdvice { used: false, ..point("wl-b", 0.05) };
+        assert_eq!(marks(&[point("wl-a", 0.0), ready])["wl-b"], 50_000, "it stands by");
         assert!(marks(&[point("wl-b", 0.05)]).is_empty(), "there is no other way");
         assert!(!marks(&[point("wl-a", 0.0), point("wl-x", 0.05)]).contains_key("wl-x"));
         empty.observe(Timestamp::from_millis(6_000), &judged[..1]);

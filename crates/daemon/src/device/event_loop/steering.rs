@@ -8,7 +8,7 @@ use std::time::Duration;
 use bond::{PathReport, PathState};
 use policy::PathStatus;
 use policy::network::Reach;
-use policy::steering::Marking;
+use policy::steering::MarkShare;
 use units::{NetworkId, Timestamp};
 
 use super::{DeviceLoop, direct};
@@ -50,8 +50,8 @@ impl DeviceLoop {
                 }
                 SteeringChoice::Marks => {
                     let round_trip = report.base_rtt.or(report.smoothed_rtt);
-                    let marking = advised.map_or_else(Marking::default, |point| point.marks_for(round_trip));
-                    self.plane.endpoint.set_path_marking(session, report.network, marking);
+                    let marks = advised.map_or(MarkShare::NONE, |point| point.marks_for(round_trip));
+                    self.plane.endpoint.set_path_marks(session, report.network, marks);
                 }
             }
         }

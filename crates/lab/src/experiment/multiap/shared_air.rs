@@ -24,7 +24,7 @@ use bond::{
     SessionConfig, SessionId,
 };
 use policy::PathStatus;
-use policy::steering::{Marking, MarkingForm, PointView, Sharer, Steering, SteeringSettings, safe_marks};
+use policy::steering::{MarkShare, MarkingForm, PointView, Sharer, Steering, SteeringSettings, safe_marks};
 use units::{Frequency, NetworkId, Timestamp};
 use wire::inner::Ecn;
 
@@ -558,14 +558,13 @@ impl World {
                 // As the paper: all are used, and what is far behind the best one is marked.
                 let safe = |time| round_trip(steered.network).map(|trip| safe_marks(form, time, trip));
                 let marks = steered.packet_time.filter(|_| steered.marks.part() > 0.0).and_then(safe);
-                let marking = marks.map_or_else(Marking::default, Marking::of_all);
-                self.device.set_path_marking(session, steered.network, marking);
+                self.device.set_path_marks(session, steered.network, marks.unwrap_or(MarkShare::NONE));
             } else {
                 let status = if steered.used { PathStatus::Active } else { PathStatus::Backup };
                 self.device.set_path_status(session, steered.network, status, 0);
                 if self.run.way == Way::Fitted {
-                    let marking = steered.marks_for(round_trip(steered.network));
-                    self.device.set_path_marking(session, steered.network, marking);
+                    let marks = steered.marks_for(round_trip(steered.network));
+                    self.device.set_path_marks(session, steered.network, marks);
                 } else {
                     self.device.set_path_limit(session, steered.network, steered.limit);
                     self.device.set_inward_limit(session, steered.network, steered.fair_limit);

@@ -88,8 +88,9 @@ impl Gaps {
     /// What has gone by for each packet that arrived, of an access point that sends all the time and nearly alone, full packets or as good as such: no packet
     /// took more. `None` of others.
     pub fn elapsed(&self, flavour: Flavour) -> Option<Duration> {
-        let own = self.own(flavour);
-        let is_busy = self.smooth >= ENOUGH_SMOOTH && own > ALONE && own < 1.0;
+        // Where frames follow each other sooner than full ones could, a full one would take more than goes by.
+        let are_full = self.own(flavour) < 1.0;
+        let is_busy = self.smooth >= ENOUGH_SMOOTH && self.is_alone(flavour) && are_full;
         let elapsed = Duration::from_micros(u64::from(self.smooth_us) + u64::from(self.tried_us));
         is_busy.then(|| elapsed / self.heard.max(1))
     }

@@ -119,6 +119,8 @@ struct State {
     lease: Vec<IpAddr>,
     mtu: u16,
     leased: Option<Lease>,
+    /// Why the interface and the routes are not set up.
+    unset: Option<String>,
     hopeless: bool,
     recapture_at: Option<Timestamp>,
     total: Meter,
@@ -217,6 +219,7 @@ impl DeviceLoop {
             lease: Vec::new(),
             mtu: crate::config::DEFAULT_MTU,
             leased: None,
+            unset: Some(session::SETTING_UP.to_owned()),
             hopeless: false,
             recapture_at: None,
             total: Meter::default(),

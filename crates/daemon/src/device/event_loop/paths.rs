@@ -47,7 +47,7 @@ impl DeviceLoop {
         {
             self.set_phase(SessionState::NoNetwork, "no network is connected");
         } else if self.state.phase == SessionState::NoNetwork && self.gateways.is_empty() {
-            self.set_phase(SessionState::Up, "data flows");
+            self.say_up();
         } else if self.state.phase == SessionState::NoNetwork && self.state.connected_since.is_none() {
             self.set_phase(SessionState::Connecting, self.knocking());
         }

@@ -196,29 +196,37 @@ impl DeviceLoop {
         let again = self.state.leased.as_ref() == Some(&lease) && self.state.recapture_at.is_none();
         self.state.lease = lease.addresses.iter().map(|host| host.address()).collect();
         self.state.mtu = self.mtu.unwrap_or(lease.mtu);
-        if again {
-            self.set_phase(SessionState::Up, "data flows");
-            return;
+        if !again {
+            self.state.unset = Some(SETTING_UP.to_owned());
+            self.state.leased = Some(lease.clone());
+            self.tasks.post(Task::Capture(lease));
         }
-        self.set_phase(SessionState::Starting, "setting up the interface and the routes");
-        self.state.leased = Some(lease.clone());
-        self.tasks.post(Task::Capture(lease));
+        self.say_up();
+    }
+
+    /// Packets get through to a gateway, or go direct: data flows, once the interface and the routes are set up.
+    pub(super) fn say_up(&mut self) {
+        match self.state.unset.clone() {
+            Some(reason) => self.set_phase(SessionState::Starting, reason),
+            None => self.set_phase(SessionState::Up, "data flows"),
+        }
     }
 
     pub(super) fn on_captured(&mut self, outcome: Result<(), String>) {
         match outcome {
             Ok(()) => {
                 self.direct.post(direct::Message::Captured(self.state.lease.clone()));
-                // It may have been lost meanwhile.
-                if self.state.phase == SessionState::Starting {
-                    self.set_phase(SessionState::Up, "data flows");
-                }
+                self.state.unset = None;
             }
             Err(reason) => {
                 self.state.recapture_at = Some(clock::now() + RECAPTURE_PAUSE);
                 self.events.push(EventKind::Warning, None, reason.clone());
-                self.set_phase(SessionState::Starting, reason);
+                self.state.unset = Some(reason);
             }
+        }
+        // The gateway may have been lost meanwhile.
+        if self.state.phase == SessionState::Starting {
+            self.say_up();
         }
     }
 
@@ -409,7 +417,7 @@ impl DeviceLoop {
             }
             SessionEvent::Resumed => {
                 self.events.push(EventKind::SessionUp, None, "a network answers again");
-                self.set_phase(SessionState::Up, "data flows");
+                self.say_up();
                 self.gateways.note_silence(None);
                 if let Some(serving) = self.gateways.serving().map(|serving| serving.peer.public_key) {
                     self.release_others(now, serving);
@@ -492,5 +500,6 @@ const LONGEST_PAUSE_FACTOR: u32 = 12;
 const REPLACED_PAUSE: Duration = Duration::from_secs(60);
 /// A full disk or a busy nft may be better by then.
 const RECAPTURE_PAUSE: Duration = Duration::from_secs(10);
+pub(super) const SETTING_UP: &str = "setting up the interface and the routes";
 const RESOLVE_PAUSE: Duration = Duration::from_secs(5);
 const LEARN_PAUSE: Duration = Duration::from_secs(10);

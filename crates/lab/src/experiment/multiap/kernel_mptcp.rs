@@ -35,6 +35,9 @@ const UPLINK_MBPS: f64 = 25.0;
 /// Flows of others there.
 const OTHERS_FLOWS: [u32; 3] = [1, 4, 16];
 
+/// What goals without a wide margin compare.
+const SEVERAL: [&str; 2] = ["near", "ours"];
+
 /// What is compared, with its name in the plot; all but the hand-over by beacons is a download.
 const WAYS: [(&str, &str); 6] = [
     ("beacons", "by beacons"),
@@ -44,6 +47,8 @@ const WAYS: [(&str, &str); 6] = [
     ("tunnel_marks", "ours, by marks"),
     ("ours", "ours"),
 ];
+/// What a goal compares is downloaded so often where others share the uplink, and the mean counts: what one download gets there is a matter of chance.
+const UPLINK_DOWNLOADS: u32 = 3;
 /// Others begin so many seconds earlier.
 const OTHERS_LEAD: u32 = 1;
 /// What the others have beside each way, and in which file the guest says so.
@@ -55,6 +60,7 @@ const OTHERS_FILES: [(&str, &str); 6] = [
     ("others_beside_tunnel_marks", "others-tunnel_marks"),
     ("others_beside_ours", "others-ours"),
 ];
+const OTHERS_PREFIX: &str = "others-";
 
 /// What the paper has on average, as parts.
 const AIR_PAPER: [(&str, f64); 2] = [("plain", 0.34), ("marks", 0.85)];
@@ -70,6 +76,8 @@ struct Place {
     /// Flows of others over the near one's uplink.
     others: u32,
     counted: Counted,
+    /// Downloads of [`SEVERAL`].
+    downloads: u32,
 }
 
 pub(super) fn good_and_bad() -> Experiment {
@@ -114,6 +122,10 @@ pub(super) fn busy_uplink() -> Experiment {
     spec.insert(
         "others".into(),
         OTHERS_FLOWS.map(|flows| toml::Value::from(i64::from(flows))).to_vec().into(),
+    );
+    spec.insert(
+        "downloads".into(),
+        format!("{UPLINK_DOWNLOADS} of near and ours in each place, of which the mean counts (NAME.mbps.1 and so on: each); one of the rest").into(),
     );
     spec.insert(
         "others_kept".into(),
@@ -190,8 +202,14 @@ fn spec(counted: Counted) -> toml::Table {
 }
 
 fn air_places() -> Vec<Place> {
-    let place =
-        |name: String, label: String, far| Place { name, label, far, others: 0, counted: AIR_COUNTED };
+    let place = |name: String, label: String, far| Place {
+        name,
+        label,
+        far,
+        others: 0,
+        counted: AIR_COUNTED,
+        downloads: 1,
+    };
     let losses = [20_u32, 40, 60].map(|loss| {
         let far = Quality { loss: f64::from(loss) / 100.0, signal_dbm: -70, ..Quality::default() };
         place(format!("loss_{loss}"), format!("{loss} % lost"), far)
@@ -209,6 +227,7 @@ fn uplink_places() -> Vec<Place> {
         far: slow(),
         others,
         counted: UPLINK_COUNTED,
+        downloads: UPLINK_DOWNLOADS,
     };
     OTHERS_FLOWS.map(place).into()
 }
@@ -255,8 +274,13 @@ fn run(places: &[Place], whole: &str, paper: &[(&str, f64)], seed: u64) -> anyho
             let kept = of("others_beside_ours") / of("others_beside_near");
             put("others_kept", kept);
             parts.entry("others_kept".into()).or_default().push(kept);
-            for (way, mbps) in downloads(&answers, BEGINNING)? {
+            for (way, mbps) in place.downloads(&answers, BEGINNING)? {
                 put(&format!("beginning.{way}.of_{whole}"), mbps / of(whole));
+            }
+            for way in SEVERAL {
+                for (number, mbps) in (1..).zip(place.each(&answers, way, place.counted)?) {
+                    put(&format!("{way}.mbps.{number}"), mbps);
+                }
             }
         }
         for (way, _) in WAYS {
@@ -289,8 +313,9 @@ impl Place {
             network.link = near;
         }
         scene.programs.push(program("wpa_supplicant", "wpasupplicant")?);
-        // Each place downloads eight times, with some seconds before and after.
-        scene.length = Duration::from_secs(400) + Duration::from_secs(20) * self.counted.to;
+        // Each place downloads eight times and these again, with some seconds before and after.
+        let again = SEVERAL.len() as u32 * (self.downloads - 1);
+        scene.length = Duration::from_secs(400) + Duration::from_secs(20) * self.counted.to * (8 + again) / 8;
         scene.air = scene.air.map(|mut air| {
             air.link.iter_mut().for_each(|link| link.quality = self.far.clone());
             Config { seed, ..air }
@@ -313,13 +338,16 @@ impl Place {
             )
         };
         format!(
-            r#"{commands}{others}
+            r#"{commands}{others}repeated() {{
+    repeated=$1; shift
+    for number in {numbers}; do beside fetch $repeated$number "$@"; sleep 1; done
+}}
 radio_up --kernel --channels 6; address_on wl-near; address_on wl-far
 serve
 whole="--seconds {length}"
 fetch warm --bytes 100000 --interface wl-near
 head -1 /proc/stat >/results/before
-{alone}beside fetch near $whole --interface wl-near; sleep 1
+{alone}repeated near $whole --interface wl-near
 beside fetch far $whole --interface wl-far; sleep 1
 plain_endpoints
 fetch warm --transport mptcp --bytes 100000
@@ -336,7 +364,7 @@ beside steered mptcp_marks $whole
 heard_marks >/results/heard-after
 direct_down
 tunnel_up
-beside fetch ours $whole
+repeated ours $whole
 tunnel_down; tunnel_marks_up
 beside fetch tunnel_marks $whole
 tunnel_down; radio_down
@@ -344,6 +372,7 @@ head -1 /proc/stat >/results/after
 air_down"#,
             commands = commands(&["near", "far"]),
             length = self.counted.to,
+            numbers = self.numbers().map(|number| format!("'{number}'")).collect::<Vec<_>>().join(" "),
             // Where both are alike the paper marks none.
             mark = if self.far == Quality::default() { "" } else { "mark_one_in_20 far; " },
             alone = if self.others > 0 { "fetch alone $whole --interface wl-near; sleep 1\n" } else { "" },
@@ -352,13 +381,13 @@ air_down"#,
 
     /// Mbit/s by name.
     fn figures(&self, answers: &Answers) -> anyhow::Result<BTreeMap<&'static str, f64>> {
-        let mut figures = downloads(answers, self.counted)?;
+        let mut figures = self.downloads(answers, self.counted)?;
         if self.others > 0 {
             figures.insert("alone", self.counted.mbps(&answers.read("alone")?)?);
             let Counted { from, to } = self.counted;
             let of_others = Counted { from: from + OTHERS_LEAD, to: to + OTHERS_LEAD };
             for (name, file) in OTHERS_FILES {
-                figures.insert(name, of_others.mbps(&answers.read(file)?)?);
+                figures.insert(name, mean(&self.each(answers, file, of_others)?));
             }
         }
         let of = |name: &str| figures.get(name).copied().unwrap_or_default();
@@ -368,6 +397,31 @@ air_down"#,
         let beacons = if self.leaves_far(answers)? { near } else { far };
         figures.extend([("best", near.max(far)), ("optimum", near + free * far), ("beacons", beacons)]);
         Ok(figures)
+    }
+
+    /// Mbit/s of our downloads by name, on average of several.
+    fn downloads(&self, answers: &Answers, counted: Counted) -> anyhow::Result<BTreeMap<&'static str, f64>> {
+        ["near", "far", "mptcp_plain", "cap_marks", "mptcp_marks", "tunnel_marks", "ours"]
+            .into_iter()
+            .map(|name| Ok((name, mean(&self.each(answers, name, counted)?))))
+            .collect()
+    }
+
+    /// Mbit/s of each download that the file `name` and those of its repetitions tell of.
+    fn each(&self, answers: &Answers, name: &str, counted: Counted) -> anyhow::Result<Vec<f64>> {
+        let several = SEVERAL.contains(&name.trim_start_matches(OTHERS_PREFIX));
+        self.numbers()
+            .take(if several { usize::MAX } else { 1 })
+            .map(|number| {
+                let name = format!("{name}{number}");
+                counted.mbps(&answers.read(&name)?).context(name)
+            })
+            .collect()
+    }
+
+    /// What the names of files of one download after another end with.
+    fn numbers(&self) -> impl Iterator<Item = String> {
+        std::iter::once(String::new()).chain((2..=self.downloads).map(|number| format!("-{number}")))
     }
 
     /// Whether one that counts beacons leaves the far access point, by what was heard during a download.
@@ -393,14 +447,6 @@ air_down"#,
             .map(more)
             .any(|more| more >= f64::from(MORE_BEACONS)))
     }
-}
-
-/// Mbit/s of each of our downloads by name.
-fn downloads(answers: &Answers, counted: Counted) -> anyhow::Result<BTreeMap<&'static str, f64>> {
-    ["near", "far", "mptcp_plain", "cap_marks", "mptcp_marks", "tunnel_marks", "ours"]
-        .into_iter()
-        .map(|name| Ok((name, counted.mbps(&answers.read(name)?).with_context(|| name.to_owned())?)))
-        .collect()
 }
 
 impl Counted {

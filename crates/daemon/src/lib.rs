@@ -9,5 +9,6 @@ pub mod device;
 pub mod gateway;
 mod mailbox;
 pub mod radio;
+mod sleep;
 mod supervision;
 pub mod trace;

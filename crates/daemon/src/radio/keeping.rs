@@ -25,6 +25,7 @@ use units::{NetworkId, Timestamp};
 use super::control::{Command, Desk};
 use super::watch::ListWatch;
 use super::{KnownError, KnownNetwork, KnownNetworks};
+use crate::sleep::SleepWatch;
 use crate::supervision::Request;
 
 /// Of the signals that end a program; keepers use other tokens.
@@ -129,11 +130,17 @@ pub(super) fn run(
     keeper.poller().add(&desk.waker, COMMANDS, Interest::Readable)?;
     adopt(keeper, clock::now(), known)?;
     let mut ready: Vec<Ready> = Vec::new();
+    let mut sleep = SleepWatch::new(clock::asleep());
     loop {
         let due = keeper.work()?;
         let now = clock::now();
         let patience = due.map_or(LOOK_EVERY, |due| due.since(now).min(LOOK_EVERY));
         keeper.poller().wait(Some(patience), &mut ready)?;
+        if let Some(slept) = sleep.look(clock::asleep()) {
+            let text =
+                format!("the machine has slept for {} s: access points are judged anew", slept.as_secs());
+            desk.events.push(EventKind::NetworkChanged, None, text);
+        }
         for one in &ready {
             if one.token == COMMANDS {
                 if answer(keeper, desk) {

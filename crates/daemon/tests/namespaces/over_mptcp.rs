@@ -179,6 +179,16 @@ pub fn with_a_gateway_a_program_by_mptcp_goes_past_it() {
 
 /// A box between all networks and the server takes the option out of further subflows only, so whichever network is the second one is found out.
 pub fn what_takes_mptcp_out_is_noticed_and_remembered() {
+    what_takes_mptcp_out("tcp option mptcp subtype 1", &["wan0", "wan1"]);
+}
+
+/// One network takes it out of everything. What begins there is plain TCP from the first packet on, with a server that has answered in MPTCP elsewhere.
+pub fn what_takes_mptcp_out_from_the_beginning_is_noticed_too() {
+    what_takes_mptcp_out("iifname \"lan0\"", &["wan0"]);
+}
+
+/// `which` SYNs that come to the server, in words of nftables; `of` one of these networks it is told.
+fn what_takes_mptcp_out(which: &str, of: &[&str]) {
     if let Some(why) = why_not() {
         println!("skipped: {why}");
         return;
@@ -186,9 +196,11 @@ pub fn what_takes_mptcp_out_is_noticed_and_remembered() {
     let bed = bed();
     let daemon = started(&bed);
     let client = bed.client("device");
-    let box_on_the_way = "table ip box { chain strip { type filter hook prerouting priority raw; policy accept; \
-                          tcp flags & (syn | ack) == syn tcp option mptcp subtype 1 reset tcp option mptcp;\n}\n}\n";
-    nft(&bed.gateway, box_on_the_way);
+    let box_on_the_way = format!(
+        "table ip box {{ chain strip {{ type filter hook prerouting priority raw; policy accept; \
+         tcp flags & (syn | ack) == syn {which} reset tcp option mptcp;\n}}\n}}\n"
+    );
+    nft(&bed.gateway, &box_on_the_way);
     let address = SocketAddr::new(SERVER_V4.parse().unwrap(), 8_096);
     let server = listener(&bed, address);
     std::thread::spawn(move || {
@@ -197,7 +209,7 @@ pub fn what_takes_mptcp_out_is_noticed_and_remembered() {
         }
     });
     let script = format!(
-        "for turn in {{1..4}}; do exec 3<>/dev/tcp/{}/{}; for part in {{1..5}}; do head -c 10000 /dev/zero >&3; sleep 0.1; done; exec 3>&-; done",
+        "for turn in {{1..6}}; do exec 3<>/dev/tcp/{}/{}; for part in {{1..5}}; do head -c 10000 /dev/zero >&3; sleep 0.1; done; exec 3>&-; done",
         address.ip(),
         address.port()
     );
@@ -208,7 +220,10 @@ pub fn what_takes_mptcp_out_is_noticed_and_remembered() {
     );
     eventually("it is told", || {
         let events = client.events(EventSequence(0)).unwrap();
-        events.iter().any(|event| event.subject.is_some() && event.text.contains("takes MPTCP out"))
+        let is_of = |subject: &String| of.contains(&subject.as_str());
+        events
+            .iter()
+            .any(|event| event.subject.as_ref().is_some_and(is_of) && event.text.contains("takes MPTCP out"))
     });
     let endpoints = || bed.device.run(|| PathManager::open().unwrap().unwrap().endpoints().unwrap()).unwrap();
     eventually("such a network is left out", || endpoints().len() < 2);

@@ -168,6 +168,10 @@ pub const ALL: &[Scenario] = &[
         "direct_what_takes_mptcp_out_is_noticed",
         crate::over_mptcp::what_takes_mptcp_out_is_noticed_and_remembered,
     ),
+    (
+        "direct_what_takes_mptcp_out_from_the_beginning_is_noticed",
+        crate::over_mptcp::what_takes_mptcp_out_from_the_beginning_is_noticed_too,
+    ),
     ("direct_a_socket_is_tied_to_a_network", crate::holding::a_socket_is_tied_to_a_network),
     ("direct_shares_follow_what_flows_show", direct_metrics::shares_follow_what_flows_show),
     (

@@ -350,6 +350,60 @@ mod tests {
     }
 
     #[test]
+    fn a_network_that_becomes_a_backup_hands_living_connections_over() {
+        if !may_test() || crate::mptcp::why_not().is_some() {
+            return;
+        }
+        let (left, right) = joined_pair();
+        right.run(|| set_limits(None).unwrap()).unwrap();
+        let mut paths = left
+            .run(|| {
+                let mut netlink = Netlink::open().unwrap();
+                let interface = netlink.link("cable").unwrap().unwrap().index;
+                netlink.add_address(interface, "10.77.0.3/24".parse().unwrap()).unwrap();
+                let network = |number, address: &str| PathNetwork {
+                    number,
+                    interface,
+                    addresses: vec![address.parse().unwrap()],
+                    backup: false,
+                    marks: 0,
+                    mangled: false,
+                    renewals: None,
+                };
+                let counter = "table ip counted { chain in { type filter hook input priority filter; policy accept; \
+                               ip daddr 10.77.0.3 tcp sport 7021 counter\n}\n}\n";
+                crate::nft::load(counter).unwrap();
+                set_limits(None).unwrap();
+                let networks = vec![network(1, "10.77.0.1"), network(2, "10.77.0.3")];
+                let paths = Paths { table: 43_920, networks };
+                paths.sync().unwrap();
+                paths
+            })
+            .unwrap();
+        let by_the_other = || {
+            let table = crate::nft::ask(&["list", "table", "ip", "counted"]).unwrap();
+            let bytes = table.split(" bytes ").nth(1).and_then(|rest| rest.split_whitespace().next());
+            bytes.unwrap().parse::<usize>().unwrap()
+        };
+        let mut before = 0;
+        download((&left, &right), Protocol::MPTCP, 7_021, || {
+            let limit = Instant::now() + Duration::from_secs(10);
+            while by_the_other() == 0 {
+                assert!(Instant::now() < limit, "nothing has joined");
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            // The one by which the connection began, and by which its first part came.
+            paths.networks[0].backup = true;
+            paths.sync().unwrap();
+            std::thread::sleep(Duration::from_millis(100));
+            before = by_the_other();
+        });
+        let after = left.run(by_the_other).unwrap();
+        assert!(before < FIRST && after - before > REST * 9 / 10, "{before} {after}");
+        left.run(|| end(43_920, None).unwrap()).unwrap();
+    }
+
+    #[test]
     fn marks_of_a_way_that_marks_everything_are_counted_and_taken_off() {
         if !may_test() || crate::mptcp::why_not().is_some() {
             return;

@@ -317,6 +317,11 @@ mod tests {
                 rules.iter().filter(|rule| rule.source.is_some()).map(|rule| rule.table).collect()
             };
             assert_eq!(tables(), [43_858, 43_858], "two networks with one address");
+            manager.remove(others.id).unwrap();
+            both.sync().unwrap();
+            assert_eq!(ids(manager), [(65, false), (129, false)], "one endpoint for both");
+            manager.remove(65).unwrap();
+            manager.add(&others).unwrap();
             paths(vec![network(1, &["fd77::1"], true)]).sync().unwrap();
             assert_eq!((ids(manager), tables()), (vec![(3, false), (129, true)], vec![43_858]));
             assert!(paths(vec![network(0, &[], false)]).sync().is_err());

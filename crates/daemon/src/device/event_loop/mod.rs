@@ -38,6 +38,7 @@ use crate::config::SteeringChoice;
 use crate::control::EventLog;
 use crate::dataplane::{Meter, Owner, Plane, Verdict};
 use crate::mailbox::Mailbox;
+use crate::sleep::SleepWatch;
 use gain::Worth;
 use openings::Openings;
 use treatments::Treatments;
@@ -135,7 +136,7 @@ struct State {
     named: BTreeMap<PublicKey, Vec<Sibling>>,
     next_learn: Timestamp,
     next_sample: Timestamp,
-    asleep: Duration,
+    sleep: SleepWatch,
     stopping: Option<Timestamp>,
 }
 
@@ -231,7 +232,7 @@ impl DeviceLoop {
             named: BTreeMap::new(),
             next_learn: Timestamp::ZERO,
             next_sample: Timestamp::ZERO,
-            asleep: clock::asleep(),
+            sleep: SleepWatch::new(clock::asleep()),
             stopping: None,
         };
         Self {

@@ -1,7 +1,5 @@
 //! After the machine has slept: nothing that was known of its networks holds any more.
 
-use std::time::Duration;
-
 use anabranch::control::EventKind;
 use linux::clock;
 use units::{NetworkId, Timestamp};
@@ -12,11 +10,7 @@ impl DeviceLoop {
     /// Looks whether the machine has slept since the last call, and if so treats every network as if it had gone and
     /// come back: routers forget whom a port led to within minutes, and the gateway may have another address.
     pub(super) fn notice_sleep(&mut self, now: Timestamp) {
-        let asleep = clock::asleep();
-        let slept = asleep.saturating_sub(std::mem::replace(&mut self.state.asleep, asleep));
-        if slept < NOTICED {
-            return;
-        }
+        let Some(slept) = self.state.sleep.look(clock::asleep()) else { return };
         let text = format!("the machine has slept for {} s: trying all networks anew", slept.as_secs());
         self.events.push(EventKind::NetworkChanged, None, text);
         let connected = self.networks.iter().filter(|network| network.connected);
@@ -34,6 +28,3 @@ impl DeviceLoop {
         }
     }
 }
-
-/// Shorter naps change nothing.
-const NOTICED: Duration = Duration::from_secs(5);

@@ -26,11 +26,12 @@ const SPREAD: Duration = Duration::from_millis(10);
 /// Name, settings of the turns, what a change of channel takes, and whether each stays on a channel by chance.
 type Way = (&'static str, SlotSettings, Duration, bool);
 
-fn ways() -> [Way; 5] {
+fn ways() -> [Way; 6] {
     let usual = SlotSettings::default();
     let spread = SlotSettings { spread: SPREAD, ..usual };
     [
         ("even", SlotSettings { alpha: 0.0, ..usual }, CHANGE_OF_CHANNEL, false),
+        ("punctual", usual, CHANGE_OF_CHANNEL, false),
         ("paper", spread, Duration::ZERO, false),
         ("turns", spread, CHANGE_OF_CHANNEL, false),
         ("random", usual, CHANGE_OF_CHANNEL, true),
@@ -50,6 +51,7 @@ pub(super) fn experiment() -> Experiment {
         format!("what as many channels carry as there are users, {CHANNELS} at most").into(),
     );
     spec.insert("even".into(), "equal slots, cycles of 200 ms, by each one's own clock".into());
+    spec.insert("punctual".into(), "eq. 6 with alpha 2, nothing by chance: our radio with --spread 0".into());
     spec.insert(
         "paper".into(),
         "eq. 6 with alpha 2, slots up to 10 ms longer by chance, changes of channel cost nothing".into(),

@@ -68,7 +68,7 @@ pub(super) fn experiment() -> Experiment {
     });
     Experiment {
         id: id("sec71-users"),
-        title: "one to ten users with one radio each and access points on three channels, without and with --settle (ours): what all receive, as a part of what the channels carry"
+        title: "one to ten users with one radio each, access points on three channels (ours: with --settle): what all receive"
             .to_owned(),
         spec,
         paper: Some("section 7.1: 100, 80, 64, 70, 76, 81 and 87 % with 1, 2, 3, 4, 5, 7 and 10 users".to_owned()),

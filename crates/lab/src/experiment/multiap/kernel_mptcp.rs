@@ -372,7 +372,8 @@ head -1 /proc/stat >/results/after
 air_down"#,
             commands = commands(&["near", "far"]),
             length = self.counted.to,
-            numbers = self.numbers().map(|number| format!("'{number}'")).collect::<Vec<_>>().join(" "),
+            numbers =
+                numbers(self.downloads).map(|number| format!("'{number}'")).collect::<Vec<_>>().join(" "),
             // Where both are alike the paper marks none.
             mark = if self.far == Quality::default() { "" } else { "mark_one_in_20 far; " },
             alone = if self.others > 0 { "fetch alone $whole --interface wl-near; sleep 1\n" } else { "" },
@@ -410,18 +411,11 @@ air_down"#,
     /// Mbit/s of each download that the file `name` and those of its repetitions tell of.
     fn each(&self, answers: &Answers, name: &str, counted: Counted) -> anyhow::Result<Vec<f64>> {
         let several = SEVERAL.contains(&name.trim_start_matches(OTHERS_PREFIX));
-        self.numbers()
-            .take(if several { usize::MAX } else { 1 })
-            .map(|number| {
-                let name = format!("{name}{number}");
-                counted.mbps(&answers.read(&name)?).context(name)
-            })
-            .collect()
-    }
-
-    /// What the names of files of one download after another end with.
-    fn numbers(&self) -> impl Iterator<Item = String> {
-        std::iter::once(String::new()).chain((2..=self.downloads).map(|number| format!("-{number}")))
+        let report = |number: String| {
+            let name = format!("{name}{number}");
+            counted.mbps(&answers.read(&name)?).context(name)
+        };
+        numbers(if several { self.downloads } else { 1 }).map(report).collect()
     }
 
     /// Whether one that counts beacons leaves the far access point, by what was heard during a download.
@@ -447,6 +441,11 @@ air_down"#,
             .map(more)
             .any(|more| more >= f64::from(MORE_BEACONS)))
     }
+}
+
+/// What the names of files of so many downloads, one after the other, end with.
+fn numbers(downloads: u32) -> impl Iterator<Item = String> {
+    std::iter::once(String::new()).chain((2..=downloads).map(|number| format!("-{number}")))
 }
 
 impl Counted {

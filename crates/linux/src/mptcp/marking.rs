@@ -286,14 +286,9 @@ mod tests {
                 netlink.add_address(interface, "10.77.0.3/24".parse().unwrap()).unwrap();
                 netlink.add_route(&Route { ecn: true, ..Route::over(subnet, interface) }).unwrap();
                 assert!(netlink.routes().unwrap().iter().any(|route| route.ecn));
-                let network = |number, address: &str, marks| PathNetwork {
-                    number,
-                    interface,
-                    addresses: vec![address.parse().unwrap()],
-                    backup: false,
+                let network = |number, address, marks| PathNetwork {
                     marks,
-                    mangled: false,
-                    renewals: None,
+                    ..PathNetwork::plain(number, interface, address)
                 };
                 let networks = vec![network(1, "10.77.0.1", HALF), network(2, "10.77.0.3", 0)];
                 let paths = Paths { table: 43_900, networks };
@@ -361,15 +356,7 @@ mod tests {
                 let mut netlink = Netlink::open().unwrap();
                 let interface = netlink.link("cable").unwrap().unwrap().index;
                 netlink.add_address(interface, "10.77.0.3/24".parse().unwrap()).unwrap();
-                let network = |number, address: &str| PathNetwork {
-                    number,
-                    interface,
-                    addresses: vec![address.parse().unwrap()],
-                    backup: false,
-                    marks: 0,
-                    mangled: false,
-                    renewals: None,
-                };
+                let network = |number, address| PathNetwork::plain(number, interface, address);
                 let counter = "table ip counted { chain in { type filter hook input priority filter; policy accept; \
                                ip daddr 10.77.0.3 tcp sport 7021 counter\n}\n}\n";
                 crate::nft::load(counter).unwrap();
@@ -424,16 +411,8 @@ mod tests {
                 let interface = netlink.link("cable").unwrap().unwrap().index;
                 let subnet: IpPrefix = "10.77.0.0/24".parse().unwrap();
                 netlink.add_route(&Route { ecn: true, ..Route::over(subnet, interface) }).unwrap();
-                let network = PathNetwork {
-                    number: 1,
-                    interface,
-                    addresses: vec!["10.77.0.1".parse().unwrap()],
-                    backup: false,
-                    marks: 0,
-                    mangled: false,
-                    renewals: None,
-                };
-                let paths = Paths { table: 43_910, networks: vec![network] };
+                let networks = vec![PathNetwork::plain(1, interface, "10.77.0.1")];
+                let paths = Paths { table: 43_910, networks };
                 paths.watch().unwrap();
                 paths
             })

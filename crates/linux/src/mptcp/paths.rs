@@ -44,6 +44,15 @@ pub struct PathNetwork {
     pub renewals: Option<u32>,
 }
 
+#[cfg(test)]
+impl PathNetwork {
+    /// One with this address, of which nothing else is asked.
+    pub(super) fn plain(number: u8, interface: u32, address: &str) -> Self {
+        let addresses = vec![address.parse().unwrap()];
+        Self { number, interface, addresses, backup: false, marks: 0, mangled: false, renewals: None }
+    }
+}
+
 /// Why they cannot be had.
 #[derive(Debug, Error)]
 pub enum PathsError {
@@ -404,14 +413,9 @@ mod tests {
             .run(|| {
                 let interface = Netlink::open().unwrap().link("cable").unwrap().unwrap().index;
                 Netlink::open().unwrap().add_address(interface, "10.77.0.3/24".parse().unwrap()).unwrap();
-                let network = |number, address: &str| PathNetwork {
-                    number,
-                    interface,
-                    addresses: vec![address.parse().unwrap()],
-                    backup: false,
+                let network = |number, address| PathNetwork {
                     marks: 50_000,
-                    mangled: false,
-                    renewals: None,
+                    ..PathNetwork::plain(number, interface, address)
                 };
                 let networks = vec![network(1, "10.77.0.1"), network(2, "10.77.0.3")];
                 set_limits(None).unwrap();

@@ -49,9 +49,10 @@ pub struct SlotSettings {
     pub least: Duration,
     /// How much more time a channel gets that delivers more: the exponent of `[MULTIAP] eq. 6`. 0: weights alone decide.
     pub alpha: f64,
-    /// Added to each slot, drawn evenly between nothing and this: stations that share access points do not march in step.
-    /// `[MULTIAP] section 7.1`: 10 ms.
-    pub spread: Duration,
+    /// Each slot is shorter or longer by up to this part of it, drawn evenly: stations that share access points do not march in step, and weights stay
+    /// as they are. Only where none needs its slots whole. `[MULTIAP] section 7.1` adds up to 10 ms to slots of about 67 ms. Below 0 is taken as 0, above 1
+    /// as 1.
+    pub spread: f64,
     /// Stay on one channel while it alone delivers as much as turns would, and visit the others seldom. Only where the networks' weights are equal,
     /// `alpha` is not 0 and none needs its slots whole.
     pub settle: bool,
@@ -63,7 +64,7 @@ impl Default for SlotSettings {
             cycle: Cycle::Bounded(Duration::from_millis(200)),
             least: Duration::from_millis(10),
             alpha: 2.0,
-            spread: Duration::ZERO,
+            spread: 0.1,
             settle: false,
         }
     }
@@ -297,11 +298,12 @@ impl Slots {
             }
         }
         let member = self.turns.get(self.at)?.member;
-        let spread = match self.settings.spread {
-            Duration::ZERO => Duration::ZERO,
-            most => most.mul_f64(randomness.random_range(0.0..1.0)),
-        };
-        Some(Slot { member, length: self.length(member)? + spread })
+        let is_spread = self.active(member).all(|turn| turn.wish.is_divisible);
+        let spread = if is_spread { self.settings.spread.clamp(0.0, 1.0) } else { 0.0 };
+        let by_chance = 1.0 + spread * randomness.random_range(-1.0..=1.0);
+        let length = self.length(member)?.mul_f64(by_chance);
+        let length = self.most(member).map_or(length, |most| length.min(most)).max(self.settings.least);
+        Some(Slot { member, length })
     }
 
     /// How long a cycle is now, without what chance adds.
@@ -315,7 +317,7 @@ impl Slots {
         if turn.given_up && self.settling.on().is_some() {
             return Some(self.settings.least);
         }
-        let active = || self.turns.iter().filter(|other| !other.given_up || other.member == member);
+        let active = || self.active(member);
         let planned = |turn: &Turn| self.planned(turn, &active);
         let others = u32::try_from(active().count().saturating_sub(1)).unwrap_or(u32::MAX).max(1);
         let gentle: Vec<(&Turn, Duration)> =
@@ -338,11 +340,20 @@ impl Slots {
                 planned(turn).mul_f64(parts.fold(1.0, f64::min).max(floor))
             }
         };
-        // The others together stay away from each member no longer than its frames can wait.
-        let absences =
-            active().filter(|other| other.member != member).filter_map(|other| other.wish.most_absence);
-        let bound = absences.min().map(|absence| absence / others);
-        Some(bound.map_or(length, |bound| length.min(bound)).max(self.settings.least))
+        Some(self.most(member).map_or(length, |most| length.min(most)).max(self.settings.least))
+    }
+
+    /// How long a member's slot may be at most, as far as that is bounded: the others together stay away from each member no longer than its frames can
+    /// wait.
+    fn most(&self, member: Member) -> Option<Duration> {
+        let others = || self.active(member).filter(|other| other.member != member);
+        let count = u32::try_from(others().count()).unwrap_or(u32::MAX).max(1);
+        others().filter_map(|other| other.wish.most_absence).min().map(|absence| absence / count)
+    }
+
+    /// Who has a turn in every cycle, and this member.
+    fn active(&self, member: Member) -> impl Iterator<Item = &Turn> {
+        self.turns.iter().filter(move |other| !other.given_up || other.member == member)
     }
 
     /// How long a member's slot is by its share among `active` ones.

@@ -61,9 +61,9 @@ pub struct RadioUp {
     /// How much more time goes to channels whose networks deliver more; 0: weights alone decide
     #[arg(long, value_name = "NUMBER", default_value_t = 2.0, value_parser = alpha)]
     pub alpha: f64,
-    /// Make slots up to so many milliseconds longer by chance, so that several such radios do not march in step
-    #[arg(long, value_name = "MS", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=100))]
-    pub spread: u32,
+    /// Make each slot up to so many percent shorter or longer by chance, so that several such radios do not march in step; 10 unless given, 0 with --slot
+    #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=50))]
+    pub spread: Option<u8>,
     /// Stay on one channel while it alone delivers as much as turns would, and visit the others seldom, where many share their channels
     #[arg(long, conflicts_with = "soft_handoff")]
     pub settle: bool,
@@ -103,16 +103,17 @@ impl RadioUp {
     /// How turns are taken.
     pub fn slots(&self) -> SlotSettings {
         let milliseconds = |number: u32| Duration::from_millis(number.into());
-        let cycle = match self.slot {
-            Some(slot) => Cycle::Multiples(milliseconds(slot)),
-            None => Cycle::Bounded(milliseconds(self.cycle)),
+        let usual = SlotSettings::default();
+        let (cycle, spread) = match self.slot {
+            Some(slot) => (Cycle::Multiples(milliseconds(slot)), 0.0),
+            None => (Cycle::Bounded(milliseconds(self.cycle)), usual.spread),
         };
         SlotSettings {
             cycle,
             alpha: self.alpha,
-            spread: milliseconds(self.spread),
+            spread: self.spread.map_or(spread, |percent| f64::from(percent) / 100.0),
             settle: self.settle,
-            ..SlotSettings::default()
+            ..usual
         }
     }
 }

@@ -9,13 +9,24 @@
 //!            all are full, by a coin                 another gave more in several periods, by a coin
 //! taking turns ---------------------> staying on one ---------------------> staying on the other
 //!      ^                                   |
-//!      +-----------------------------------+ the one is not full any more: it alone does not keep the radio busy
+//!      +-----------------------------------+ the air of the one is not taken any more: it alone does not keep the radio busy
 //! ```
-//! The coin keeps two radios that saw the same from moving together for ever.
+//! The coin keeps two radios that saw the same from moving together for ever. What waits in an access point for its turn comes at once, so a channel whose
+//! uplinks are slower than the air may look taken while turns are: what it is, is found by staying. Each stay that was not worth it is waited for twice
+//! as long as the one before.
 
 use rand::Rng;
 
 use crate::slots::Member;
+
+/// What a channel's networks did in a period.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) struct Reading {
+    /// What they delivered while the radio was there, in bytes a second; `None` if they did not keep the radio busy.
+    pub delivers: Option<f64>,
+    /// The air was taken meanwhile.
+    pub takes_air: bool,
+}
 
 /// Whether turns are taken, or with whom the radio stays.
 #[derive(Clone, Debug, Default)]
@@ -23,8 +34,12 @@ pub(crate) struct Settling {
     on: Option<Member>,
     /// Periods in a row in which another gave clearly more.
     better_periods: u8,
+    /// Periods that it has stayed.
+    stayed: u8,
     /// Periods before it stays with anyone again.
     wait: u8,
+    /// Short stays in a row that were not worth it.
+    failures: u8,
 }
 
 impl Settling {
@@ -35,38 +50,51 @@ impl Settling {
 
     /// Takes turns again.
     pub fn stop(&mut self) {
-        (self.on, self.better_periods) = (None, 0);
+        (self.on, self.better_periods, self.stayed) = (None, 0, 0);
     }
 
-    /// Judges a period: for each channel what its networks delivered while the radio was there, in bytes a second; `None` if it did not keep
-    /// the radio busy. Gives with whom the radio stays from now on.
+    /// The one with whom it stays does not keep the radio busy: takes turns for a while.
+    pub fn fail(&mut self) {
+        if self.stayed >= WAIT_PERIODS {
+            self.failures = 0;
+        }
+        self.wait = WAIT_PERIODS << self.failures;
+        self.failures = (self.failures + 1).min(MOST_FAILURES);
+        self.stop();
+    }
+
+    /// Judges a period of each channel. Gives with whom the radio stays from now on.
     pub fn end_period(
         &mut self,
-        readings: &[(Member, Option<f64>)],
+        readings: &[(Member, Reading)],
         randomness: &mut impl Rng,
     ) -> Option<Member> {
         self.wait = self.wait.saturating_sub(1);
-        let known = || readings.iter().filter_map(|(member, delivers)| Some((*member, (*delivers)?)));
+        let known = || readings.iter().filter_map(|(member, reading)| Some((*member, reading.delivers?)));
+        let takes_air =
+            |at: Member| readings.iter().any(|(member, reading)| *member == at && reading.takes_air);
         let best = known().max_by(|one, other| one.1.total_cmp(&other.1)).filter(|(_, most)| *most > 0.0);
         let Some((best, most)) = best.filter(|_| readings.len() > 1) else {
-            self.stop();
+            if self.on.is_some() {
+                self.fail();
+            }
             return None;
         };
         let Some(on) = self.on else {
             if self.wait == 0 && known().count() == readings.len() && randomness.random_bool(CHANCE) {
                 let alike: Vec<Member> = known()
-                    .filter(|(_, delivers)| delivers * CLEARLY_MORE >= most)
+                    .filter(|(at, delivers)| delivers * CLEARLY_MORE >= most && takes_air(*at))
                     .map(|(at, _)| at)
                     .collect();
                 self.on = alike.get(randomness.random_range(0..alike.len().max(1))).copied();
             }
             return self.on;
         };
-        let Some((_, now)) = known().find(|(member, _)| *member == on) else {
-            self.stop();
-            self.wait = WAIT_PERIODS;
+        let Some((_, now)) = known().find(|(member, _)| *member == on && takes_air(on)) else {
+            self.fail();
             return None;
         };
+        self.stayed = self.stayed.saturating_add(1);
         self.better_periods =
             if most > now * CLEARLY_MORE { self.better_periods.saturating_add(1) } else { 0 };
         if self.better_periods >= BETTER_PERIODS && randomness.random_bool(CHANCE) {
@@ -84,6 +112,8 @@ const BETTER_PERIODS: u8 = 2;
 const CHANCE: f64 = 0.5;
 /// Periods of turns after one network alone did not keep the radio busy: about half a minute.
 const WAIT_PERIODS: u8 = 30;
+/// So often the wait doubles: to some four minutes.
+const MOST_FAILURES: u8 = 3;
 
 #[cfg(test)]
 mod tests {
@@ -98,11 +128,24 @@ mod tests {
     /// What it is on after each of some periods with the same readings.
     fn periods(
         settling: &mut Settling,
-        readings: &[(Member, Option<f64>)],
+        delivers: &[(Member, Option<f64>)],
         count: usize,
     ) -> Vec<Option<Member>> {
+        of_readings(settling, delivers, |_| true, count)
+    }
+
+    /// The same where the air is taken on some of the channels.
+    fn of_readings(
+        settling: &mut Settling,
+        delivers: &[(Member, Option<f64>)],
+        takes_air: impl Fn(Member) -> bool,
+        count: usize,
+    ) -> Vec<Option<Member>> {
+        let reading =
+            |&(at, delivers): &(Member, Option<f64>)| (at, Reading { delivers, takes_air: takes_air(at) });
+        let readings: Vec<_> = delivers.iter().map(reading).collect();
         let mut randomness = ChaCha8Rng::seed_from_u64(3);
-        (0..count).map(|_| settling.end_period(readings, &mut randomness)).collect()
+        (0..count).map(|_| settling.end_period(&readings, &mut randomness)).collect()
     }
 
     #[test]
@@ -137,5 +180,40 @@ mod tests {
         periods(&mut settling, &[(A, None), (B, Some(1e6))], 1);
         let then = periods(&mut settling, &full, 60);
         assert!(then[..29].iter().all(Option::is_none) && then[59] == Some(A), "{then:?}");
+    }
+
+    #[test]
+    fn where_the_air_has_room_turns_bring_more() {
+        let mut settling = Settling::default();
+        let full = [(A, Some(2e6)), (B, Some(1.9e6))];
+        of_readings(&mut settling, &full, |_| false, 50);
+        assert_eq!(settling.on(), None);
+        let stays = of_readings(&mut settling, &full, |at| at == B, 20);
+        assert!(stays.iter().flatten().all(|on| *on == B) && settling.on() == Some(B), "{stays:?}");
+        of_readings(&mut settling, &full, |_| false, 1);
+        assert_eq!(settling.on(), None);
+    }
+
+    #[test]
+    fn stays_that_were_not_worth_it_come_less_and_less_often() {
+        let mut settling = Settling::default();
+        let full = [(A, Some(2e6)), (B, Some(2e6))];
+        let waits: Vec<usize> = (0..6)
+            .map(|_| {
+                let waits = periods(&mut settling, &full, 400).iter().take_while(|on| on.is_none()).count();
+                settling.stayed = 1;
+                settling.fail();
+                waits
+            })
+            .collect();
+        let bounds = [0, 29, 59, 119, 239, 239];
+        assert!(
+            waits.iter().zip(bounds).all(|(wait, least)| (least..least + 10).contains(wait)),
+            "{waits:?}"
+        );
+        periods(&mut settling, &full, 300);
+        settling.fail();
+        let after = periods(&mut settling, &full, 100).iter().take_while(|on| on.is_none()).count();
+        assert!(after < 40, "a long one was worth it: {after}");
     }
 }

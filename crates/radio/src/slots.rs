@@ -20,7 +20,7 @@ use rand::Rng;
 use units::{Frequency, NetworkId};
 
 use self::networks::{Asker, Wish, wish};
-use crate::settling::Settling;
+use crate::settling::{Reading, Settling};
 
 /// Who has a turn.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -29,6 +29,17 @@ pub enum Member {
     Channel(Frequency),
     /// Listening for networks, on one channel after another.
     Scan,
+}
+
+/// What was there in a turn for more time.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Fill {
+    /// There were pauses: all that came fitted.
+    Slack,
+    /// Something was under way nearly all the time, but the air had room: uplinks or senders are slower, and what does not come now will come later.
+    Steady,
+    /// The air was taken.
+    Air,
 }
 
 /// How long a cycle is.
@@ -53,7 +64,7 @@ pub struct SlotSettings {
     /// as they are. Only where none needs its slots whole. `[MULTIAP] section 7.1` adds up to 10 ms to slots of about 67 ms. Below 0 is taken as 0, above 1
     /// as 1.
     pub spread: f64,
-    /// Stay on one channel while it alone delivers as much as turns would, and visit the others seldom. Only where the networks' weights are equal,
+    /// Stay on one channel while the air there is taken, so that it alone delivers as much as turns would, and visit the others seldom. Only where the networks' weights are equal,
     /// `alpha` is not 0 and none needs its slots whole.
     pub settle: bool,
 }
@@ -77,6 +88,8 @@ struct Turn {
     /// Of the period's turns that were full.
     bytes: u64,
     time: Duration,
+    /// ... and of these the ones that took the air.
+    air_time: Duration,
     /// Bytes a second while present and full, of the latest period; `None` if no turn was full.
     delivers: Option<f64>,
     /// What it delivers of what the best does, evened out over periods: above 0, at most 1.
@@ -242,17 +255,22 @@ impl Slots {
         self.turns.iter().map(|turn| turn.member)
     }
 
-    /// What all networks of a channel delivered together in a turn that took so long. Only a `full` turn, in which something was under way
-    /// nearly all the time, tells what the channel can deliver: `[MULTIAP] eq. 6` supposes that all paths are kept busy.
-    pub fn delivered(&mut self, channel: Frequency, bytes: u64, time: Duration, full: bool) {
-        let settled = self.settling.on().is_some();
+    /// What all networks of a channel delivered together in a turn that took so long. Only a turn without slack tells what the channel can deliver:
+    /// `[MULTIAP] eq. 6` supposes that all paths are kept busy.
+    pub fn delivered(&mut self, channel: Frequency, bytes: u64, time: Duration, fill: Fill) {
+        let settled = self.settling.on();
         let member = Member::Channel(channel);
         let Some(turn) = self.turns.iter_mut().find(|turn| turn.member == member) else { return };
-        turn.full = full;
-        if full {
+        turn.full = fill > Fill::Slack;
+        if turn.full {
             turn.bytes += bytes;
             turn.time += time;
-        } else if turn.given_up && settled {
+            turn.air_time += if fill == Fill::Air { time } else { Duration::ZERO };
+        } else if settled == Some(member) {
+            // It may be gone: the others are not visited seldom any more.
+            self.settling.fail();
+            self.turns.iter_mut().for_each(|turn| turn.given_up = false);
+        } else if turn.given_up && settled.is_some() {
             // What it could deliver at an earlier visit is no reason to move there.
             turn.delivers = None;
         }
@@ -419,10 +437,11 @@ impl Slots {
             if !turn.time.is_zero() || !turn.given_up {
                 turn.delivers = (!turn.time.is_zero()).then(|| turn.bytes as f64 / turn.time.as_secs_f64());
             }
-            (turn.bytes, turn.time) = (0, Duration::ZERO);
         }
         self.even_out();
-        if let Some(stays) = self.settle(randomness) {
+        let stays = self.settle(randomness);
+        self.turns.iter_mut().for_each(Turn::begin_period);
+        if let Some(stays) = stays {
             for turn in self.turns.iter_mut().filter(|turn| turn.member != Member::Scan) {
                 (turn.given_up, turn.poor_periods) = (turn.member != stays, 0);
             }
@@ -457,8 +476,8 @@ impl Slots {
             self.settling.stop();
             return None;
         }
-        let readings: Vec<(Member, Option<f64>)> =
-            channels().map(|turn| (turn.member, turn.delivers)).collect();
+        let reading = |turn: &Turn| Reading { delivers: turn.delivers, takes_air: turn.took_air() };
+        let readings: Vec<(Member, Reading)> = channels().map(|turn| (turn.member, reading(turn))).collect();
         self.settling.end_period(&readings, randomness)
     }
 }
@@ -470,12 +489,22 @@ impl Turn {
             wish,
             bytes: 0,
             time: Duration::ZERO,
+            air_time: Duration::ZERO,
             delivers: None,
             part: 1.0,
             full: false,
             poor_periods: 0,
             given_up: false,
         }
+    }
+
+    fn begin_period(&mut self) {
+        (self.bytes, self.time, self.air_time) = (0, Duration::ZERO, Duration::ZERO);
+    }
+
+    /// Whether most of the period's full turns did.
+    fn took_air(&self) -> bool {
+        self.air_time * 2 > self.time
     }
 
     /// What it delivered in the latest period of what the best did; all of it, if that is not known.

@@ -64,7 +64,7 @@ pub struct RadioUp {
     /// Make each slot up to so many percent shorter or longer by chance, so that several such radios do not march in step; 10 unless given, 0 with --slot
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=50))]
     pub spread: Option<u8>,
-    /// Stay on one channel while it alone delivers as much as turns would, and visit the others seldom, where many share their channels
+    /// Stay on one channel while its air is full, as turns would bring no more, and visit the others seldom
     #[arg(long, conflicts_with = "soft_handoff")]
     pub settle: bool,
     /// Weight of listening for further networks; 0: only while one is missing

@@ -143,6 +143,11 @@ impl Qualities {
         self.others.part(now, frequency)
     }
 
+    /// The part of a channel's air that we and others have taken lately, 0 to 1, as far as it was heard: a lower bound.
+    pub fn air(&self, now: Timestamp, frequency: Frequency) -> f64 {
+        self.others.part_of_all(now, frequency)
+    }
+
     /// Who else sends full packets on a channel, as far as it was heard: the transmitter to each receiver, and how many in a second.
     pub fn pairs(&self, now: Timestamp, frequency: Frequency) -> impl Iterator<Item = (MacAddress, f64)> {
         self.others.pairs(now, frequency)

@@ -1,4 +1,4 @@
-//! How much of each channel's air others take, and which of them, by the frames between them that are heard.
+//! How much of each channel's air others take, and which of them, by the frames between them that are heard; and how much they and we take together.
 //!
 //! What is too far to be read, and what collides, is missing: it is a lower bound.
 
@@ -19,7 +19,10 @@ pub(super) struct Others {
 
 #[derive(Clone, Debug)]
 struct Channel {
+    /// By others.
     taken: Duration,
+    /// By what is to us or from us.
+    ours: Duration,
     listened: Duration,
     last: Timestamp,
     /// Full packets from a transmitter to a receiver.
@@ -39,16 +42,24 @@ impl Others {
         if self.channels.len() >= MOST_CHANNELS && !self.channels.contains_key(&heard.frequency) {
             return;
         }
-        let new =
-            Channel { taken: Duration::ZERO, listened: Duration::ZERO, last: now, packets: BTreeMap::new() };
+        let new = Channel {
+            taken: Duration::ZERO,
+            ours: Duration::ZERO,
+            listened: Duration::ZERO,
+            last: now,
+            packets: BTreeMap::new(),
+        };
         let channel = self.channels.entry(heard.frequency).or_insert(new);
         channel.listen(now, present_since);
-        if !is_ours {
+        if is_ours {
+            channel.ours += air_time(heard);
+        } else {
             channel.taken += air_time(heard);
             channel.count(header, heard);
         }
         if channel.listened >= REMEMBERED {
             channel.taken /= 2;
+            channel.ours /= 2;
             channel.listened /= 2;
             channel.packets.values_mut().for_each(|packets| *packets /= 2);
             channel.packets.retain(|_, packets| *packets > 0);
@@ -57,8 +68,12 @@ impl Others {
 
     /// The part of the air that others have taken, of the last second or so in which we listened; 0 if nothing was heard for some time.
     pub fn part(&self, now: Timestamp, frequency: Frequency) -> f64 {
-        self.listened(now, frequency)
-            .map_or(0.0, |channel| (channel.taken.as_secs_f64() / channel.listened.as_secs_f64()).min(1.0))
+        self.listened(now, frequency).map_or(0.0, |channel| channel.part(channel.taken))
+    }
+
+    /// The same of all frames, those to us and from us too.
+    pub fn part_of_all(&self, now: Timestamp, frequency: Frequency) -> f64 {
+        self.listened(now, frequency).map_or(0.0, |channel| channel.part(channel.taken + channel.ours))
     }
 
     /// Who sends full packets to whom, and how many in a second: the transmitter of each such pair of others.
@@ -79,6 +94,10 @@ impl Others {
 }
 
 impl Channel {
+    fn part(&self, taken: Duration) -> f64 {
+        taken.div_duration_f64(self.listened).min(1.0)
+    }
+
     /// Time passes on this channel, as far as we are there. A clock that jumped, or a long absence, is no time.
     fn listen(&mut self, now: Timestamp, present_since: Timestamp) {
         let passed = now.since(self.last.max(present_since));
@@ -160,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_take_is_counted_and_what_is_ours_is_not() {
+    fn what_others_take_is_told_from_what_is_ours() {
         let bytes = [0; 1_536];
         let heard = frame(&bytes);
         let time = air_time(&heard);
@@ -172,6 +191,8 @@ mod tests {
         }
         let part = others.part(now, CHANNEL);
         assert!((part - 0.25).abs() < 0.01, "{part}");
+        let all = others.part_of_all(now, CHANNEL);
+        assert!((all - 0.5).abs() < 0.02, "{all}");
         assert_eq!(others.part(now, Frequency(2_437)), 0.0);
         assert_eq!(others.part(now + SILENCE * 2, CHANNEL), 0.0, "they are gone");
     }

@@ -39,7 +39,7 @@ fn run(slots: &mut Slots, turns: usize, delivers: impl Fn(Member) -> f64) -> Vec
             let slot = slots.advance(&mut randomness).unwrap();
             let bytes = delivers(slot.member) * slot.length.as_secs_f64();
             if let Member::Channel(channel) = slot.member {
-                slots.delivered(channel, bytes as u64, slot.length, true);
+                slots.delivered(channel, bytes as u64, slot.length, Fill::Air);
             }
             (slot.member, slot.length.as_millis() as u64)
         })
@@ -113,7 +113,7 @@ fn who_has_little_to_carry_is_not_taken_for_poor() {
     for _ in 0..100 {
         let slot = slots.advance(&mut randomness).unwrap();
         let (channel, bytes) = if slot.member == A { (CHANNEL_A, 5_000) } else { (CHANNEL_B, 100) };
-        slots.delivered(channel, bytes, slot.length, false);
+        slots.delivered(channel, bytes, slot.length, Fill::Slack);
     }
     assert!(!slots.is_given_up(CHANNEL_B) && !slots.is_full(CHANNEL_A));
     assert_eq!(slots.length(B), Some(Duration::from_millis(100)));
@@ -181,6 +181,32 @@ fn who_settles_visits_the_others_shortly_and_moves_to_what_is_better() {
         !weighted.is_given_up(CHANNEL_A) && !weighted.is_given_up(CHANNEL_B),
         "weights are a wish for turns"
     );
+}
+
+#[test]
+fn who_settled_and_finds_nothing_takes_turns_at_once() {
+    let mut slots = slots(SlotSettings { settle: true, ..usual() }, &[(A, 1), (B, 1)]);
+    run(&mut slots, 100, |member| if member == A { 2e6 } else { 1e6 });
+    assert!(slots.is_given_up(CHANNEL_B));
+    slots.delivered(CHANNEL_A, 0, Duration::from_millis(200), Fill::Slack);
+    assert!(!slots.is_given_up(CHANNEL_B));
+    let turns = run(&mut slots, 20, |_| 1e6);
+    assert!(turns.chunks(2).all(|pair| pair[0].0 != pair[1].0), "{turns:?}");
+}
+
+#[test]
+fn who_finds_room_in_the_air_while_it_stays_takes_turns() {
+    let mut slots = slots(SlotSettings { settle: true, ..usual() }, &[(A, 1), (B, 1)]);
+    run(&mut slots, 100, |member| if member == A { 2e6 } else { 1e6 });
+    assert!(slots.is_given_up(CHANNEL_B));
+    let mut randomness = ChaCha8Rng::seed_from_u64(5);
+    for _ in 0..20 {
+        let slot = slots.advance(&mut randomness).unwrap();
+        if let Member::Channel(channel) = slot.member {
+            slots.delivered(channel, 100_000, slot.length, Fill::Steady);
+        }
+    }
+    assert!(!slots.is_given_up(CHANNEL_B));
 }
 
 #[test]

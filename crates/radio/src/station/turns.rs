@@ -8,13 +8,15 @@ use super::group::LEAVING_TIME;
 use super::{MOST_SWITCHES, Station, Switch};
 use crate::group::Group;
 use crate::network::{Lost, Network, State};
-use crate::slots::{Member, Slot};
+use crate::slots::{Fill, Member, Slot};
 use crate::waking::{Drain, Taking};
 
 /// Nothing happened here for so long, so another's packets may go first.
 const IDLE: Duration = Duration::from_millis(5);
 /// A slot is full if frames followed each other closely in this part of it.
 const FULL_PART: f64 = 0.8;
+/// The air of a channel is taken if frames were heard in so much of it, each with what it waits for; those that collide are not heard.
+const TAKEN_AIR: f64 = 0.75;
 /// Of a pause so much may be a frame on the air, with what it waits for. The rest of it the air had room.
 const FRAME_TIME: Duration = Duration::from_millis(1);
 /// How long a slot may be drawn out while a network is being joined.
@@ -282,7 +284,7 @@ impl Station {
     fn account(&mut self, now: Timestamp) {
         let Phase::Present { since, busy, on_air, .. } = self.phase else { return };
         let time = now.since(since);
-        let full = busy >= time.mul_f64(FULL_PART);
+        let is_steady = busy >= time.mul_f64(FULL_PART);
         self.air_was_full = on_air >= time.mul_f64(FULL_PART);
         let take = |network: &mut Network| {
             network.visits.time += time;
@@ -291,7 +293,14 @@ impl Station {
         };
         let bytes = self.here_mut().map(take).sum();
         if let Some(channel) = self.frequency {
-            self.slots.delivered(channel, bytes, time, full && bytes > 0);
+            let fill = if !is_steady || bytes == 0 {
+                Fill::Slack
+            } else if self.qualities.air(now, channel) < TAKEN_AIR {
+                Fill::Steady
+            } else {
+                Fill::Air
+            };
+            self.slots.delivered(channel, bytes, time, fill);
         }
     }
 

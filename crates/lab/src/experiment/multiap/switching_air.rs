@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use radio::slots::{Member, SlotSettings, Slots};
+use radio::slots::{Fill, Member, SlotSettings, Slots};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use units::{Frequency, NetworkId};
@@ -111,7 +111,12 @@ impl SwitchingAir {
             Place::Tuning { .. } => None,
             Place::Present { channel, since } => {
                 let bytes = (std::mem::take(&mut client.slot_bits) / 8.0) as u64;
-                client.slots.delivered(frequency(channel), bytes, Duration::from_micros(now - since), true);
+                client.slots.delivered(
+                    frequency(channel),
+                    bytes,
+                    Duration::from_micros(now - since),
+                    Fill::Air,
+                );
                 Some(channel)
             }
         };

@@ -7,7 +7,9 @@ use std::time::Duration;
 use anyhow::Context;
 use sim::NetworkSpec;
 
-use super::mptcp_commands::{BEACON_SECONDS, MORE_BEACONS, commands, mbps_in_pieces};
+use super::mptcp_commands::{
+    BEACON_SECONDS, MARKS_HEARD, MORE_BEACONS, commands, marks_heard, mbps_in_pieces,
+};
 use super::{id, mean, rounded};
 use crate::experiment::{Axes, BarGroup, Bed, Experiment, Goal, Report};
 use crate::medium::{Config, Quality};
@@ -172,7 +174,7 @@ fn spec(counted: Counted) -> toml::Table {
         "the better one of both alone, by plain TCP: also what an ideal hand-over has, as nothing moves"
             .into(),
     );
-    put("marks_heard", "packets of mptcp_marks of which the server heard that they came marked".into());
+    put("marks_heard", MARKS_HEARD.into());
     put(
         "beacons",
         format!(
@@ -266,10 +268,7 @@ fn run(places: &[Place], whole: &str, paper: &[(&str, f64)], seed: u64) -> anyho
         let of = |name: &str| figures.get(name).copied().unwrap_or_default();
         figures.iter().for_each(|(name, value)| put(&format!("{name}.mbps"), *value));
         put("processor_idle", answers.processor_idle);
-        let heard = |name: &str| -> anyhow::Result<f64> {
-            answers.text(name)?.trim().parse().with_context(|| format!("reading {name} of the guest"))
-        };
-        put("marks_heard", heard("heard-after")? - heard("heard-before")?);
+        put("marks_heard", marks_heard(&answers)?);
         if place.others > 0 {
             let kept = of("others_beside_ours") / of("others_beside_near");
             put("others_kept", kept);

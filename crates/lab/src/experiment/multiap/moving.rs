@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::Context;
 
 use super::course::{ASIDE, Course, NAMES, spec};
-use super::mptcp_commands::{BEACON_SECONDS, MORE_BEACONS, mbps_in_pieces};
+use super::mptcp_commands::{BEACON_SECONDS, MARKS_HEARD, MORE_BEACONS, marks_heard, mbps_in_pieces};
 use super::reaction::{MOVED, course, until_moved};
 use super::varying::{PAPER_MEDIANS, paper_bar, paper_metric};
 use super::{id, mean, rounded};
@@ -62,6 +62,7 @@ const STAYS: [(&str, &str); 3] =
 pub(super) fn walk() -> Experiment {
     let mut spec = spec();
     let mut put = |key: &str, value: String| spec.insert(key.to_owned(), value.into());
+    put("marks_heard", MARKS_HEARD.into());
     put("points", format!("{} on a line, {APART} m apart, open, 802.11g, channel 6", NAMES.len()));
     put("walk", format!("from the first to the last at {METRES_A_SECOND} m/s, {ASIDE} m beside the line"));
     put("fades", format!("Rayleigh, each pair of radios by itself, {WALKING_FADES_MS} ms each"));
@@ -117,6 +118,7 @@ pub(super) fn walk() -> Experiment {
 pub(super) fn reaction() -> Experiment {
     let mut spec = spec();
     let mut put = |key: &str, value: String| spec.insert(key.to_owned(), value.into());
+    put("marks_heard", MARKS_HEARD.into());
     put("points", format!("two, {APART} m apart, open, 802.11g, channel 6; nothing fades"));
     put(
         "way",
@@ -148,6 +150,7 @@ pub(super) fn reaction() -> Experiment {
 pub(super) fn varying() -> Experiment {
     let mut spec = spec();
     let mut put = |key: &str, value: String| spec.insert(key.to_owned(), value.into());
+    put("marks_heard", MARKS_HEARD.into());
     put("points", format!("two, {BESIDE} m from the device, open, 802.11g, channel 6"));
     put("fades", format!("Rayleigh, each access point by itself, {} s each", VARYING_FADES_MS / 1e3));
     put("round_trip_ms", "20".into());
@@ -220,7 +223,9 @@ wait $handing_over; no_endpoints; at_start
 direct_up
 fetch warm --bytes 200000 --interface wl-a
 steered warm --seconds 3; sleep 1
+heard_marks >/results/heard-before
 for turn in {turns}; do walk steered mptcp_marks$turn; at_start; done
+heard_marks >/results/heard-after
 direct_down
 tunnel_up
 for turn in {turns}; do walk fetch ours$turn; at_start; done
@@ -251,6 +256,7 @@ tunnel_down; radio_down
         metrics.insert(format!("standing_{metres}_m.mbps"), rounded(*mbps));
     }
     metrics.insert("processor_idle".into(), rounded(answers.processor_idle));
+    metrics.insert("marks_heard".into(), marks_heard(&answers)?);
     let hand_overs = answers.text("hand-overs").map_or(0, |text| text.lines().count());
     metrics.insert("beacons.hand_overs".into(), hand_overs as f64);
     let mut series = vec![("ideal".to_owned(), by_second(&ideal))];
@@ -323,7 +329,9 @@ swaps fetch mptcp_plain --transport mptcp
 no_endpoints
 direct_up
 steered warm --seconds 3; sleep 1
+heard_marks >/results/heard-before
 swaps steered mptcp_marks
+heard_marks >/results/heard-after
 direct_down
 tunnel_up
 swaps fetch ours
@@ -337,6 +345,7 @@ tunnel_down; radio_down
     let mut metrics = Metrics::new();
     metrics.insert("alone.mbps".into(), rounded(alone));
     metrics.insert("processor_idle".into(), rounded(answers.processor_idle));
+    metrics.insert("marks_heard".into(), marks_heard(&answers)?);
     let mut series = Vec::new();
     for (way, _) in STAYS {
         let report: traffic::Report = answers.read(way)?;
@@ -381,7 +390,9 @@ vary fetch mptcp_plain --transport mptcp
 no_endpoints
 direct_up
 steered warm --seconds 3; sleep 1
+heard_marks >/results/heard-before
 vary steered mptcp_marks
+heard_marks >/results/heard-after
 direct_down
 tunnel_up
 vary fetch ours
@@ -399,6 +410,7 @@ tunnel_down; radio_down
         .collect::<anyhow::Result<Vec<(&str, Vec<f64>)>>>()?;
     let mut metrics: Metrics = PAPER_MEDIANS.map(|(over, median)| (paper_metric(over), median)).into();
     metrics.insert("processor_idle".into(), rounded(answers.processor_idle));
+    metrics.insert("marks_heard".into(), marks_heard(&answers)?);
     let mut put = |name: &str, mbps: &[f64]| {
         let times = downloads(mbps);
         metrics.insert(format!("{name}.mbps"), rounded(mean(mbps)));

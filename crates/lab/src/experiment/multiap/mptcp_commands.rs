@@ -1,13 +1,19 @@
 //! Shell commands of the guest by which a device uses the access points that its kernel's stations are in: kernel MPTCP as a user would set it up, alone and
 //! managed by scripts, and the product.
 
+use anyhow::Context;
+
 use crate::traffic;
+use crate::vm::direct::Answers;
 use crate::vm::measurement::tunnel_commands;
 use crate::vm::topology::SERVER_ADDRESS;
 
 /// A hand-over by beacons leaves for an access point of which so many more were heard in so many seconds (`[MULTIAP] section 6.3`).
 pub(super) const MORE_BEACONS: u32 = 10;
 pub(super) const BEACON_SECONDS: u32 = 2;
+
+/// What [`marks_heard`] is, for who reads a row's settings.
+pub(super) const MARKS_HEARD: &str = "packets of mptcp_marks of which the server heard that they came marked";
 
 /// Defines functions for the networks `names`, whose interfaces are called `wl-NAME`. They are numbered from 1, as their MPTCP endpoints are.
 ///
@@ -35,6 +41,17 @@ joined_up
         names = names.join(" "),
         tunnel = tunnel_commands(),
     )
+}
+
+/// Packets of which the server has heard that they came marked, between the script's `heard_marks >/results/heard-before` and `... heard-after`.
+///
+/// # Errors
+/// If the guest left no numbers.
+pub(super) fn marks_heard(answers: &Answers) -> anyhow::Result<f64> {
+    let heard = |name: &str| -> anyhow::Result<f64> {
+        answers.text(name)?.trim().parse().with_context(|| format!("reading {name} of the guest"))
+    };
+    Ok(heard("heard-after")? - heard("heard-before")?)
 }
 
 /// Mbit/s of a download in each of so many pieces of so many seconds, the first from `from` on, in seconds after its begin.

@@ -6,14 +6,15 @@
 //! already shares the channel with those who are there, so it tells what a stay would give.
 //!
 //! ```text
-//!            all are full, by a coin                 another gave more in several periods, by a coin
+//!     all are full, and the air of one is taken, by a coin      another one, whose air is taken, gave more in several periods, by a coin
 //! taking turns ---------------------> staying on one ---------------------> staying on the other
 //!      ^                                   |
-//!      +-----------------------------------+ the air of the one is not taken any more: it alone does not keep the radio busy
+//!      +-----------------------------------+ pauses, or room in the air: it alone does not fill the radio's time
 //! ```
-//! The coin keeps two radios that saw the same from moving together for ever. What waits in an access point for its turn comes at once, so a channel whose
-//! uplinks are slower than the air may look taken while turns are: what it is, is found by staying. Each stay that was not worth it is waited for twice
-//! as long as the one before.
+//! The coin keeps two radios that saw the same from moving together for ever.
+//!
+//! What waits in an access point for a turn comes at once, so while turns are taken a channel whose uplinks are slower than the air may look full. Only a
+//! stay shows what it is. After a stay that found room in the air the next one is put off, twice as long each time.
 
 use rand::Rng;
 
@@ -25,7 +26,7 @@ pub(crate) struct Reading {
     /// What they delivered while the radio was there, in bytes a second; `None` if they did not keep the radio busy.
     pub delivers: Option<f64>,
     /// The air was taken meanwhile.
-    pub takes_air: bool,
+    pub air_is_taken: bool,
 }
 
 /// Whether turns are taken, or with whom the radio stays.
@@ -38,7 +39,7 @@ pub(crate) struct Settling {
     stayed: u8,
     /// Periods before it stays with anyone again.
     wait: u8,
-    /// Short stays in a row that were not worth it.
+    /// Short stays in a row that found room in the air.
     failures: u8,
 }
 
@@ -53,14 +54,21 @@ impl Settling {
         (self.on, self.better_periods, self.stayed) = (None, 0, 0);
     }
 
-    /// The one with whom it stays does not keep the radio busy: takes turns for a while.
-    pub fn fail(&mut self) {
-        if self.stayed >= WAIT_PERIODS {
+    /// Takes turns for a while.
+    pub fn pause(&mut self) {
+        self.wait = WAIT_PERIODS;
+        self.stop();
+    }
+
+    /// The same for longer each time, as staying was not worth it.
+    fn fail(&mut self) {
+        if self.stayed >= LONG_STAY {
             self.failures = 0;
         }
-        self.wait = WAIT_PERIODS << self.failures;
+        let wait = WAIT_PERIODS << self.failures;
         self.failures = (self.failures + 1).min(MOST_FAILURES);
-        self.stop();
+        self.pause();
+        self.wait = wait;
     }
 
     /// Judges a period of each channel. Gives with whom the radio stays from now on.
@@ -71,33 +79,40 @@ impl Settling {
     ) -> Option<Member> {
         self.wait = self.wait.saturating_sub(1);
         let known = || readings.iter().filter_map(|(member, reading)| Some((*member, reading.delivers?)));
-        let takes_air =
-            |at: Member| readings.iter().any(|(member, reading)| *member == at && reading.takes_air);
-        let best = known().max_by(|one, other| one.1.total_cmp(&other.1)).filter(|(_, most)| *most > 0.0);
-        let Some((best, most)) = best.filter(|_| readings.len() > 1) else {
-            if self.on.is_some() {
-                self.fail();
-            }
+        let fills =
+            |at: Member| readings.iter().any(|(member, reading)| *member == at && reading.air_is_taken);
+        if readings.len() < 2 {
+            self.stop();
             return None;
-        };
+        }
         let Some(on) = self.on else {
-            if self.wait == 0 && known().count() == readings.len() && randomness.random_bool(CHANCE) {
+            let most = known().map(|(_, delivers)| delivers).fold(0.0, f64::max);
+            let all_are_full = most > 0.0 && known().count() == readings.len();
+            if self.wait == 0 && all_are_full && randomness.random_bool(CHANCE) {
                 let alike: Vec<Member> = known()
-                    .filter(|(at, delivers)| delivers * CLEARLY_MORE >= most && takes_air(*at))
+                    .filter(|(at, delivers)| delivers * CLEARLY_MORE >= most && fills(*at))
                     .map(|(at, _)| at)
                     .collect();
                 self.on = alike.get(randomness.random_range(0..alike.len().max(1))).copied();
             }
             return self.on;
         };
-        let Some((_, now)) = known().find(|(member, _)| *member == on && takes_air(on)) else {
-            self.fail();
+        let Some((_, now)) = known().find(|(member, _)| *member == on) else {
+            self.pause();
             return None;
         };
+        if !fills(on) {
+            self.fail();
+            return None;
+        }
         self.stayed = self.stayed.saturating_add(1);
-        self.better_periods =
-            if most > now * CLEARLY_MORE { self.better_periods.saturating_add(1) } else { 0 };
-        if self.better_periods >= BETTER_PERIODS && randomness.random_bool(CHANCE) {
+        let better = known().filter(|(at, delivers)| fills(*at) && *delivers > now * CLEARLY_MORE);
+        let best = better.max_by(|one, other| one.1.total_cmp(&other.1));
+        self.better_periods = if best.is_some() { self.better_periods.saturating_add(1) } else { 0 };
+        if let Some((best, _)) = best
+            && self.better_periods >= BETTER_PERIODS
+            && randomness.random_bool(CHANCE)
+        {
             (self.on, self.better_periods) = (Some(best), 0);
         }
         self.on
@@ -110,8 +125,10 @@ const CLEARLY_MORE: f64 = 1.25;
 const BETTER_PERIODS: u8 = 2;
 /// Chance of moving, and of settling, in each period in which it is due.
 const CHANCE: f64 = 0.5;
-/// Periods of turns after one network alone did not keep the radio busy: about half a minute.
+/// Periods of turns after a stay: about half a minute with cycles of 200 ms.
 const WAIT_PERIODS: u8 = 30;
+/// Periods after which a stay was worth it, whatever came then.
+const LONG_STAY: u8 = 30;
 /// So often the wait doubles: to some four minutes.
 const MOST_FAILURES: u8 = 3;
 
@@ -138,11 +155,12 @@ mod tests {
     fn of_readings(
         settling: &mut Settling,
         delivers: &[(Member, Option<f64>)],
-        takes_air: impl Fn(Member) -> bool,
+        air_is_taken: impl Fn(Member) -> bool,
         count: usize,
     ) -> Vec<Option<Member>> {
-        let reading =
-            |&(at, delivers): &(Member, Option<f64>)| (at, Reading { delivers, takes_air: takes_air(at) });
+        let reading = |&(at, delivers): &(Member, Option<f64>)| {
+            (at, Reading { delivers, air_is_taken: air_is_taken(at) })
+        };
         let readings: Vec<_> = delivers.iter().map(reading).collect();
         let mut randomness = ChaCha8Rng::seed_from_u64(3);
         (0..count).map(|_| settling.end_period(&readings, &mut randomness)).collect()
@@ -192,6 +210,33 @@ mod tests {
         assert!(stays.iter().flatten().all(|on| *on == B) && settling.on() == Some(B), "{stays:?}");
         of_readings(&mut settling, &full, |_| false, 1);
         assert_eq!(settling.on(), None);
+    }
+
+    #[test]
+    fn it_moves_only_where_the_air_is_taken() {
+        let mut settling = Settling::default();
+        let full = [(A, Some(2e6)), (B, Some(1e6))];
+        of_readings(&mut settling, &full, |at| at == A, 20);
+        // What had waited there came at once.
+        let visited = [(A, Some(2e6)), (B, Some(5e6))];
+        of_readings(&mut settling, &visited, |at| at == A, 50);
+        assert_eq!(settling.on(), Some(A));
+        of_readings(&mut settling, &visited, |_| true, 50);
+        assert_eq!(settling.on(), Some(B));
+    }
+
+    #[test]
+    fn who_has_lost_the_other_channel_or_has_nothing_more_may_soon_stay_again() {
+        let full = [(A, Some(2e6)), (B, Some(2e6))];
+        for (then, wait) in [(vec![(A, Some(2e6))], 0), (vec![(A, None), (B, None)], WAIT_PERIODS)] {
+            let mut settling = Settling::default();
+            for _ in 0..4 {
+                periods(&mut settling, &full, 60);
+                assert!(settling.on().is_some());
+                periods(&mut settling, &then, 1);
+                assert_eq!((settling.on(), settling.wait), (None, wait));
+            }
+        }
     }
 
     #[test]

@@ -31,21 +31,21 @@ pub enum Member {
     Scan,
 }
 
-/// What was there in a turn for more time.
+/// Whether a turn could have used more time.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Fill {
-    /// There were pauses: all that came fitted.
+    /// There were pauses between our frames.
     Slack,
-    /// Something was under way nearly all the time, but the air had room: uplinks or senders are slower, and what does not come now will come later.
+    /// Something of ours was under way nearly all the time, but the air has room: uplinks or senders are slower, and what does not come now will come later.
     Steady,
-    /// The air was taken.
+    /// The same, and the air is taken.
     Air,
 }
 
 /// How long a cycle is.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Cycle {
-    /// As long as this, shared by weights: keeps round trips under the least retransmission time-out. `[MULTIAP] section 7`: 200 ms.
+    /// As long as this but for chance, shared by weights: keeps round trips under the least retransmission time-out. `[MULTIAP] section 7`: 200 ms.
     Bounded(Duration),
     /// Each member its weight times this, however long the cycle gets; a channel's weight is that of its networks together. `[JUGGLER] section 3.4`: 100 ms.
     Multiples(Duration),
@@ -60,8 +60,8 @@ pub struct SlotSettings {
     pub least: Duration,
     /// How much more time a channel gets that delivers more: the exponent of `[MULTIAP] eq. 6`. 0: weights alone decide.
     pub alpha: f64,
-    /// Each slot is shorter or longer by up to this part of it, drawn evenly: stations that share access points do not march in step, and weights stay
-    /// as they are. Only where none needs its slots whole. `[MULTIAP] section 7.1` adds up to 10 ms to slots of about 67 ms. Below 0 is taken as 0, above 1
+    /// Each channel's slot is shorter or longer by up to this part of it, drawn evenly: stations that share access points do not march in step, and weights
+    /// stay as they are. Only where no network needs its slots whole. `[MULTIAP] section 7.1` adds up to 10 ms to slots of about 67 ms. Below 0 is taken as 0, above 1
     /// as 1.
     pub spread: f64,
     /// Stay on one channel while the air there is taken, so that it alone delivers as much as turns would, and visit the others seldom. Only where the networks' weights are equal,
@@ -88,7 +88,7 @@ struct Turn {
     /// Of the period's turns that were full.
     bytes: u64,
     time: Duration,
-    /// ... and of these the ones that took the air.
+    /// ... and of these the ones in which the air was taken.
     air_time: Duration,
     /// Bytes a second while present and full, of the latest period; `None` if no turn was full.
     delivers: Option<f64>,
@@ -230,7 +230,7 @@ impl Slots {
         let turn = self.turns.remove(at);
         if self.settling.on() == Some(turn.member) {
             self.settling.stop();
-            self.turns.iter_mut().for_each(|turn| turn.given_up = false);
+            self.give_all_turns();
         }
         if at <= self.at {
             // The next turn is that of the one after it.
@@ -260,20 +260,27 @@ impl Slots {
     pub fn delivered(&mut self, channel: Frequency, bytes: u64, time: Duration, fill: Fill) {
         let settled = self.settling.on();
         let member = Member::Channel(channel);
+        let is_gone = bytes == 0 && settled == Some(member);
         let Some(turn) = self.turns.iter_mut().find(|turn| turn.member == member) else { return };
         turn.full = fill > Fill::Slack;
         if turn.full {
             turn.bytes += bytes;
             turn.time += time;
             turn.air_time += if fill == Fill::Air { time } else { Duration::ZERO };
-        } else if settled == Some(member) {
-            // It may be gone: the others are not visited seldom any more.
-            self.settling.fail();
-            self.turns.iter_mut().for_each(|turn| turn.given_up = false);
         } else if turn.given_up && settled.is_some() {
             // What it could deliver at an earlier visit is no reason to move there.
             turn.delivers = None;
         }
+        if is_gone {
+            // Another may have to take over: that is not left to the end of the period.
+            self.settling.pause();
+            self.give_all_turns();
+        }
+    }
+
+    /// Nobody is visited seldom any more.
+    fn give_all_turns(&mut self) {
+        self.turns.iter_mut().for_each(|turn| turn.given_up = false);
     }
 
     /// Whether a channel's last turn was full: it could use more time.
@@ -316,7 +323,8 @@ impl Slots {
             }
         }
         let member = self.turns.get(self.at)?.member;
-        let is_spread = self.active(member).all(|turn| turn.wish.is_divisible);
+        let mut channels = self.active(member).filter(|turn| turn.member != Member::Scan);
+        let is_spread = member != Member::Scan && channels.all(|turn| turn.wish.is_divisible);
         let spread = if is_spread { self.settings.spread.clamp(0.0, 1.0) } else { 0.0 };
         let by_chance = 1.0 + spread * randomness.random_range(-1.0..=1.0);
         let length = self.length(member)?.mul_f64(by_chance);
@@ -324,12 +332,12 @@ impl Slots {
         Some(Slot { member, length })
     }
 
-    /// How long a cycle is now, without what chance adds.
+    /// How long a cycle is now, without chance.
     pub fn cycle(&self) -> Duration {
         self.turns.iter().filter_map(|turn| self.length(turn.member)).sum()
     }
 
-    /// How long a member's slot is now, without what chance adds. `None` for one that has no turn.
+    /// How long a member's slot is now, without chance. `None` for one that has no turn.
     pub fn length(&self, member: Member) -> Option<Duration> {
         let turn = self.turns.iter().find(|turn| turn.member == member)?;
         if turn.given_up && self.settling.on().is_some() {
@@ -439,8 +447,12 @@ impl Slots {
             }
         }
         self.even_out();
+        let stayed = self.settling.on().is_some();
         let stays = self.settle(randomness);
         self.turns.iter_mut().for_each(Turn::begin_period);
+        if stayed && stays.is_none() {
+            self.give_all_turns();
+        }
         if let Some(stays) = stays {
             for turn in self.turns.iter_mut().filter(|turn| turn.member != Member::Scan) {
                 (turn.given_up, turn.poor_periods) = (turn.member != stays, 0);
@@ -448,7 +460,7 @@ impl Slots {
             return;
         }
         if self.settings.alpha == 0.0 {
-            self.turns.iter_mut().for_each(|turn| turn.given_up = false);
+            self.give_all_turns();
             return;
         }
         let best = self.best();
@@ -476,7 +488,7 @@ impl Slots {
             self.settling.stop();
             return None;
         }
-        let reading = |turn: &Turn| Reading { delivers: turn.delivers, takes_air: turn.took_air() };
+        let reading = |turn: &Turn| Reading { delivers: turn.delivers, air_is_taken: turn.air_was_taken() };
         let readings: Vec<(Member, Reading)> = channels().map(|turn| (turn.member, reading(turn))).collect();
         self.settling.end_period(&readings, randomness)
     }
@@ -502,8 +514,8 @@ impl Turn {
         (self.bytes, self.time, self.air_time) = (0, Duration::ZERO, Duration::ZERO);
     }
 
-    /// Whether most of the period's full turns did.
-    fn took_air(&self) -> bool {
+    /// In most of the period's full turns.
+    fn air_was_taken(&self) -> bool {
         self.air_time * 2 > self.time
     }
 

@@ -143,7 +143,13 @@ impl Qualities {
         self.others.part(now, frequency)
     }
 
-    /// The part of a channel's air that we and others have taken lately, 0 to 1, as far as it was heard: a lower bound.
+    /// We send a data frame that takes so much air.
+    pub fn sent(&mut self, now: Timestamp, frequency: Frequency, air: Duration) {
+        self.others.sent(now, frequency, air, self.present_since);
+    }
+
+    /// The part of a channel's air that data frames, others' and ours, have taken in the last second or so of being there, 0 to 1: a lower bound, as what
+    /// collides is not heard.
     pub fn air(&self, now: Timestamp, frequency: Frequency) -> f64 {
         self.others.part_of_all(now, frequency)
     }

@@ -21,7 +21,7 @@ pub(super) struct Others {
 struct Channel {
     /// By others.
     taken: Duration,
-    /// By what is to us or from us.
+    /// By data frames to us or from us.
     ours: Duration,
     listened: Duration,
     last: Timestamp,
@@ -42,14 +42,7 @@ impl Others {
         if self.channels.len() >= MOST_CHANNELS && !self.channels.contains_key(&heard.frequency) {
             return;
         }
-        let new = Channel {
-            taken: Duration::ZERO,
-            ours: Duration::ZERO,
-            listened: Duration::ZERO,
-            last: now,
-            packets: BTreeMap::new(),
-        };
-        let channel = self.channels.entry(heard.frequency).or_insert(new);
+        let channel = self.channels.entry(heard.frequency).or_insert_with(|| Channel::new(now));
         channel.listen(now, present_since);
         if is_ours {
             channel.ours += air_time(heard);
@@ -57,13 +50,15 @@ impl Others {
             channel.taken += air_time(heard);
             channel.count(header, heard);
         }
-        if channel.listened >= REMEMBERED {
-            channel.taken /= 2;
-            channel.ours /= 2;
-            channel.listened /= 2;
-            channel.packets.values_mut().for_each(|packets| *packets /= 2);
-            channel.packets.retain(|_, packets| *packets > 0);
-        }
+        channel.age();
+    }
+
+    /// We send a data frame that takes so much of the air where we have been since `present_since`: nobody hears his own frames.
+    pub fn sent(&mut self, now: Timestamp, frequency: Frequency, air: Duration, present_since: Timestamp) {
+        let Some(channel) = self.channels.get_mut(&frequency) else { return };
+        channel.listen(now, present_since);
+        channel.ours += air;
+        channel.age();
     }
 
     /// The part of the air that others have taken, of the last second or so in which we listened; 0 if nothing was heard for some time.
@@ -71,7 +66,7 @@ impl Others {
         self.listened(now, frequency).map_or(0.0, |channel| channel.part(channel.taken))
     }
 
-    /// The same of all frames, those to us and from us too.
+    /// The same of all data frames, those to us and from us too.
     pub fn part_of_all(&self, now: Timestamp, frequency: Frequency) -> f64 {
         self.listened(now, frequency).map_or(0.0, |channel| channel.part(channel.taken + channel.ours))
     }
@@ -94,6 +89,26 @@ impl Others {
 }
 
 impl Channel {
+    fn new(now: Timestamp) -> Self {
+        Self {
+            taken: Duration::ZERO,
+            ours: Duration::ZERO,
+            listened: Duration::ZERO,
+            last: now,
+            packets: BTreeMap::new(),
+        }
+    }
+
+    fn age(&mut self) {
+        if self.listened >= REMEMBERED {
+            self.taken /= 2;
+            self.ours /= 2;
+            self.listened /= 2;
+            self.packets.values_mut().for_each(|packets| *packets /= 2);
+            self.packets.retain(|_, packets| *packets > 0);
+        }
+    }
+
     fn part(&self, taken: Duration) -> f64 {
         taken.div_duration_f64(self.listened).min(1.0)
     }
@@ -187,12 +202,17 @@ mod tests {
         let mut now = at(1_000);
         for number in 0..4_000_u32 {
             now += time * 2;
-            others.take(now, &header(1), &heard, number % 2 == 0, Timestamp::ZERO);
+            match number % 4 {
+                0 => others.take(now, &header(1), &heard, true, Timestamp::ZERO),
+                1 => others.sent(now, CHANNEL, time, Timestamp::ZERO),
+                _ => others.take(now, &header(1), &heard, false, Timestamp::ZERO),
+            }
         }
         let part = others.part(now, CHANNEL);
         assert!((part - 0.25).abs() < 0.01, "{part}");
         let all = others.part_of_all(now, CHANNEL);
         assert!((all - 0.5).abs() < 0.02, "{all}");
+        others.sent(now, Frequency(2_437), time, Timestamp::ZERO);
         assert_eq!(others.part(now, Frequency(2_437)), 0.0);
         assert_eq!(others.part(now + SILENCE * 2, CHANNEL), 0.0, "they are gone");
     }

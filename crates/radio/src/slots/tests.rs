@@ -188,6 +188,9 @@ fn who_settled_and_finds_nothing_takes_turns_at_once() {
     let mut slots = slots(SlotSettings { settle: true, ..usual() }, &[(A, 1), (B, 1)]);
     run(&mut slots, 100, |member| if member == A { 2e6 } else { 1e6 });
     assert!(slots.is_given_up(CHANNEL_B));
+    slots.delivered(CHANNEL_B, 0, Duration::from_millis(10), Fill::Slack);
+    slots.delivered(CHANNEL_A, 1_000, Duration::from_millis(200), Fill::Slack);
+    assert!(slots.is_given_up(CHANNEL_B), "there is something yet");
     slots.delivered(CHANNEL_A, 0, Duration::from_millis(200), Fill::Slack);
     assert!(!slots.is_given_up(CHANNEL_B));
     let turns = run(&mut slots, 20, |_| 1e6);
@@ -197,13 +200,16 @@ fn who_settled_and_finds_nothing_takes_turns_at_once() {
 #[test]
 fn who_finds_room_in_the_air_while_it_stays_takes_turns() {
     let mut slots = slots(SlotSettings { settle: true, ..usual() }, &[(A, 1), (B, 1)]);
-    run(&mut slots, 100, |member| if member == A { 2e6 } else { 1e6 });
+    // One that brings so little would not be given up by itself, nor taken back.
+    let rates = |member| if member == A { 2e6 } else { 4e5 };
+    run(&mut slots, 100, rates);
     assert!(slots.is_given_up(CHANNEL_B));
     let mut randomness = ChaCha8Rng::seed_from_u64(5);
     for _ in 0..20 {
         let slot = slots.advance(&mut randomness).unwrap();
         if let Member::Channel(channel) = slot.member {
-            slots.delivered(channel, 100_000, slot.length, Fill::Steady);
+            let bytes = rates(slot.member) * slot.length.as_secs_f64();
+            slots.delivered(channel, bytes as u64, slot.length, Fill::Steady);
         }
     }
     assert!(!slots.is_given_up(CHANNEL_B));
@@ -231,6 +237,20 @@ fn chance_takes_no_slot_out_of_its_bounds() {
         turns.iter().all(|(member, length)| if *member == A { *length <= 60 } else { *length >= 10 }),
         "{turns:?}"
     );
+}
+
+#[test]
+fn chance_leaves_listening_alone_and_groups_that_need_their_slots_whole() {
+    let settings = SlotSettings { spread: 0.5, ..Default::default() };
+    let mut listening = slots(settings, &[(A, 1), (B, 1), (Member::Scan, 1)]);
+    let turns = run(&mut listening, 60, |_| 1.0);
+    let lengths =
+        |of: Member| turns.iter().filter(move |(member, _)| *member == of).map(|(_, length)| *length);
+    assert!(lengths(Member::Scan).all(|length| length == 66));
+    assert!(lengths(A).any(|length| length > 80) && lengths(A).any(|length| length < 50));
+    let mut grouped = slots(settings, &[(A, 1), (B, 1)]);
+    grouped.keep_whole(TWO);
+    assert!(run(&mut grouped, 60, |_| 1.0).iter().all(|(_, length)| *length == 100));
 }
 
 #[test]

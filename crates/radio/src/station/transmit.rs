@@ -257,6 +257,9 @@ impl Station {
             } else {
                 now + OUTCOME_TIME
             };
+            if let (Purpose::Data { .. } | Purpose::Peer { .. }, Some(channel)) = (&purpose, self.frequency) {
+                self.qualities.sent(now, channel, air);
+            }
             self.in_flight.push_back(InFlight { receiver, sequence, purpose, due, air, begun: now });
         }
         transmission

@@ -96,6 +96,8 @@ struct Turn {
     part: f64,
     /// The last turn was full.
     full: bool,
+    /// Turns in a row in which nothing came.
+    empty: u8,
     /// Periods in a row in which it delivered little.
     poor_periods: u8,
     given_up: bool,
@@ -260,9 +262,10 @@ impl Slots {
     pub fn delivered(&mut self, channel: Frequency, bytes: u64, time: Duration, fill: Fill) {
         let settled = self.settling.on();
         let member = Member::Channel(channel);
-        let is_gone = bytes == 0 && settled == Some(member);
         let Some(turn) = self.turns.iter_mut().find(|turn| turn.member == member) else { return };
         turn.full = fill > Fill::Slack;
+        turn.empty = if bytes == 0 { turn.empty.saturating_add(1) } else { 0 };
+        let is_gone = turn.empty >= EMPTY_TURNS && settled == Some(member);
         if turn.full {
             turn.bytes += bytes;
             turn.time += time;
@@ -505,6 +508,7 @@ impl Turn {
             delivers: None,
             part: 1.0,
             full: false,
+            empty: 0,
             poor_periods: 0,
             given_up: false,
         }
@@ -529,6 +533,9 @@ impl Turn {
 const PERIOD_CYCLES: u32 = 5;
 /// A member that was given up is visited in one of so many cycles.
 const GIVEN_UP_CYCLES: u32 = 4;
+/// Turns without anything after which a channel on which the radio stays has nothing more: one ends after a few milliseconds of nothing, which is a pause of
+/// any sender.
+const EMPTY_TURNS: u8 = 2;
 /// A member that delivers less than this part of the best ...
 const POOR_PART: f64 = 0.1;
 /// ... so many periods in a row is given up ...

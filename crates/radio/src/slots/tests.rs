@@ -184,14 +184,17 @@ fn who_settles_visits_the_others_shortly_and_moves_to_what_is_better() {
 }
 
 #[test]
-fn who_settled_and_finds_nothing_takes_turns_at_once() {
+fn who_settled_and_finds_nothing_twice_takes_turns_at_once() {
     let mut slots = slots(SlotSettings { settle: true, ..usual() }, &[(A, 1), (B, 1)]);
     run(&mut slots, 100, |member| if member == A { 2e6 } else { 1e6 });
     assert!(slots.is_given_up(CHANNEL_B));
     slots.delivered(CHANNEL_B, 0, Duration::from_millis(10), Fill::Slack);
     slots.delivered(CHANNEL_A, 1_000, Duration::from_millis(200), Fill::Slack);
-    assert!(slots.is_given_up(CHANNEL_B), "there is something yet");
-    slots.delivered(CHANNEL_A, 0, Duration::from_millis(200), Fill::Slack);
+    slots.delivered(CHANNEL_A, 0, Duration::from_millis(10), Fill::Slack);
+    slots.delivered(CHANNEL_A, 1_000, Duration::from_millis(200), Fill::Slack);
+    slots.delivered(CHANNEL_A, 0, Duration::from_millis(10), Fill::Slack);
+    assert!(slots.is_given_up(CHANNEL_B), "a pause");
+    slots.delivered(CHANNEL_A, 0, Duration::from_millis(10), Fill::Slack);
     assert!(!slots.is_given_up(CHANNEL_B));
     let turns = run(&mut slots, 20, |_| 1e6);
     assert!(turns.chunks(2).all(|pair| pair[0].0 != pair[1].0), "{turns:?}");

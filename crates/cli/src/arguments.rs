@@ -663,4 +663,20 @@ mod tests {
         assert_eq!(network(&["--backup"]), (Some(Switch::On), None));
         assert_eq!(network(&["--backup=off", "--off=on"]), (Some(Switch::Off), Some(Switch::On)));
     }
+
+    #[test]
+    fn slots_vary_as_their_help_says() {
+        let slots = |arguments: &[&str]| {
+            let all = ["anabranch", "radio", "up"].iter().chain(arguments);
+            match Arguments::try_parse_from(all).unwrap().command {
+                Command::Radio(Radio { command: RadioCommand::Up(up) }) => up.slots().spread,
+                other => panic!("{other:?}"),
+            }
+        };
+        let percent = |spread: f64| (spread * 100.0).round();
+        assert_eq!(percent(slots(&[])), 10.0);
+        assert_eq!(percent(slots(&["--slot", "100"])), 0.0);
+        assert_eq!(percent(slots(&["--slot", "100", "--spread", "20"])), 20.0);
+        assert_eq!(percent(slots(&["--spread", "0"])), 0.0);
+    }
 }

@@ -61,11 +61,11 @@ pub struct SlotSettings {
     /// How much more time a channel gets that delivers more: the exponent of `[MULTIAP] eq. 6`. 0: weights alone decide.
     pub alpha: f64,
     /// Each channel's slot is shorter or longer by up to this part of it, drawn evenly: stations that share access points do not march in step, and weights
-    /// stay as they are. Only where no network needs its slots whole. `[MULTIAP] section 7.1` adds up to 10 ms to slots of about 67 ms. Below 0 is taken as 0, above 1
-    /// as 1.
+    /// stay as they are. Only where no network needs its slots whole. `[MULTIAP] section 7.1` adds up to 10 ms to slots of about 67 ms. Below 0 is taken
+    /// as 0, above 1 as 1.
     pub spread: f64,
-    /// Stay on one channel while the air there is taken, so that it alone delivers as much as turns would, and visit the others seldom. Only where the networks' weights are equal,
-    /// `alpha` is not 0 and none needs its slots whole.
+    /// Stay on one channel while the air there is taken, so that it alone delivers as much as turns would, and visit the others seldom. Only where the
+    /// networks' weights are equal, `alpha` is not 0 and none needs its slots whole.
     pub settle: bool,
 }
 

@@ -15,7 +15,7 @@ use crate::waking::{Drain, Taking};
 const IDLE: Duration = Duration::from_millis(5);
 /// A slot is full if frames followed each other closely in this part of it.
 const FULL_PART: f64 = 0.8;
-/// The air of a channel is taken if frames were heard in so much of it, each with what it waits for; those that collide are not heard.
+/// The air of a channel is taken if data frames were heard or sent in so much of it, each with what it waits for; those that collide are not heard.
 const TAKEN_AIR: f64 = 0.75;
 /// Of a pause so much may be a frame on the air, with what it waits for. The rest of it the air had room.
 const FRAME_TIME: Duration = Duration::from_millis(1);

@@ -81,6 +81,14 @@ impl Default for SlotSettings {
     }
 }
 
+#[cfg(test)]
+impl SlotSettings {
+    /// The usual ones without chance: how long slots are, and when one meets a beacon, can be told beforehand.
+    pub(crate) fn punctual() -> Self {
+        Self { spread: 0.0, ..Self::default() }
+    }
+}
+
 #[derive(Clone, Debug)]
 struct Turn {
     member: Member,

@@ -9,11 +9,6 @@ const CHANNEL_B: Frequency = Frequency(2_462);
 const A: Member = Member::Channel(CHANNEL_A);
 const B: Member = Member::Channel(CHANNEL_B);
 
-/// Without chance, so that lengths can be told.
-fn usual() -> SlotSettings {
-    SlotSettings { spread: 0.0, ..SlotSettings::default() }
-}
-
 /// Members with a weight: each channel with one network, of which the first is [`ONE`].
 fn slots(settings: SlotSettings, weights: &[(Member, u16)]) -> Slots {
     let mut slots = Slots::new(settings);
@@ -48,15 +43,18 @@ fn run(slots: &mut Slots, turns: usize, delivers: impl Fn(Member) -> f64) -> Vec
 
 #[test]
 fn weights_are_multiples_as_in_juggler() {
-    let settings =
-        SlotSettings { cycle: Cycle::Multiples(Duration::from_millis(100)), alpha: 0.0, ..usual() };
+    let settings = SlotSettings {
+        cycle: Cycle::Multiples(Duration::from_millis(100)),
+        alpha: 0.0,
+        ..SlotSettings::punctual()
+    };
     let mut slots = slots(settings, &[(A, 9), (B, 1)]);
     assert_eq!(run(&mut slots, 4, |_| 0.0), [(B, 100), (A, 900), (B, 100), (A, 900)]);
 }
 
 #[test]
 fn a_bounded_cycle_is_shared_and_leaves_nobody_out() {
-    let mut slots = slots(usual(), &[(A, 90), (B, 1), (Member::Scan, 9)]);
+    let mut slots = slots(SlotSettings::punctual(), &[(A, 90), (B, 1), (Member::Scan, 9)]);
     let turns = run(&mut slots, 3, |_| 1.0);
     assert_eq!(turns.iter().map(|(_, length)| length).sum::<u64>(), 199, "{turns:?}");
     assert_eq!(turns[0], (B, 10));
@@ -65,8 +63,8 @@ fn a_bounded_cycle_is_shared_and_leaves_nobody_out() {
 
 #[test]
 fn equation_6_gives_the_better_network_more() {
-    let mut equal = slots(SlotSettings { alpha: 0.0, ..usual() }, &[(A, 1), (B, 1)]);
-    let mut adapting = slots(usual(), &[(A, 1), (B, 1)]);
+    let mut equal = slots(SlotSettings { alpha: 0.0, ..SlotSettings::punctual() }, &[(A, 1), (B, 1)]);
+    let mut adapting = slots(SlotSettings::punctual(), &[(A, 1), (B, 1)]);
     let delivers = |member| if member == A { 2e6 } else { 1e6 };
     assert_eq!(run(&mut equal, 200, delivers)[198..], [(B, 100), (A, 100)]);
     // By hand: 200 ms * 2^2 / (2^2 + 1^2) = 160 ms, which is neared from below.
@@ -96,7 +94,7 @@ fn with_uplinks(slots: &mut Slots, periods: u32, uplinks: [f64; 2]) -> Vec<u64> 
 
 #[test]
 fn turns_of_channels_that_their_uplinks_limit_settle_where_both_are_emptied() {
-    let mut slots = slots(usual(), &[(A, 1), (B, 1)]);
+    let mut slots = slots(SlotSettings::punctual(), &[(A, 1), (B, 1)]);
     // Both have 1 MB/s, and at first one has nearly all the time.
     run(&mut slots, 100, |member| if member == A { 3e6 } else { 4e5 });
     let lengths = with_uplinks(&mut slots, 12, [1e6, 1e6]);
@@ -108,7 +106,7 @@ fn turns_of_channels_that_their_uplinks_limit_settle_where_both_are_emptied() {
 
 #[test]
 fn who_has_little_to_carry_is_not_taken_for_poor() {
-    let mut slots = slots(usual(), &[(A, 1), (B, 1)]);
+    let mut slots = slots(SlotSettings::punctual(), &[(A, 1), (B, 1)]);
     let mut randomness = ChaCha8Rng::seed_from_u64(5);
     for _ in 0..100 {
         let slot = slots.advance(&mut randomness).unwrap();
@@ -121,7 +119,7 @@ fn who_has_little_to_carry_is_not_taken_for_poor() {
 
 #[test]
 fn a_poor_network_is_visited_seldom_and_comes_back() {
-    let mut slots = slots(usual(), &[(A, 1), (B, 1)]);
+    let mut slots = slots(SlotSettings::punctual(), &[(A, 1), (B, 1)]);
     let poor = run(&mut slots, 100, |member| if member == A { 2e6 } else { 1e4 });
     assert!(slots.is_given_up(CHANNEL_B));
     let visits = poor[60..].iter().filter(|(member, _)| *member == B).count();
@@ -133,14 +131,14 @@ fn a_poor_network_is_visited_seldom_and_comes_back() {
 
 #[test]
 fn nobody_is_away_longer_than_its_frames_can_wait() {
-    let mut slots = slots(usual(), &[(A, 1), (B, 1)]);
+    let mut slots = slots(SlotSettings::punctual(), &[(A, 1), (B, 1)]);
     slots.set_absences(ONE, Some(Duration::from_millis(35)), None);
     assert_eq!(run(&mut slots, 2, |_| 1.0), [(B, 35), (A, 100)]);
 }
 
 #[test]
 fn gentleness_shortens_the_cycle_and_leaves_the_weights() {
-    let mut slots = slots(SlotSettings { alpha: 0.0, ..usual() }, &[(A, 4), (B, 1)]);
+    let mut slots = slots(SlotSettings { alpha: 0.0, ..SlotSettings::punctual() }, &[(A, 4), (B, 1)]);
     assert_eq!(run(&mut slots, 2, |_| 1.0), [(B, 40), (A, 160)]);
     slots.set_absences(ONE, Some(Duration::from_millis(90)), Some(Duration::from_millis(30)));
     assert_eq!(run(&mut slots, 2, |_| 1.0), [(B, 30), (A, 160)], "there is nothing to carry for B");
@@ -152,7 +150,11 @@ fn gentleness_shortens_the_cycle_and_leaves_the_weights() {
 
 #[test]
 fn who_needs_whole_slots_gets_its_share_all_the_same() {
-    let settings = SlotSettings { cycle: Cycle::Multiples(Duration::from_millis(60)), alpha: 0.0, ..usual() };
+    let settings = SlotSettings {
+        cycle: Cycle::Multiples(Duration::from_millis(60)),
+        alpha: 0.0,
+        ..SlotSettings::punctual()
+    };
     let mut listening = slots(settings, &[(A, 1), (B, 1), (Member::Scan, 1)]);
     listening.set_absences(ONE, Some(Duration::from_millis(100)), Some(Duration::from_millis(40)));
     assert_eq!(run(&mut listening, 3, |_| 1.0), [(B, 50), (Member::Scan, 50), (A, 60)]);
@@ -165,7 +167,7 @@ fn who_needs_whole_slots_gets_its_share_all_the_same() {
 
 #[test]
 fn who_settles_visits_the_others_shortly_and_moves_to_what_is_better() {
-    let settings = SlotSettings { settle: true, ..usual() };
+    let settings = SlotSettings { settle: true, ..SlotSettings::punctual() };
     let mut settled = slots(settings, &[(A, 1), (B, 1)]);
     let turns = run(&mut settled, 200, |member| if member == A { 2e6 } else { 1e6 });
     // By hand: four cycles of A, and a visit.
@@ -185,7 +187,7 @@ fn who_settles_visits_the_others_shortly_and_moves_to_what_is_better() {
 
 #[test]
 fn who_settled_and_finds_nothing_twice_takes_turns_at_once() {
-    let mut slots = slots(SlotSettings { settle: true, ..usual() }, &[(A, 1), (B, 1)]);
+    let mut slots = slots(SlotSettings { settle: true, ..SlotSettings::punctual() }, &[(A, 1), (B, 1)]);
     run(&mut slots, 100, |member| if member == A { 2e6 } else { 1e6 });
     assert!(slots.is_given_up(CHANNEL_B));
     slots.delivered(CHANNEL_B, 0, Duration::from_millis(10), Fill::Slack);
@@ -202,7 +204,7 @@ fn who_settled_and_finds_nothing_twice_takes_turns_at_once() {
 
 #[test]
 fn who_finds_room_in_the_air_while_it_stays_takes_turns() {
-    let mut slots = slots(SlotSettings { settle: true, ..usual() }, &[(A, 1), (B, 1)]);
+    let mut slots = slots(SlotSettings { settle: true, ..SlotSettings::punctual() }, &[(A, 1), (B, 1)]);
     // One that brings so little would not be given up by itself, nor taken back.
     let rates = |member| if member == A { 2e6 } else { 4e5 };
     run(&mut slots, 100, rates);
@@ -220,7 +222,7 @@ fn who_finds_room_in_the_air_while_it_stays_takes_turns() {
 
 #[test]
 fn chance_spreads_slots() {
-    let settings = SlotSettings { spread: 0.2, ..usual() };
+    let settings = SlotSettings { spread: 0.2, ..SlotSettings::punctual() };
     let turns = run(&mut slots(settings, &[(A, 3), (B, 1)]), 400, |_| 1.0);
     let lengths =
         |of: Member| turns.iter().filter(move |(member, _)| *member == of).map(|(_, length)| *length);
@@ -232,7 +234,7 @@ fn chance_spreads_slots() {
 
 #[test]
 fn chance_takes_no_slot_out_of_its_bounds() {
-    let settings = SlotSettings { spread: 0.5, ..usual() };
+    let settings = SlotSettings { spread: 0.5, ..SlotSettings::punctual() };
     let mut slots = slots(settings, &[(A, 90), (B, 1)]);
     slots.set_absences(NetworkId(2), Some(Duration::from_millis(60)), None);
     let turns = run(&mut slots, 100, |_| 1.0);
@@ -258,7 +260,7 @@ fn chance_leaves_listening_alone_and_groups_that_need_their_slots_whole() {
 
 #[test]
 fn one_can_be_next_out_of_turn() {
-    let mut slots = slots(usual(), &[(A, 1), (B, 1), (Member::Scan, 1)]);
+    let mut slots = slots(SlotSettings::punctual(), &[(A, 1), (B, 1), (Member::Scan, 1)]);
     let mut randomness = ChaCha8Rng::seed_from_u64(5);
     for member in [B, A, Member::Scan, A] {
         assert!(slots.set_next(member));
@@ -271,7 +273,7 @@ fn one_can_be_next_out_of_turn() {
 #[test]
 fn members_come_and_go() {
     let mut randomness = ChaCha8Rng::seed_from_u64(1);
-    let mut slots = slots(usual(), &[(A, 1)]);
+    let mut slots = slots(SlotSettings::punctual(), &[(A, 1)]);
     assert_eq!(slots.advance(&mut randomness).map(|slot| slot.member), Some(A));
     add(&mut slots, TWO, 1, CHANNEL_B);
     slots.remove(ONE);
@@ -294,7 +296,7 @@ fn two_and_one(settings: SlotSettings, weights: [u16; 3]) -> Slots {
 
 #[test]
 fn a_cycle_visits_each_channel_once_with_the_weight_of_its_networks() {
-    let even = SlotSettings { alpha: 0.0, ..usual() };
+    let even = SlotSettings { alpha: 0.0, ..SlotSettings::punctual() };
     // By hand: 200 ms * 3 / 4.
     assert_eq!(run(&mut two_and_one(even, [1, 1, 2]), 4, |_| 1.0), [(B, 50), (A, 150), (B, 50), (A, 150)]);
     let multiples = SlotSettings { cycle: Cycle::Multiples(Duration::from_millis(100)), ..even };
@@ -304,7 +306,7 @@ fn a_cycle_visits_each_channel_once_with_the_weight_of_its_networks() {
 #[test]
 fn eq_6_sees_what_the_networks_of_a_channel_deliver_together() {
     // A channel of weight 2 that carries 2 MB/s by both of its networks together, and one of weight 1 that carries 3.
-    let mut slots = two_and_one(usual(), [1, 1, 1]);
+    let mut slots = two_and_one(SlotSettings::punctual(), [1, 1, 1]);
     let turns = run(&mut slots, 200, |member| if member == A { 2e6 } else { 3e6 });
     // By hand: 2 * (2 / 3)^2 = 0.889, so 200 ms * 0.889 / 1.889 = 94.1 ms.
     assert_eq!(turns[198..], [(B, 105), (A, 94)]);
@@ -314,7 +316,7 @@ fn eq_6_sees_what_the_networks_of_a_channel_deliver_together() {
 #[test]
 fn a_poor_network_is_not_given_up_where_a_good_one_is_visited_anyway() {
     // One brings 10 kB/s, the other one of its channel 2 MB/s; so does the other channel.
-    let mut slots = two_and_one(usual(), [1, 1, 1]);
+    let mut slots = two_and_one(SlotSettings::punctual(), [1, 1, 1]);
     run(&mut slots, 100, |member| if member == A { 2.01e6 } else { 2e6 });
     assert!(!slots.is_given_up(CHANNEL_A));
     // Both are poor.
@@ -330,7 +332,7 @@ fn a_poor_network_is_not_given_up_where_a_good_one_is_visited_anyway() {
 
 #[test]
 fn who_stands_by_asks_for_no_time() {
-    let even = SlotSettings { alpha: 0.0, ..usual() };
+    let even = SlotSettings { alpha: 0.0, ..SlotSettings::punctual() };
     let mut slots = two_and_one(even, [1, 1, 3]);
     assert_eq!(run(&mut slots, 2, |_| 1.0), [(B, 40), (A, 160)]);
     slots.set_standby(NetworkId(3), true);
@@ -342,7 +344,7 @@ fn who_stands_by_asks_for_no_time() {
 
 #[test]
 fn the_strictest_absence_of_a_channel_counts() {
-    let even = SlotSettings { alpha: 0.0, ..usual() };
+    let even = SlotSettings { alpha: 0.0, ..SlotSettings::punctual() };
     let mut slots = two_and_one(even, [1, 2, 1]);
     slots.set_absences(ONE, Some(Duration::from_millis(60)), None);
     slots.set_absences(NetworkId(3), Some(Duration::from_millis(35)), None);
@@ -354,7 +356,7 @@ fn the_strictest_absence_of_a_channel_counts() {
 
 #[test]
 fn turns_follow_networks_from_channel_to_channel() {
-    let even = SlotSettings { alpha: 0.0, ..usual() };
+    let even = SlotSettings { alpha: 0.0, ..SlotSettings::punctual() };
     let mut slots = two_and_one(even, [1, 1, 1]);
     assert_eq!(slots.members().collect::<Vec<_>>(), [A, B]);
     slots.set_channel(NetworkId(3), Some(CHANNEL_B));
@@ -372,7 +374,7 @@ fn turns_follow_networks_from_channel_to_channel() {
 
 #[test]
 fn who_weighs_all_the_same_may_settle_whatever_shares_a_channel() {
-    let mut slots = two_and_one(SlotSettings { settle: true, ..usual() }, [1, 1, 1]);
+    let mut slots = two_and_one(SlotSettings { settle: true, ..SlotSettings::punctual() }, [1, 1, 1]);
     run(&mut slots, 200, |member| if member == A { 2e6 } else { 1e6 });
     assert!(slots.is_given_up(CHANNEL_B) && !slots.is_given_up(CHANNEL_A));
     assert_eq!(slots.length(A), Some(Duration::from_millis(200)));

@@ -311,11 +311,6 @@ impl World {
     }
 }
 
-/// Without chance, so that it can be told when a slot meets a beacon: access points here answer no probes.
-fn punctual() -> SlotSettings {
-    SlotSettings { spread: 0.0, ..SlotSettings::default() }
-}
-
 fn two(slots: SlotSettings, waking: Waking) -> World {
     let points = vec![AccessPoint::new(1, b"one", 2412), AccessPoint::new(2, b"two", 2462)];
     let mut world = World::new(points, slots);
@@ -403,7 +398,7 @@ fn time_goes_by_weights() {
 #[test]
 fn a_short_slot_is_held_over_dtims_while_group_traffic_is_expected() {
     let points = vec![AccessPoint::new(1, b"one", 2412), AccessPoint::new(2, b"two", 2462)];
-    let mut world = World::new(points, punctual());
+    let mut world = World::new(points, SlotSettings::punctual());
     world.join(1, b"one", 18, Waking::Announce);
     world.join(2, b"two", 1, Waking::Announce);
     world.run(Duration::from_secs(2));
@@ -560,7 +555,7 @@ fn a_storm_of_deauthentications_ends_with_the_storm() {
 
 /// Both networks are up and the first one's access point says once that it moves to channel 6 after so many beacons of 100 ms.
 fn with_announcement(beacons: u8) -> World {
-    let mut world = two(punctual(), Waking::Announce);
+    let mut world = two(SlotSettings::punctual(), Waking::Announce);
     let mut beacon = world.points[0].beacon();
     write_element(&mut beacon, 37, &[1, 6, beacons]);
     while world.card != Some(Frequency(2412)) {
@@ -705,7 +700,7 @@ fn one_set_of_access_points_is_one_network_to_one_address() {
     let second = MacAddress([0x42, 0, 0, 0, 0, 9]);
     for further in [vec![], vec![second]] {
         let points = vec![AccessPoint::new(1, b"one", 2412), AccessPoint::new(2, b"one", 2462)];
-        let mut world = World::new(points, punctual());
+        let mut world = World::new(points, SlotSettings::punctual());
         world.station.settings.further = further.clone();
         world.join(1, b"one", 1, Waking::Announce);
         world.join(2, b"one", 1, Waking::Announce);

@@ -56,8 +56,7 @@ impl Settling {
 
     /// Takes turns for a while.
     pub fn pause(&mut self) {
-        self.wait = WAIT_PERIODS;
-        self.stop();
+        self.take_turns_for(WAIT_PERIODS);
     }
 
     /// The same for longer each time, as staying was not worth it.
@@ -65,10 +64,13 @@ impl Settling {
         if self.stayed >= LONG_STAY {
             self.failures = 0;
         }
-        let wait = WAIT_PERIODS << self.failures;
+        self.take_turns_for(WAIT_PERIODS << self.failures);
         self.failures = (self.failures + 1).min(MOST_FAILURES);
-        self.pause();
-        self.wait = wait;
+    }
+
+    fn take_turns_for(&mut self, periods: u8) {
+        self.wait = periods;
+        self.stop();
     }
 
     /// Judges a period of each channel. Gives with whom the radio stays from now on.

@@ -3,17 +3,22 @@
 
 Many of them start programs and network namespaces, and wait for what these do. Those that start virtual machines, whose time is their own, run beside
 them, and two at once when nothing else is left. A machine that stands still for seconds can break a test; it does not break the same one twice. What
-passed only then is named at the end.
+passed only then is named at the end. Where tests stand still it is shown what waits for what, and the programs that
+they have started are ended, of which a test most often fails; if it goes on to stand still, its own program is, and runs once more as a whole.
 """
 
 import dataclasses
 import itertools
 import json
+import os
 import re
+import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from queue import Empty, SimpleQueue
 
 TESTS = ["cargo", "test", "--locked", "--workspace"]
@@ -23,21 +28,30 @@ BESIDE = "vm_"
 MOST_AGAIN = 5
 # Seconds.
 LAST_WORDS = 5.0
+# No test is silent for so long, seconds.
+STANDS_STILL = 600.0
+# For so long if what it had started has been ended, seconds.
+STILL_STANDS = 60.0
 
 RUNNING = re.compile(r"^\s+Running (?:unittests )?(?P<source>\S+) \(\S+\)$")
 FAILED = re.compile(r"^test (?P<name>\S+)(?: - should panic)? \.\.\. FAILED$")
+# What cargo says of a program that was ended.
+WAS_ENDED = re.compile(r"\(signal: 9, SIGKILL\b")
 PASSED = re.compile(r"^test result: ok\. (?P<count>[1-9]\d*) passed", re.MULTILINE)
 
 
 @dataclasses.dataclass(frozen=True)
 class Test:
-    """A test by where it is: what selects its target for cargo, and its name there."""
+    """A test by where it is: what selects its target for cargo, and its name there; without a name all of that target."""
 
     target: tuple[str, ...]
-    name: str
+    name: str | None
 
     def command(self) -> list[str]:
-        return [*TESTS, *self.target, "--", "--exact", self.name, "--nocapture"]
+        return [*TESTS, *self.target, *(["--", "--exact", self.name, "--nocapture"] if self.name else [])]
+
+    def __str__(self) -> str:
+        return self.name or "all of " + " ".join(self.target)
 
 
 def target_of(source: str) -> tuple[str, ...] | None:
@@ -75,6 +89,11 @@ class Outcome:
             self.failed.append(Test(self._target, failed["name"]))
         elif line.startswith("test ") and line.endswith(" ... FAILED"):
             self.others = True
+        if WAS_ENDED.search(line):
+            if self._target:
+                self.failed.append(Test(self._target, None))
+            else:
+                self.others = True
 
 
 def first_time(line: str) -> str:
@@ -82,18 +101,65 @@ def first_time(line: str) -> str:
     return line.replace(" ... FAILED", " ... failed the first time") if line.startswith("test ") else line
 
 
+def children(process: int) -> list[int]:
+    """The processes that one has started; none if it has gone."""
+    try:
+        return [int(word) for path in Path(f"/proc/{process}/task").glob("*/children") for word in path.read_text().split()]
+    except OSError:
+        return []
+
+
+def waiting(process: int, depth: int = 0) -> Iterator[str]:
+    """A line for a process and each that it has started, with its threads, which tests name after themselves, and what they wait for in the kernel."""
+    try:
+        arguments = Path(f"/proc/{process}/cmdline").read_text(errors="replace").replace("\0", " ").strip()
+        threads = [
+            f"{(thread / 'comm').read_text(errors='replace').strip()} in {(thread / 'wchan').read_text()}"
+            for thread in sorted(Path(f"/proc/{process}/task").iterdir())
+        ]
+    except OSError:
+        return
+    yield f"===   {'  ' * depth}{arguments[:200]}: {', '.join(threads)}"
+    for child in children(process):
+        yield from waiting(child, depth + 1)
+
+
+def end(processes: list[int]) -> None:
+    """Ends them, and what they have started."""
+    for process in processes:
+        begun = children(process)
+        try:
+            os.kill(process, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        end(begun)
+
+
 def run(command: list[str], heed: Callable[[str], None], shown: Callable[[str], str] = str) -> int:
-    """Runs a command, shows its output and hands on each line; how it ended."""
+    """Runs a command, shows its output and hands on each line; how it ended. What it started is ended if it says nothing for too long."""
+    heard, patience = time.monotonic(), STANDS_STILL
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as tests:
 
         def read() -> None:
+            nonlocal heard, patience
             for line in tests.stdout or []:
+                heard, patience = time.monotonic(), STANDS_STILL
                 print(shown(line), end="", flush=True)
                 heed(line)
 
         reader = threading.Thread(target=read, daemon=True)
         reader.start()
-        ended = tests.wait()
+        while True:
+            try:
+                ended = tests.wait(timeout=min(10.0, patience))
+                break
+            except subprocess.TimeoutExpired:
+                if time.monotonic() - heard > patience:
+                    print(f"=== nothing for {patience:.0f} s:", *waiting(tests.pid), sep="\n", flush=True)
+                    programs = children(tests.pid) or [tests.pid]
+                    begun = [process for program in programs for process in children(program)]
+                    end(begun if begun and patience == STANDS_STILL else programs)
+                    heard, patience = time.monotonic(), STILL_STANDS
         # A program that a test has left behind may hold the output open for ever.
         reader.join(LAST_WORDS)
         if reader.is_alive():
@@ -158,15 +224,15 @@ def main() -> int:
     is_unknown = any(lane.outcome.others or not lane.passed and not lane.outcome.failed for lane in lanes)
     if is_unknown or len(failed) > MOST_AGAIN:
         for test in failed:
-            print(f"test {test.name} ... FAILED", flush=True)
+            print(f"test {test} ... FAILED", flush=True)
         return 1
     for test in failed:
-        print(f"=== once more, alone: {test.name}", flush=True)
+        print(f"=== once more, alone: {test}", flush=True)
         lines: list[str] = []
         if run(test.command(), lines.append) != 0 or not PASSED.search("".join(lines)):
-            print(f"=== failed twice: {test.name}; to repeat it: {' '.join(test.command())}", flush=True)
+            print(f"=== failed twice: {test}; to repeat it: {' '.join(test.command())}", flush=True)
             return 1
-    print("=== passed, but only the second time: " + ", ".join(test.name for test in failed), flush=True)
+    print("=== passed, but only the second time: " + ", ".join(map(str, failed)), flush=True)
     return 0
 
 

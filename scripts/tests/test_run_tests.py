@@ -1,8 +1,11 @@
 """Tests of what is read from cargo's output."""
 
+import contextlib
+import io
 import sys
 import time
 import unittest
+import unittest.mock
 from pathlib import Path
 from queue import SimpleQueue
 
@@ -33,6 +36,25 @@ class Running(unittest.TestCase):
         self.assertEqual((ended, lines), (3, ["left\n"]))
         self.assertLess(time.monotonic() - begun, 30)
 
+    def run_impatiently(self, script: str) -> tuple[int, list[str], str]:
+        """How a shell ends that stands for cargo, what it says, and what is shown of it."""
+        shown, lines = io.StringIO(), []
+        patience = unittest.mock.patch.multiple(run_tests, STANDS_STILL=0.5, STILL_STANDS=0.3)
+        with patience, contextlib.redirect_stdout(shown):
+            ended = run_tests.run(["sh", "-c", script], lines.append)
+        # Some shells say so of what was ended.
+        return ended, [line for line in lines if line != "Killed\n"], shown.getvalue()
+
+    def test_what_a_test_waits_for_is_shown_and_ended(self) -> None:
+        ended, lines, shown = self.run_impatiently("sh -c 'echo begun; sleep 61; echo $?; exit 4'; exit $?")
+        self.assertEqual((ended, lines), (4, ["begun\n", "137\n"]))
+        self.assertRegex(shown, r"(?m)^===       sleep 61: sleep in \w+$")
+
+    def test_what_goes_on_to_stand_still_is_ended_itself(self) -> None:
+        ended, lines, shown = self.run_impatiently("sh -c 'sleep 61; exec sleep 62'; echo $?")
+        self.assertEqual((ended, lines), (0, ["137\n"]))
+        self.assertEqual(shown.count("=== nothing for"), 2)
+
 
 class Reading(unittest.TestCase):
     def read(self, output: str) -> run_tests.Outcome:
@@ -61,6 +83,14 @@ class Reading(unittest.TestCase):
         self.assertTrue(outcome.others)
         outcome = self.read("   Doc-tests units\ntest units ... FAILED\n")
         self.assertTrue(outcome.others)
+
+    def test_a_program_that_was_ended_runs_once_more_as_a_whole(self) -> None:
+        caused = "Caused by:\n  process didn't exit successfully: `lab-5e` (signal: 9, SIGKILL: kill)\n"
+        outcome = self.read(OUTPUT + caused)
+        self.assertEqual(outcome.failed[-1], run_tests.Test(("--test", "lab"), None))
+        self.assertEqual(outcome.failed[-1].command(), [*run_tests.TESTS, "--test", "lab"])
+        self.assertFalse(outcome.others)
+        self.assertTrue(self.read("   Doc-tests units\n" + caused).others)
 
     def test_a_first_failure_is_no_verdict(self) -> None:
         self.assertEqual(run_tests.first_time("test two ... FAILED\n"), "test two ... failed the first time\n")

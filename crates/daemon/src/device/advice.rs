@@ -21,6 +21,7 @@ use super::messages::{Command, PointAdvice};
 use crate::control::EventLog;
 use crate::mailbox::Mailbox;
 use crate::radio::{Points, Statistics, Up};
+use crate::sleep::SleepWatch;
 
 /// The radio's state, below the device's.
 const RADIO_DIRECTORY: &str = "radio";
@@ -118,7 +119,11 @@ fn ask(socket: &Path, cards: &Cards, events: &EventLog, commands: &Mailbox<Comma
     let mut unreached = Unreached::default();
     let mut repeat = Timestamp::ZERO;
     let (mut networks, mut hurry_until) = (Vec::new(), Timestamp::ZERO);
+    let mut sleep = SleepWatch::new(clock::asleep());
     loop {
+        if sleep.look(clock::asleep()).is_some() {
+            others = OtherCards::default();
+        }
         if client.is_none() && socket.exists() {
             client = BlockingClient::new(socket).ok();
         }

@@ -25,6 +25,7 @@ use units::{NetworkId, Timestamp};
 use super::control::{Command, Desk};
 use super::watch::ListWatch;
 use super::{KnownError, KnownNetwork, KnownNetworks};
+use crate::control::EventLog;
 use crate::sleep::SleepWatch;
 use crate::supervision::Request;
 
@@ -111,6 +112,9 @@ pub(super) trait Keeper {
     /// Listens on all channels and then gives what was heard.
     fn scan(&mut self, now: Timestamp, reply: SyncSender<Vec<HeardNetwork>>);
 
+    /// The machine has slept: what is believed of access points was true elsewhere, perhaps.
+    fn slept(&mut self);
+
     /// What was found beyond a network, by asking as an application would.
     fn found(&mut self, _now: Timestamp, _network: NetworkId, _found: Beyond) {}
 }
@@ -137,9 +141,7 @@ pub(super) fn run(
         let patience = due.map_or(LOOK_EVERY, |due| due.since(now).min(LOOK_EVERY));
         keeper.poller().wait(Some(patience), &mut ready)?;
         if let Some(slept) = sleep.look(clock::asleep()) {
-            let text =
-                format!("the machine has slept for {} s: access points are judged anew", slept.as_secs());
-            desk.events.push(EventKind::NetworkChanged, None, text);
+            wake(keeper, slept, &desk.events);
         }
         for one in &ready {
             if one.token == COMMANDS {
@@ -162,6 +164,13 @@ pub(super) fn run(
             Some(Err(error)) => warn!("the networks stay as they are: {error}"),
         }
     }
+}
+
+/// After a sleep.
+fn wake(keeper: &mut dyn Keeper, slept: Duration, events: &EventLog) {
+    keeper.slept();
+    let text = format!("the machine has slept for {} s: access points are judged anew", slept.as_secs());
+    events.push(EventKind::NetworkChanged, None, text);
 }
 
 /// Answers requests; gives whether one of them was to end.
@@ -265,9 +274,27 @@ mod tests {
 
         fn scan(&mut self, _: Timestamp, _: SyncSender<Vec<HeardNetwork>>) {}
 
+        fn slept(&mut self) {
+            self.asked.push("slept".to_owned());
+        }
+
         fn access_points(&mut self, _: Timestamp) -> Vec<AccessPointReport> {
             Vec::new()
         }
+    }
+
+    fn noting() -> Noting {
+        Noting { kept: Vec::new(), asked: Vec::new(), poller: Poller::new().unwrap() }
+    }
+
+    #[test]
+    fn a_sleep_is_told_and_the_keeper_knows() {
+        let (mut keeper, events) = (noting(), EventLog::default());
+        wake(&mut keeper, Duration::from_millis(3_700_400), &events);
+        assert_eq!(keeper.asked, ["slept"]);
+        let told: Vec<String> =
+            events.since(anabranch::control::EventSequence(0)).into_iter().map(|event| event.text).collect();
+        assert_eq!(told, ["the machine has slept for 3700 s: access points are judged anew"]);
     }
 
     fn list(text: &str) -> KnownNetworks {
@@ -276,7 +303,7 @@ mod tests {
 
     #[test]
     fn only_what_has_changed_is_touched() {
-        let mut keeper = Noting { kept: Vec::new(), asked: Vec::new(), poller: Poller::new().unwrap() };
+        let mut keeper = noting();
         let both =
             "[[network]]\nssid = \"cafe\"\n[[network]]\nssid = \"home\"\npassphrase = \"correct horse\"\n";
         adopt(&mut keeper, Timestamp::ZERO, list(both)).unwrap();

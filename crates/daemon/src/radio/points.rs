@@ -81,6 +81,11 @@ impl Points {
         (joined > 1).then_some(self.due)
     }
 
+    /// What was believed holds no more; what the device said of networks ends by itself.
+    pub fn forget(&mut self) {
+        *self = Self { unreached: std::mem::take(&mut self.unreached), ..Self::default() };
+    }
+
     /// Whether it is time.
     pub fn is_due(&self, now: Timestamp) -> bool {
         now >= self.due
@@ -371,6 +376,29 @@ mod tests {
         assert_eq!(points.standing_by().last(), Some((NetworkId(2), false)));
         (30..60).for_each(|step| decide(&mut points, step, 300));
         assert_eq!(points.standing_by().last(), Some((NetworkId(2), true)));
+    }
+
+    #[test]
+    fn after_a_sleep_nothing_is_believed_but_what_the_device_says() {
+        let (mut points, events) = (Points::default(), EventLog::default());
+        let at = |step| Timestamp::from_millis(10_000 + step * 100);
+        for step in 0..30 {
+            let all = [joined(1, 54.0, step * 250), joined(2, 2.0, step * 10)];
+            points.decide(at(step), &all.map(|one| after(step, one)), &events);
+        }
+        points.tell_unreached(at(30), ["wlan1".to_owned()].into());
+        assert!(!points.of(NetworkId(2)).unwrap().used);
+        points.forget();
+        assert!(points.is_due(at(30)) && !points.reaches(at(31), "wlan1"));
+        let mut report = AccessPointReport::default();
+        points.complete(NetworkId(2), None, &mut report);
+        assert!(report.used && report.limit.is_none(), "{report:?}");
+        assert_eq!(points.standing_by().count(), 0);
+        let told = events.since(anabranch::control::EventSequence(0)).len();
+        let all = [joined(1, 54.0, 7_500), joined(2, 54.0, 300)];
+        points.decide(at(31), &all.map(|one| after(31, one)), &events);
+        assert!(points.of(NetworkId(2)).unwrap().used, "as good as the other one now");
+        assert_eq!(events.since(anabranch::control::EventSequence(0)).len(), told);
     }
 
     #[test]

@@ -316,6 +316,10 @@ impl Keeper for RadioLoop {
         })
     }
 
+    fn slept(&mut self) {
+        self.points.forget();
+    }
+
     fn tell_unreached(&mut self, now: Timestamp, unreached: Unreached) {
         self.points.tell_unreached(now, unreached.interfaces);
     }

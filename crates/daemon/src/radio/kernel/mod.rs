@@ -347,6 +347,10 @@ impl Keeper for KernelKeeper {
         self.statistics.reports(now, &self.up(), &self.points, Some(&self.listening))
     }
 
+    fn slept(&mut self) {
+        self.points.forget();
+    }
+
     fn tell_unreached(&mut self, now: Timestamp, unreached: Unreached) {
         self.points.tell_unreached(now, unreached.interfaces);
     }

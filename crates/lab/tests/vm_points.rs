@@ -231,6 +231,51 @@ fn a_network_that_clears_or_sets_ecn_is_told_and_its_marks_are_not_heeded() {
     assert!(outcome.output.contains("radio ended with 0"), "{}", outcome.output);
 }
 
+/// The device counts packets of the worse access point as marked for its gateway, while it has both and when it has one.
+fn marks_of_its_own() -> String {
+    format!(
+        r#"fail() {{ echo "failed: $1"; cat /results/*.log; exit 1; }}
+radio_up --kernel --channels 6; address_on wl-near; address_on wl-far
+printf '[device]\nsteering = "marks"\n' >/tmp/state/config.toml
+{}
+fetch() {{ at_home anabranch-lab traffic fetch {SERVER_ADDRESS}:9000 --congestion cubic --seconds $2 --json /results/$1 || fail $1; }}
+status() {{ at_home anabranch --state /tmp/state status --json >/results/$1; }}
+fetch both 12; status by-both
+at_home anabranch --state /tmp/state network wl-near --off; sleep 1; status alone
+fetch one 6; status by-one
+at_home anabranch --state /tmp/state down; radio_down; air_down; cat /results/radio.log"#,
+        tunnel()
+    )
+}
+
+#[test]
+fn a_device_marks_what_comes_by_the_worse_one_of_several_only() {
+    let mut scene = near_and_far(LOSS, marks_of_its_own());
+    // As above.
+    scene
+        .wifi
+        .networks
+        .iter_mut()
+        .for_each(|network| network.link = NetworkSpec::symmetric(network.link.name, 2.0, 20));
+    scene.programs.push(program("wpa_supplicant", "wpasupplicant").unwrap());
+    let Some(outcome) = scene.play(env!("CARGO_BIN_EXE_anabranch-lab")).unwrap() else { return };
+    let marked = |when: &str| {
+        let status: serde_json::Value = serde_json::from_str(&outcome.text(when)).unwrap();
+        let networks = status["networks"].as_array().unwrap().clone();
+        ["wl-near", "wl-far"].map(|name| {
+            let network = networks.iter().find(|network| network["name"] == name).unwrap();
+            let paths = network["paths"].as_array().unwrap();
+            paths.iter().map(|path| path["packets"]["marked"].as_u64().unwrap()).sum::<u64>()
+        })
+    };
+    let [by_both, alone, by_one] = ["by-both", "alone", "by-one"].map(marked);
+    println!("{by_both:?} {alone:?} {by_one:?}");
+    assert!(by_both[1] > 10 && by_both[0] * 10 < by_both[1], "{by_both:?}");
+    assert_eq!(by_one[1], alone[1], "what has no other way is not marked");
+    assert!(fetched(&outcome, "one").unwrap() > 1.0);
+    assert!(outcome.output.contains("radio ended with 0"), "{}", outcome.output);
+}
+
 /// Of each uplink: two of them are less than the air of one access point carries, and more than the air does where neither hears the other.
 const HIDDEN_MBPS: f64 = 12.0;
 

@@ -297,14 +297,17 @@ pub struct PathReport {
     pub packets: Option<PacketCounts>,
 }
 
-/// Packets of a path, outward, since it began.
+/// Packets of a path since it began.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PacketCounts {
     /// Sent, those that were repeated included.
     pub sent: u64,
-    /// Found lost.
+    /// Found lost of those.
     pub lost: u64,
+    /// Received, and counted as marked by this end itself, since it likes other paths better.
+    #[serde(default)]
+    pub marked: u64,
 }
 
 /// What became of packets behind the paths, since the session began.

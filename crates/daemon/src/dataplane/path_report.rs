@@ -40,6 +40,7 @@ pub fn describe(report: &bond::PathReport, traffic: Traffic, all: u64) -> PathRe
         packets: Some(PacketCounts {
             sent: report.counters.sent_packets,
             lost: report.counters.lost_packets,
+            marked: report.counters.own_marks,
         }),
     }
 }

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use anabranch::control::Status;
 use anyhow::Context;
 use sim::NetworkSpec;
 
@@ -32,6 +33,8 @@ const AIR_COUNTED: Counted = Counted { from: 4, to: 10 };
 const UPLINK_COUNTED: Counted = Counted { from: 8, to: 28 };
 /// How it begins there is told too.
 const BEGINNING: Counted = AIR_COUNTED;
+/// Behind each access point, if nothing else is said.
+const LINE_MBPS: f64 = 50.0;
 /// Of the good access point's uplink where others share it, as `[MULTIAP] section 6.2.1`.
 const UPLINK_MBPS: f64 = 25.0;
 /// Flows of others there.
@@ -49,20 +52,31 @@ const WAYS: [(&str, &str); 6] = [
     ("tunnel_marks", "ours, by marks"),
     ("ours", "ours"),
 ];
+/// What the uplink's places have too: the best of [`DIVISIONS`] and of the near one alone.
+const DIVIDED: (&str, &str) = ("divided", "best by hand");
+/// Plain TCP by both at once: with how many Mbit/s of the far one's line.
+const DIVISIONS: [(&str, f64); 4] =
+    [("division_1", 1.0), ("division_2", 2.0), ("division_3", 3.0), ("division_all", LINE_MBPS)];
 /// What a goal compares is downloaded so often where others share the uplink, and the mean counts: what one download gets there is a matter of chance.
 const UPLINK_DOWNLOADS: u32 = 3;
 /// Others begin so many seconds earlier.
 const OTHERS_LEAD: u32 = 1;
 /// What the others have beside each way, and in which file the guest says so.
-const OTHERS_FILES: [(&str, &str); 6] = [
+const OTHERS_FILES: [(&str, &str); 10] = [
     ("others_beside_near", "others-near"),
     ("others_beside_mptcp_plain", "others-mptcp_plain"),
     ("others_beside_cap_marks", "others-cap_marks"),
     ("others_beside_mptcp_marks", "others-mptcp_marks"),
     ("others_beside_tunnel_marks", "others-tunnel_marks"),
     ("others_beside_ours", "others-ours"),
+    ("others_beside_division_1", "others-division_1"),
+    ("others_beside_division_2", "others-division_2"),
+    ("others_beside_division_3", "others-division_3"),
+    ("others_beside_division_all", "others-division_all"),
 ];
 const OTHERS_PREFIX: &str = "others-";
+/// What the names of files of a division end with: what came by each.
+const OF_DIVISION: [&str; 2] = ["-near", "-far"];
 
 /// What the paper has on average, as parts.
 const AIR_PAPER: [(&str, f64); 2] = [("plain", 0.34), ("marks", 0.85)];
@@ -138,11 +152,20 @@ pub(super) fn busy_uplink() -> Experiment {
         "optimum".into(),
         "the near one alone beside the others, and the far one alone for the time that this leaves free of the near one's whole rate".into(),
     );
+    spec.insert(
+        "divided".into(),
+        format!(
+            "the best of plain TCP by both at once, with {} Mbit/s of the far one's line (division_1 and so on; the last one is all of it), and of the near one alone: what this air gives if it is divided by hand",
+            DIVISIONS.map(|(_, mbps)| mbps.to_string()).join(", ")
+        )
+        .into(),
+    );
     let places = uplink_places();
     let goals = vec![
         Goal::at_least("mptcp_marks.over_plain.worst", 0.95),
         Goal::at_least("mptcp_marks.of_optimum.mean", 0.84),
         Goal::at_least("ours.of_optimum.mean", 0.92),
+        Goal::at_least("ours.of_divided.mean", 0.92),
         Goal::at_least("others_kept.worst", OTHERS_KEEP),
     ];
     Experiment {
@@ -166,7 +189,7 @@ fn spec(counted: Counted) -> toml::Table {
         "access_points",
         "two, open, 802.11g, on channel 6; the device's are the kernel's own stations on one radio".into(),
     );
-    put("behind", "50 Mbit/s, round trip 20 ms, each, if nothing else is said".into());
+    put("behind", format!("{LINE_MBPS} Mbit/s, round trip 20 ms, each, if nothing else is said"));
     let Counted { from, to } = counted;
     put("traffic", format!("one download (CUBIC), of which what arrives from {from} to {to} s is counted"));
     put(
@@ -175,6 +198,7 @@ fn spec(counted: Counted) -> toml::Table {
             .into(),
     );
     put("marks_heard", MARKS_HEARD.into());
+    put("marks_counted", "packets of tunnel_marks that the device counted as marked".into());
     put(
         "beacons",
         format!(
@@ -244,12 +268,15 @@ pub(super) fn slow() -> Quality {
 fn bars(places: &[Place], whole: &str, paper: &[(&str, f64)]) -> Vec<BarGroup> {
     let paper =
         paper.iter().map(|(way, _)| (format!("paper, {way}"), format!("paper.{way}.of_{whole}.mean")));
-    let mean = WAYS.map(|(way, label)| (label.to_owned(), format!("{way}.of_{whole}.mean")));
+    let divided = (whole == "optimum").then_some(DIVIDED);
+    let ways: Vec<_> = WAYS.into_iter().chain(divided).collect();
+    let mean = ways.iter().map(|(way, label)| ((*label).to_owned(), format!("{way}.of_{whole}.mean")));
     let of = |place: &Place| {
-        let bar = |(way, label): (&str, &str)| (label.to_owned(), format!("{}.{way}.of_{whole}", place.name));
-        BarGroup { label: place.label.clone(), bars: WAYS.map(bar).to_vec() }
+        let bar =
+            |(way, label): &(&str, &str)| ((*label).to_owned(), format!("{}.{way}.of_{whole}", place.name));
+        BarGroup { label: place.label.clone(), bars: ways.iter().map(bar).collect() }
     };
-    let bars: Vec<_> = mean.into_iter().chain(paper).collect();
+    let bars: Vec<_> = mean.chain(paper).collect();
     std::iter::once(BarGroup { label: "mean".to_owned(), bars }).chain(places.iter().map(of)).collect()
 }
 
@@ -269,6 +296,7 @@ fn run(places: &[Place], whole: &str, paper: &[(&str, f64)], seed: u64) -> anyho
         figures.iter().for_each(|(name, value)| put(&format!("{name}.mbps"), *value));
         put("processor_idle", answers.processor_idle);
         put("marks_heard", marks_heard(&answers)?);
+        put("marks_counted", marks_counted(&answers)?);
         if place.others > 0 {
             let kept = of("others_beside_ours") / of("others_beside_near");
             put("others_kept", kept);
@@ -282,7 +310,11 @@ fn run(places: &[Place], whole: &str, paper: &[(&str, f64)], seed: u64) -> anyho
                 }
             }
         }
-        for (way, _) in WAYS {
+        let mut parts_of = WAYS.map(|(way, _)| (way, whole)).to_vec();
+        if place.others > 0 {
+            parts_of.extend([(DIVIDED.0, whole), ("ours", DIVIDED.0)]);
+        }
+        for (way, whole) in parts_of {
             let part = of(way) / of(whole);
             put(&format!("{way}.of_{whole}"), part);
             parts.entry(format!("{way}.of_{whole}")).or_default().push(part);
@@ -305,7 +337,7 @@ fn run(places: &[Place], whole: &str, paper: &[(&str, f64)], seed: u64) -> anyho
 
 impl Place {
     fn answers(&self, machine: &Machine, programs: &Programs, seed: u64) -> anyhow::Result<Answers> {
-        let near_uplink = if self.others > 0 { UPLINK_MBPS } else { 50.0 };
+        let near_uplink = if self.others > 0 { UPLINK_MBPS } else { LINE_MBPS };
         let near = NetworkSpec::symmetric("near", near_uplink, 20);
         let mut scene = near_and_far(0.0, self.script(&near));
         if let Some(network) = scene.wifi.networks.first_mut() {
@@ -313,7 +345,8 @@ impl Place {
         }
         scene.programs.push(program("wpa_supplicant", "wpasupplicant")?);
         // Each place downloads eight times and these again, with some seconds before and after.
-        let again = SEVERAL.len() as u32 * (self.downloads - 1);
+        let again = SEVERAL.len() as u32 * (self.downloads - 1)
+            + if self.others > 0 { DIVISIONS.len() as u32 } else { 0 };
         scene.length = Duration::from_secs(400) + Duration::from_secs(20) * self.counted.to * (8 + again) / 8;
         scene.air = scene.air.map(|mut air| {
             air.link.iter_mut().for_each(|link| link.quality = self.far.clone());
@@ -330,7 +363,11 @@ impl Place {
             format!(
                 "{}ip -n core route add 10.67.1.0/24 via 10.66.1.1\n\
                  beside() {{ in_namespace {OTHERS} anabranch-lab traffic fetch $server --flows {} --congestion cubic \
-                 --seconds {} --json /results/others-$2 & sleep {OTHERS_LEAD}; \"$@\"; wait $!; sleep 1; }}\n",
+                 --seconds {} --json /results/others-$2 & others=$!; sleep {OTHERS_LEAD}; \"$@\"; wait $others; sleep 1; }}\n\
+                 by_both() {{ both=$1; fetch $both-near $whole --interface wl-near & fetching=$!; \
+                 fetch $both-far $whole --interface wl-far; wait $fetching || fail $both; }}\n\
+                 far_line() {{ in_namespace far-far tc qdisc change dev to-near root handle 1: tbf rate $1mbit burst 1600 limit 90000 \
+                 || fail \"the far one's line\"; }}\n",
                 others_on(near, 1),
                 self.others,
                 self.counted.to + 2 * OTHERS_LEAD,
@@ -348,7 +385,7 @@ fetch warm --bytes 100000 --interface wl-near
 head -1 /proc/stat >/results/before
 {alone}repeated near $whole --interface wl-near
 beside fetch far $whole --interface wl-far; sleep 1
-plain_endpoints
+{divisions}plain_endpoints
 fetch warm --transport mptcp --bytes 100000
 while true; do count_beacons; sleep 1; done >/results/beacons & counting=$!
 beside fetch mptcp_plain $whole --transport mptcp
@@ -366,6 +403,7 @@ tunnel_up
 repeated ours $whole
 tunnel_down; tunnel_marks_up
 beside fetch tunnel_marks $whole
+at_home anabranch --state /tmp/state status --json >/results/tunnel-status
 tunnel_down; radio_down
 head -1 /proc/stat >/results/after
 air_down"#,
@@ -375,6 +413,7 @@ air_down"#,
                 numbers(self.downloads).map(|number| format!("'{number}'")).collect::<Vec<_>>().join(" "),
             // Where both are alike the paper marks none.
             mark = if self.far == Quality::default() { "" } else { "mark_one_in_20 far; " },
+            divisions = if self.others > 0 { divisions() } else { String::new() },
             alone = if self.others > 0 { "fetch alone $whole --interface wl-near; sleep 1\n" } else { "" },
         )
     }
@@ -389,6 +428,15 @@ air_down"#,
             for (name, file) in OTHERS_FILES {
                 figures.insert(name, mean(&self.each(answers, file, of_others)?));
             }
+            let near = figures.get("near").copied();
+            let mut divisions = Vec::new();
+            for (name, _) in DIVISIONS {
+                let by = |one| self.counted.mbps(&answers.read(&format!("{name}{one}"))?);
+                let [near, far] = OF_DIVISION.map(by);
+                divisions.push((name, near? + far?));
+            }
+            let best = divisions.iter().map(|(_, mbps)| *mbps).chain(near).fold(0.0, f64::max);
+            figures.extend(divisions.into_iter().chain([(DIVIDED.0, best)]));
         }
         let of = |name: &str| figures.get(name).copied().unwrap_or_default();
         let (near, far) = (of("near"), of("far"));
@@ -440,6 +488,19 @@ air_down"#,
             .map(more)
             .any(|more| more >= f64::from(MORE_BEACONS)))
     }
+}
+
+/// Packets that the device counted as marked by its own wish during `tunnel_marks`.
+fn marks_counted(answers: &Answers) -> anyhow::Result<f64> {
+    let status: Status = answers.read("tunnel-status")?;
+    let paths = status.networks.iter().flat_map(|network| &network.paths);
+    Ok(paths.filter_map(|path| path.packets).map(|packets| packets.marked as f64).sum())
+}
+
+/// Each of [`DIVISIONS`], and the whole line again in the end.
+fn divisions() -> String {
+    let division = |(name, mbps): (&str, f64)| format!("far_line {mbps}; beside by_both {name}; sleep 1\n");
+    format!("{}far_line {LINE_MBPS}\n", DIVISIONS.map(division).concat())
 }
 
 /// What the names of files of so many downloads, one after the other, end with.

@@ -64,7 +64,7 @@ const A: Case = Case {
     qos: false,
     rates: FIXED,
 };
-const CASES: [Case; 6] = [
+static CASES: [Case; 6] = [
     A,
     Case { name: "g", frequency: Frequency(2_437), ..A },
     Case { name: "a_qos_lost_answers", qos: true, acknowledgement_loss: 0.1, ..A },
@@ -82,6 +82,11 @@ pub(super) fn experiment() -> Experiment {
     spec.insert("better_after_s".into(), (BETTER_AT.as_secs() as i64).into());
     spec.insert("seconds".into(), (END.as_secs() as i64).into());
     spec.insert("window_ms".into(), (WINDOW.as_millis() as i64).into());
+    spec.insert(
+        "packet_time_error".into(),
+        "mean error of the packet time, as a part of the time that went by for each packet that was acknowledged, where nobody else wants the air"
+            .into(),
+    );
     let error = |case: &Case| format!("{}.mean_error", case.name);
     Experiment {
         id: id("fig5-estimator"),
@@ -101,6 +106,7 @@ pub(super) fn experiment() -> Experiment {
                 [Goal::at_most(error(case), 0.03), Goal::at_most(suspected, 0.1)]
             })
             .chain([Goal::at_least(format!("{HIDDEN}.suspected_where_wrong"), 0.8)])
+            .chain(alone().map(|case| Goal::at_most(format!("{}.packet_time_error", case.name), 0.05)))
             .collect(),
         beds: vec![Bed::Sim],
         bars: vec![BarGroup {
@@ -113,6 +119,11 @@ pub(super) fn experiment() -> Experiment {
         axes: Axes::default(),
         runner: Box::new(|_bed, seed| run(seed)),
     }
+}
+
+/// Where the sender, which always has frames, has the air alone: a packet takes as long as goes by until the next one.
+fn alone() -> impl Iterator<Item = &'static Case> {
+    CASES.iter().filter(|case| !case.contended)
 }
 
 fn run(seed: u64) -> anyhow::Result<Report> {
@@ -129,6 +140,14 @@ fn run(seed: u64) -> anyhow::Result<Report> {
             format!("{}.hidden_sender_suspected", case.name),
             rounded(suspected as f64 / windows.len().max(1) as f64),
         );
+        if !case.contended {
+            let errors = windows.iter().filter_map(|window| {
+                Some((window.packet_time?.as_secs_f64() / window.packet_took - 1.0).abs())
+            });
+            let errors: Vec<f64> = errors.collect();
+            anyhow::ensure!(2 * errors.len() > windows.len(), "{}: packet times are not known", case.name);
+            metrics.insert(format!("{}.packet_time_error", case.name), rounded(mean(&errors)));
+        }
         if case.hidden {
             let wrong = || windows.iter().filter(|window| (window.estimate - window.truth).abs() > WRONG);
             let suspected = wrong().filter(|window| window.suspected).count();
@@ -161,6 +180,9 @@ struct Observed {
     at: f64,
     truth: f64,
     estimate: f64,
+    /// What a packet took, seconds, and what it was reckoned to take.
+    packet_took: f64,
+    packet_time: Option<Duration>,
     /// The estimate says that losses may not be independent.
     suspected: bool,
 }
@@ -192,7 +214,7 @@ fn measure(case: &Case, seed: u64) -> anyhow::Result<Vec<Observed>> {
     let begin = Timestamp::from_millis(1_000);
     let (mut now, mut changed) = (begin, false);
     let mut qualities = Qualities::default();
-    let (mut attempts, mut arrived) = (0_u32, 0_u32);
+    let (mut attempts, mut arrived, mut acknowledged) = (0_u32, 0_u32, 0_u32);
     let mut window_end = begin + WINDOW;
     let mut windows = Vec::new();
     while now < begin + END {
@@ -207,6 +229,9 @@ fn measure(case: &Case, seed: u64) -> anyhow::Result<Vec<Observed>> {
                 Event::Attempt(attempt) if attempt.sender == point => {
                     attempts += 1;
                     arrived += u32::from(attempt.heard);
+                }
+                Event::Outcome(outcome) if outcome.sender == point => {
+                    acknowledged += u32::from(outcome.acknowledged);
                 }
                 Event::Reception(reception) if reception.station == client => {
                     let Ok((header, _)) = Header::parse(&reception.bytes) else { continue };
@@ -231,10 +256,12 @@ fn measure(case: &Case, seed: u64) -> anyhow::Result<Vec<Observed>> {
                     at: window_end.since(begin).as_secs_f64(),
                     truth: f64::from(arrived) / f64::from(attempts),
                     estimate: estimate.delivery_ratio,
+                    packet_took: WINDOW.as_secs_f64() / f64::from(acknowledged.max(1)),
+                    packet_time: estimate.packet_time,
                     suspected: estimate.has(Doubt::HiddenSender) || estimate.has(Doubt::Together),
                 });
             }
-            (attempts, arrived) = (0, 0);
+            (attempts, arrived, acknowledged) = (0, 0, 0);
             window_end += WINDOW;
         }
         now = next;

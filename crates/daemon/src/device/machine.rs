@@ -344,6 +344,22 @@ mod tests {
     use super::*;
 
     #[test]
+    fn addresses_without_an_endpoint_are_named_with_their_interface() {
+        let endpoint = |interface, address: &str| Endpoint {
+            id: 1,
+            address: address.parse().unwrap(),
+            interface,
+            backup: false,
+        };
+        // Every network namespace has this as its first interface; the second one has gone meanwhile.
+        let said = without_endpoint(&[endpoint(1, "10.0.0.7"), endpoint(999_999, "fd00::7")]);
+        assert!(
+            said.starts_with("MPTCP begins nothing from lo (10.0.0.7), fd00::7: the kernel has room for 8"),
+            "{said}"
+        );
+    }
+
+    #[test]
     fn connections_begin_anew_when_a_count_goes_up() {
         let mut renewals = Renewals::default();
         let mut take = |counts: &[(u8, Option<u32>)]| {

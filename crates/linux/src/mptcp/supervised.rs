@@ -277,7 +277,13 @@ mod tests {
 
     /// How a shell ends that runs `script` supervised, where PORT is that of a server at 10.77.0.2.
     fn ends(script: &str) -> Exit {
+        ends_where(script, || {})
+    }
+
+    /// The same where `set_up` was run in its network namespace before.
+    fn ends_where(script: &str, set_up: impl FnOnce() + Send + 'static) -> Exit {
         let (left, right) = joined_pair();
+        left.run(set_up).unwrap();
         let server = right.run(|| std::net::TcpListener::bind("10.77.0.2:0").unwrap()).unwrap();
         let script = script.replace("PORT", &server.local_addr().unwrap().port().to_string());
         let status = left.run(|| {
@@ -307,6 +313,25 @@ mod tests {
         }
         heed_marks(&socket);
         assert!(name().starts_with(b"cubic"), "{:?}", name());
+    }
+
+    #[test]
+    fn where_bbr_is_the_systems_choice_a_programs_sockets_heed_marks() {
+        const SYSTEMS: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
+        if !may_test() || why_not().is_some() {
+            return;
+        }
+        let (own, _) = joined_pair();
+        if let Err(error) = own.run(|| std::fs::write(SYSTEMS, "bbr")).unwrap() {
+            eprintln!("skipped: this kernel has no BBR: {error}");
+            return;
+        }
+        let script = "exec 3<>/dev/tcp/10.77.0.2/PORT || exit 3
+            grep -qx bbr /proc/sys/net/ipv4/tcp_congestion_control || exit 4
+            ss --tcp --info --no-header dst 10.77.0.2 >/dev/null || exit 5
+            ss --tcp --info --no-header dst 10.77.0.2 | grep -w bbr && exit 6
+            ss --tcp --info --no-header dst 10.77.0.2 | grep -qw cubic && exit 7";
+        assert_eq!(ends_where(script, || std::fs::write(SYSTEMS, "bbr").unwrap()), Exit::Code(7));
     }
 
     #[test]

@@ -138,6 +138,31 @@ fn frames_to_nobody_are_repeated_and_given_up() {
     assert_eq!(medium.station_statistics(StationId(0)).failed, 1);
 }
 
+/// Of 400 frames to nobody, each with seven attempts: what an attempt waits longer than the quickest of all did is its back-off.
+#[test]
+fn the_window_of_back_off_doubles_with_each_failure() {
+    const FRAMES: u64 = 400;
+    let mut medium = medium(Links::default(), 1, A, 1);
+    let stranger = MacAddress([2, 9, 9, 9, 9, 9]);
+    let mut waits: BTreeMap<u32, Vec<Duration>> = BTreeMap::new();
+    for id in 0..FRAMES {
+        let begin = Timestamp::from_millis(id * 100);
+        medium.transmit(begin, StationId(0), frame(id, stranger, 100, A, fast())).unwrap();
+        let events = run(&mut medium, begin + Duration::from_millis(99));
+        let ends: Vec<Timestamp> = attempts(&events).map(|attempt| attempt.at).collect();
+        assert_eq!(ends.len(), 7);
+        for (failures, pair) in (1..).zip(ends.windows(2)) {
+            waits.entry(failures).or_default().push(pair[1].since(pair[0]));
+        }
+    }
+    let quickest = waits.values().flatten().min().copied().unwrap();
+    for (failures, waits) in waits {
+        let back_off = waits.iter().map(|wait| (*wait - quickest).as_secs_f64()).sum::<f64>() / FRAMES as f64;
+        let part = back_off / Flavour::A.mean_back_off(failures).as_secs_f64();
+        assert!((part - 1.0).abs() < 0.12, "after {failures} failures: {part} of half the window");
+    }
+}
+
 #[test]
 fn group_frames_go_once_and_first() {
     let mut medium = medium(Links::default(), 3, G, 1);

@@ -4,9 +4,10 @@
 Many of them start programs and network namespaces, and wait for what these do. Those that start virtual machines, whose time is their own, run beside
 them, and two at once when nothing else is left. A machine that stands still for seconds can break a test; it does not break the same one twice. What
 passed only then is named at the end. Where tests stand still it is shown what waits for what, and the programs that
-they have started are ended, of which a test most often fails; if it goes on to stand still, its own program is, and runs once more as a whole.
+they have started are ended, of which a test most often fails; if it goes on to stand still, its own program is, and all targets of that kind and name run once more.
 """
 
+import contextlib
 import dataclasses
 import itertools
 import json
@@ -35,7 +36,7 @@ STILL_STANDS = 60.0
 
 RUNNING = re.compile(r"^\s+Running (?:unittests )?(?P<source>\S+) \(\S+\)$")
 FAILED = re.compile(r"^test (?P<name>\S+)(?: - should panic)? \.\.\. FAILED$")
-# What cargo says of a program that was ended.
+# What cargo says of a program that was ended, here or for want of memory.
 WAS_ENDED = re.compile(r"\(signal: 9, SIGKILL\b")
 PASSED = re.compile(r"^test result: ok\. (?P<count>[1-9]\d*) passed", re.MULTILINE)
 
@@ -103,10 +104,12 @@ def first_time(line: str) -> str:
 
 def children(process: int) -> list[int]:
     """The processes that one has started; none if it has gone."""
-    try:
-        return [int(word) for path in Path(f"/proc/{process}/task").glob("*/children") for word in path.read_text().split()]
-    except OSError:
-        return []
+    found: list[int] = []
+    for path in Path(f"/proc/{process}/task").glob("*/children"):
+        # A thread may end meanwhile.
+        with contextlib.suppress(OSError):
+            found += map(int, path.read_text().split())
+    return found
 
 
 def waiting(process: int, depth: int = 0) -> Iterator[str]:
@@ -128,10 +131,8 @@ def end(processes: list[int]) -> None:
     """Ends them, and what they have started."""
     for process in processes:
         begun = children(process)
-        try:
+        with contextlib.suppress(OSError):
             os.kill(process, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
         end(begun)
 
 
@@ -156,10 +157,12 @@ def run(command: list[str], heed: Callable[[str], None], shown: Callable[[str], 
             except subprocess.TimeoutExpired:
                 if time.monotonic() - heard > patience:
                     print(f"=== nothing for {patience:.0f} s:", *waiting(tests.pid), sep="\n", flush=True)
-                    programs = children(tests.pid) or [tests.pid]
+                    # None if another cargo builds, for which this one waits.
+                    programs = children(tests.pid)
                     begun = [process for program in programs for process in children(program)]
-                    end(begun if begun and patience == STANDS_STILL else programs)
+                    is_first = patience == STANDS_STILL
                     heard, patience = time.monotonic(), STILL_STANDS
+                    end(begun if begun and is_first else programs)
         # A program that a test has left behind may hold the output open for ever.
         reader.join(LAST_WORDS)
         if reader.is_alive():
@@ -192,14 +195,17 @@ class Lane(threading.Thread):
     def __init__(self, shared: SimpleQueue[list[str]], *selections: list[str]) -> None:
         super().__init__()
         self.outcome = Outcome()
-        self.passed = True
+        # Not before its end.
+        self.passed = False
         self._shared = shared
         self._selections = selections
 
     def run(self) -> None:
+        passed = True
         for selection in itertools.chain(self._selections, taken(self._shared)):
             command = [*TESTS, "--no-fail-fast", *selection]
-            self.passed &= run(command, lambda line: self.outcome.take(line.rstrip("\n")), first_time) == 0
+            passed &= run(command, lambda line: self.outcome.take(line.rstrip("\n")), first_time) == 0
+        self.passed = passed
 
 
 def main() -> int:

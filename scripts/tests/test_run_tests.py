@@ -39,11 +39,11 @@ class Running(unittest.TestCase):
     def run_impatiently(self, script: str) -> tuple[int, list[str], str]:
         """How a shell ends that stands for cargo, what it says, and what is shown of it."""
         shown, lines = io.StringIO(), []
-        patience = unittest.mock.patch.multiple(run_tests, STANDS_STILL=0.5, STILL_STANDS=0.3)
+        patience = unittest.mock.patch.multiple(run_tests, STANDS_STILL=2.0, STILL_STANDS=1.0)
         with patience, contextlib.redirect_stdout(shown):
             ended = run_tests.run(["sh", "-c", script], lines.append)
         # Some shells say so of what was ended.
-        return ended, [line for line in lines if line != "Killed\n"], shown.getvalue()
+        return ended, [line for line in lines if "Killed" not in line], shown.getvalue()
 
     def test_what_a_test_waits_for_is_shown_and_ended(self) -> None:
         ended, lines, shown = self.run_impatiently("sh -c 'echo begun; sleep 61; echo $?; exit 4'; exit $?")

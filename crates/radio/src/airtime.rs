@@ -198,7 +198,7 @@ mod tests {
     }
 
     /// TCP at 54 Mbit/s in 802.11a: two data frames and one acknowledgement of TCP, one after the other, carry 2 x 1448 bytes. Two
-    /// senders share their back-off, so the true figure is a little higher; measured cards give 22-25 Mbit/s, `[MULTIAP]` 22.
+    /// senders share their back-off, so the true figure is a little higher; 22-25 Mbit/s is usually told of cards, `[MULTIAP]` has 22.
     #[test]
     fn tcp_at_54_takes_what_the_literature_says() {
         let alone = |length| Flavour::A.exchange_time(Rate(108), Bytes(length)) + Flavour::A.mean_back_off(0);

@@ -394,11 +394,11 @@ mod tests {
         points.complete(NetworkId(2), None, &mut report);
         assert!(report.used && report.limit.is_none(), "{report:?}");
         assert_eq!(points.standing_by().count(), 0);
-        let told = events.since(anabranch::control::EventSequence(0)).len();
-        let all = [joined(1, 54.0, 7_500), joined(2, 54.0, 300)];
-        points.decide(at(31), &all.map(|one| after(31, one)), &events);
+        for step in 31..50 {
+            let all = [joined(1, 54.0, step * 250), joined(2, 54.0, step * 10)];
+            points.decide(at(step), &all.map(|one| after(step, one)), &events);
+        }
         assert!(points.of(NetworkId(2)).unwrap().used, "as good as the other one now");
-        assert_eq!(events.since(anabranch::control::EventSequence(0)).len(), told);
     }
 
     #[test]

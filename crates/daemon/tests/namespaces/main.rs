@@ -50,6 +50,9 @@ use std::os::unix::process::CommandExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
+use std::sync::mpsc::{self, RecvTimeoutError, SyncSender};
+use std::thread;
+use std::time::Duration;
 
 use daemon::config::Config;
 use daemon::device::{self, DeviceOptions};
@@ -59,6 +62,10 @@ use linux::netns::Namespace;
 
 /// Set where mounts are this program's own.
 const OWN_MOUNTS: &str = "ANABRANCH_TEST_OWN_MOUNTS";
+/// The scenario that stood still, where this program has begun anew after it.
+const STOOD_STILL: &str = "ANABRANCH_TEST_STOOD_STILL";
+/// None takes as long on a machine that can do anything else.
+const LONGEST: Duration = Duration::from_secs(300);
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -106,7 +113,12 @@ fn main() -> ExitCode {
     // A user namespace that knows one user only: no other can be tried, nor can files of the machine's root be mounted over.
     let alone = !std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default().contains("4294967295");
     let (mut passed, mut failed, mut ignored) = (0, 0, 0);
-    for (name, scenario) in scenarios::ALL {
+    let mut left = scenarios::ALL.iter();
+    if let Ok(stood_still) = std::env::var(STOOD_STILL) {
+        failed += 1;
+        left.find(|(name, _)| *name == stood_still);
+    }
+    for (name, scenario) in left {
         if filter.is_some_and(|filter| !name.contains(filter.as_str())) {
             continue;
         }
@@ -115,7 +127,9 @@ fn main() -> ExitCode {
             ignored += 1;
             continue;
         }
+        let watched = watch(name);
         let outcome = catch_unwind(AssertUnwindSafe(scenario));
+        drop(watched);
         println!("test {name} ... {}", if outcome.is_ok() { "ok" } else { "FAILED" });
         if outcome.is_ok() {
             passed += 1;
@@ -126,6 +140,28 @@ fn main() -> ExitCode {
     let word = if failed == 0 { "ok" } else { "FAILED" };
     println!("\ntest result: {word}. {passed} passed; {failed} failed; {ignored} ignored");
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// What happens in this scenario has to end before what is returned is dropped, or soon. A step that waits for ever cannot be called back, so the program
+/// begins anew with the next scenario.
+fn watch(name: &'static str) -> SyncSender<()> {
+    let (watched, ended) = mpsc::sync_channel(0);
+    thread::spawn(move || {
+        if ended.recv_timeout(LONGEST) != Err(RecvTimeoutError::Timeout) {
+            return;
+        }
+        println!("{name} stands still:");
+        // Daemons, and programs beside them.
+        let show = "ps -o pid,stat,wchan:24,args --ppid $1; ps -L -o comm,wchan:24 -p $1; pkill -KILL -P $1";
+        let mut command = Command::new("sh");
+        drop(command.args(["-c", show, "sh"]).arg(std::process::id().to_string()).status());
+        println!("test {name} ... FAILED");
+        let mut again = Command::new(std::env::current_exe().unwrap());
+        let error = again.args(std::env::args().skip(1)).env(STOOD_STILL, name).exec();
+        println!("cannot go on: {error}");
+        std::process::exit(1);
+    });
+    watched
 }
 
 /// What `unshare` may make here: mounts alone for root; for an ordinary user also a user namespace, in which it is root.

@@ -236,7 +236,7 @@ fn the_packet_time_is_that_of_the_rate() {
     let unknown = air.estimate().unwrap();
     assert!(unknown.has(Doubt::UnknownRate) && unknown.packet_time.is_none());
     assert_eq!(unknown.delivery_ratio, 1.0);
-    // At 2.4 GHz by 802.11b's 11 Mbit/s: 50 + 1310 + 10 + 203 us and 67.5.
+    // At 2.4 GHz by 11 Mbit/s: 50 + 1310 + 10 + 203 us, gaps as 802.11b has them, and 67.5 with g's slots.
     air.frequency = Frequency(2_437);
     air.rate = Some(Rate(22));
     air.send(&PLAIN, 0, 100);

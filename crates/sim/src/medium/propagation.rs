@@ -151,7 +151,7 @@ impl Default for Link {
 ///
 /// Bit errors are independent. At the lowest signal that a receiver must cope with, a tenth of frames of 1000 bytes are lost
 /// (IEEE Std 802.11-2020 section 17.3.10.2; for the rates of 802.11b the values of common cards). Each decibel more
-/// divides bit errors by ten, which is our choice: measured cards go from 10 % to 90 % of frames within 2-4 dB.
+/// divides bit errors by ten, which is our choice: of cards it is told that they go from 10 % to 90 % of frames within 2-4 dB.
 pub fn error_rate(rate: Rate, length: Bytes, signal_dbm: f64) -> f64 {
     let sensitivity = SENSITIVITY
         .iter()

@@ -404,7 +404,7 @@ fn tcp_goodput(frequency: Frequency) -> f64 {
     f64::from(received) * 1_448.0 * 8.0 / now.as_secs_f64() / 1e6
 }
 
-/// Measured cards give 22-25 Mbit/s of TCP at 54 Mbit/s; `[MULTIAP] section 6` has 22.
+/// Of cards 22-25 Mbit/s of TCP are told at 54 Mbit/s; `[MULTIAP] section 6` has 22.
 #[test]
 fn tcp_at_54_is_calibrated() {
     for frequency in [A, G] {

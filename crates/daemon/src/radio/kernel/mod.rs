@@ -349,6 +349,7 @@ impl Keeper for KernelKeeper {
 
     fn slept(&mut self) {
         self.points.forget();
+        self.statistics = Statistics::default();
     }
 
     fn tell_unreached(&mut self, now: Timestamp, unreached: Unreached) {

@@ -14,6 +14,8 @@ mod emulated_link;
 mod kernel_link;
 mod shaping;
 
+pub(crate) use shaping::rate_command;
+
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 

@@ -148,7 +148,8 @@ fn rate_commands(rate: BitRate, queue: QueueLimit, interface: &str) -> Vec<Strin
     commands
 }
 
-fn rate_command(verb: &str, rate: BitRate, queue: QueueLimit, interface: &str) -> String {
+/// The `tc` command, without the word `tc`, that gives the rate interface a rate and a queue: `add` at first, `change` later.
+pub fn rate_command(verb: &str, rate: BitRate, queue: QueueLimit, interface: &str) -> String {
     let limit = match queue {
         QueueLimit::Bytes(Bytes(bytes)) => bytes.max(FULL_PACKET),
         QueueLimit::Packets(packets) => packets.max(1) as u64 * FULL_PACKET,

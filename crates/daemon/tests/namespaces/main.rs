@@ -142,8 +142,8 @@ fn main() -> ExitCode {
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// What happens in this scenario has to end before what is returned is dropped, or soon. A step that waits for ever cannot be called back, so the program
-/// begins anew with the next scenario.
+/// Until what is returned is dropped the scenario may take no longer than [`LONGEST`]. A step that waits for ever cannot be called back: then the scenario has
+/// failed, and the program begins anew with the next one.
 fn watch(name: &'static str) -> SyncSender<()> {
     let (watched, ended) = mpsc::sync_channel(0);
     thread::spawn(move || {

@@ -700,3 +700,51 @@ fn a_path_that_stands_by_is_measured_when_asked_for_and_only_while_data_flows() 
     assert!(after > before + Duration::from_millis(80), "{before:?}, then {after:?}");
     assert!(asked - sent <= 30, "{} packets for 20 probes", asked - sent);
 }
+
+/// A link in a deep fade carries a packet now and then, so that its path is never silent.
+#[test]
+fn what_waits_on_a_path_that_only_trickles_goes_over_one_that_stands_by() {
+    // An access point keeps what it cannot send.
+    let in_a_fade = LinkSpec::new(20.0, 10).queue(Duration::from_secs(5));
+    let mut bench = Bench::new(&[in_a_fade, LinkSpec::new(10.0, 15)]);
+    bench.connect();
+    bench.saturate_down(Duration::from_secs(1));
+    bench.device.set_path_status(bench.device_session, NetworkId(2), PathStatus::Backup, 0);
+    bench.run(Duration::from_millis(500));
+    bench.saturate_down(Duration::from_secs(1));
+    bench.set_rate(0, 0.3);
+    bench.saturate_down(Duration::from_millis(600));
+    let rate = bench.saturate_down(Duration::from_millis(600));
+    assert!(rate > 6.0, "{rate}\n{}", bench.report());
+    // It is asked again and again, and used as soon as it answers as it used to.
+    bench.set_rate(0, 20.0);
+    // What is queued there has its times.
+    bench.saturate_down(Duration::from_secs(3));
+    let rate = bench.saturate_down(Duration::from_secs(1));
+    assert!(rate > 15.0, "{rate}\n{}", bench.report());
+    assert_eq!(bench.missing_down(), 0);
+}
+
+/// Little is better than nothing: whether the other one falls silent or is not to be used any more.
+#[test]
+fn a_path_that_only_trickles_is_used_where_there_is_no_other() {
+    for is_silent in [true, false] {
+        // An access point keeps what it cannot send.
+        let in_a_fade = LinkSpec::new(20.0, 10).queue(Duration::from_secs(5));
+        let mut bench = Bench::new(&[in_a_fade, LinkSpec::new(10.0, 15)]);
+        bench.connect();
+        bench.device.set_path_status(bench.device_session, NetworkId(2), PathStatus::Backup, 0);
+        bench.run(Duration::from_millis(500));
+        bench.saturate_down(Duration::from_secs(1));
+        bench.set_rate(0, 0.3);
+        bench.saturate_down(Duration::from_millis(600));
+        if is_silent {
+            bench.set_alive(1, false);
+        } else {
+            bench.device.set_path_status(bench.device_session, NetworkId(2), PathStatus::Off, 0);
+        }
+        bench.saturate_down(Duration::from_secs(3));
+        let rate = bench.saturate_down(Duration::from_secs(2));
+        assert!(rate > 0.2, "silent: {is_silent}, {rate}\n{}", bench.report());
+    }
+}

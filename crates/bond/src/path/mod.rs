@@ -15,6 +15,7 @@ pub(crate) mod pacer;
 pub(crate) mod received;
 pub(crate) mod sent;
 mod silence;
+mod trickle;
 
 use crate::address::Address;
 use crate::congestion::{AckSample, Algorithm, AnyController, Controller, LossSample, Sibling};
@@ -28,6 +29,7 @@ use policy::{BaseRtt, PathStatus, RttEstimator};
 use received::Received;
 use sent::{AckOutcome, Delivered, Losses, Sent};
 use std::time::Duration;
+use trickle::Trickle;
 use units::{BitRate, Bytes, PathId, Timestamp};
 use wire::frame::{Ack, PathStatus as PathStatusFrame, Ranges};
 
@@ -143,6 +145,7 @@ pub(crate) struct Path {
     /// Since when it has been seen to stand by or to have a limit.
     held_since: Option<Timestamp>,
     lift: Lift,
+    trickle: Trickle,
     pub(crate) mtu: MtuSearch,
     size_doubted_at: Timestamp,
     pub(crate) challenge: Option<Challenge>,
@@ -182,6 +185,8 @@ pub(crate) struct Others {
     overshadow: bool,
     /// The rate of one that carries nothing any more fell and came back within moments.
     fade: bool,
+    /// One could carry what this one has.
+    works: bool,
 }
 
 impl Others {
@@ -191,6 +196,9 @@ impl Others {
         Self {
             overshadow: others().any(Path::overshadows),
             fade: others().any(|path| path.has_given_way() && path.controller.fades(now)),
+            works: others().any(|path| {
+                path.state == PathState::Usable && path.is_validated() && path.status() != PathStatus::Off
+            }),
         }
     }
 }
@@ -229,6 +237,7 @@ impl Path {
             hastened: false,
             held_since: None,
             lift: Lift::default(),
+            trickle: Trickle::default(),
             mtu,
             size_doubted_at: now,
             challenge: None,
@@ -326,6 +335,7 @@ impl Path {
         self.one_way_delay = None;
         self.controller = AnyController::new(self.algorithm, u64::from(self.mtu.current()), now);
         self.pacer = Pacer::default();
+        self.trickle = Trickle::default();
         self.timeouts = 0;
         self.probe_at = None;
         self.ecn.moved();
@@ -374,7 +384,7 @@ impl Path {
             return;
         }
         self.last_sent_at = now;
-        self.look_whether_held(now);
+        self.look_whether_held(now, paced);
         if self.sent.in_flight() <= size as u64 {
             self.eliciting_since = now;
         }
@@ -385,11 +395,11 @@ impl Path {
     }
 
     /// Whoever wished that a path carries little knows no more of what it could carry than this end, and no longer wishes it. One that stands by and
-    /// is full all the same, since no other is left, is not held back.
-    fn look_whether_held(&mut self, now: Timestamp) {
+    /// is filled all the same, since no other is left, is not held back; what is under way of before does not fill it. `data`: the packet that is sent.
+    fn look_whether_held(&mut self, now: Timestamp, data: bool) {
         let stands_by = self.status() != PathStatus::Active;
         let is_full = self.limit().is_none() && self.sent.in_flight() * 2 > self.controller.window();
-        if stands_by && is_full {
+        if stands_by && is_full && data {
             self.held_since = None;
         } else {
             self.take_wish(now);
@@ -471,10 +481,7 @@ impl Path {
         }
         self.timeouts = 0;
         self.probe_at = None;
-        if self.state == PathState::Suspect {
-            self.state = PathState::Usable;
-            progress.recovered = true;
-        }
+        self.trickle.note(now, outcome.acked_bytes);
         self.peer_reordering = Duration::from_micros(ack.reordering_micros.min(500_000));
         let newly_marked = ack.ce_count.saturating_sub(self.peer_ce).min(outcome.acked_bytes);
         self.peer_ce = self.peer_ce.max(ack.ce_count);
@@ -516,7 +523,12 @@ impl Path {
             others_fade: others.fade,
         };
         self.controller.on_ack(&sample, self.id, siblings);
+        if self.state == PathState::Suspect && self.works_again(others.works) {
+            self.state = PathState::Usable;
+            progress.recovered = true;
+        }
         self.find_losses(now, &mut progress.losses, siblings);
+        self.look_whether_it_trickles(now, others.works, &mut progress);
         progress
     }
 
@@ -625,6 +637,7 @@ impl Path {
         let mut losses = Losses::default();
         self.sent.give_up_all(&mut losses);
         self.state = PathState::Down;
+        self.trickle = Trickle::default();
         self.loss_at = None;
         self.probe_at = None;
         losses

@@ -121,6 +121,11 @@ impl Sent {
         self.in_flight
     }
 
+    /// When the oldest of what is in flight was sent.
+    pub(crate) fn oldest_sent_at(&self) -> Option<Timestamp> {
+        self.packets.front().map(|packet| packet.sent_at)
+    }
+
     pub(crate) fn largest_acked(&self) -> Option<u64> {
         self.largest_acked
     }

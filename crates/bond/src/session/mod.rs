@@ -420,6 +420,9 @@ impl Session {
 
     fn check_stall(&mut self, now: Timestamp) {
         let alive = self.paths.iter().any(|path| path.state == PathState::Usable);
+        if !alive && self.paths.iter_mut().any(|path| path.use_though_it_trickles(now)) {
+            return;
+        }
         if !alive && self.stalled_since.is_none() {
             self.stalled_since = Some(now);
             self.events.push_back(SessionEvent::Stalled);

@@ -31,11 +31,18 @@ pub struct LinkSpec {
     loss: f64,
     mtu: usize,
     ecn: OnTheWay,
+    queue: Duration,
 }
 
 impl LinkSpec {
     pub fn new(mbps: f64, delay_ms: u64) -> Self {
-        Self { mbps, delay: Duration::from_millis(delay_ms), loss: 0.0, mtu: 1_472, ecn: OnTheWay::Kept }
+        let delay = Duration::from_millis(delay_ms);
+        Self { mbps, delay, loss: 0.0, mtu: 1_472, ecn: OnTheWay::Kept, queue: QUEUE }
+    }
+
+    /// What has to wait longer than this is lost.
+    pub fn queue(self, queue: Duration) -> Self {
+        Self { queue, ..self }
     }
 
     /// Largest UDP payload that gets through.
@@ -384,7 +391,11 @@ impl Bench {
         let serial = Duration::from_secs_f64(wire_bytes * 8.0 / (spec.mbps * 1e6));
         let start = link.busy_until[direction].max(self.now);
         let too_large = datagram.len() > spec.mtu;
-        if !link.alive || too_large || start.since(self.now) > QUEUE || self.random.random_bool(spec.loss) {
+        if !link.alive
+            || too_large
+            || start.since(self.now) > spec.queue
+            || self.random.random_bool(spec.loss)
+        {
             return;
         }
         link.busy_until[direction] = start + serial;

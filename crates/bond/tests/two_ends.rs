@@ -716,12 +716,14 @@ fn what_waits_on_a_path_that_only_trickles_goes_over_one_that_stands_by() {
     bench.saturate_down(Duration::from_millis(600));
     let rate = bench.saturate_down(Duration::from_millis(600));
     assert!(rate > 6.0, "{rate}\n{}", bench.report());
+    assert!(bench.trickles(0));
     // It is asked again and again, and used as soon as it answers as it used to.
     bench.set_rate(0, 20.0);
     // What is queued there has its times.
     bench.saturate_down(Duration::from_secs(3));
     let rate = bench.saturate_down(Duration::from_secs(1));
     assert!(rate > 15.0, "{rate}\n{}", bench.report());
+    assert!(!bench.trickles(0));
     assert_eq!(bench.missing_down(), 0);
 }
 

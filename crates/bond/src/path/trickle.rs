@@ -114,10 +114,16 @@ impl Path {
         !self.trickle.is_on
     }
 
+    /// Whether it is suspect since next to nothing gets through.
+    pub(crate) fn trickles(&self) -> bool {
+        self.state == PathState::Suspect && self.trickle.is_on
+    }
+
     /// Nothing else works: little is better than nothing.
     pub(crate) fn use_though_it_trickles(&mut self, now: Timestamp) -> bool {
-        let was_on = std::mem::take(&mut self.trickle.is_on) && self.state == PathState::Suspect;
+        let was_on = self.trickles();
         if was_on {
+            self.trickle.is_on = false;
             self.state = PathState::Usable;
             self.trickle.left_alone_until = now + LEFT_ALONE;
         }

@@ -531,6 +531,7 @@ impl Session {
                 path: path.id,
                 address: path.address,
                 state: path.state,
+                trickles: path.trickles(),
                 status: path.status(),
                 smoothed_rtt: path.rtt.is_measured().then(|| path.rtt.smoothed()),
                 base_rtt: path.rtt.is_measured().then(|| path.base_rtt()),

@@ -17,6 +17,8 @@ pub struct PathReport {
     pub address: Address,
     /// Whether it works.
     pub state: PathState,
+    /// It is suspect though it is not silent: next to nothing gets through.
+    pub trickles: bool,
     /// How both ends want it used.
     pub status: PathStatus,
     /// Smoothed round-trip time; `None` until something was measured.

@@ -177,7 +177,7 @@ pub(super) const DEVICE: &[Key<DeviceConfig>] = &[
     },
     Key {
         name: "congestion",
-        meaning: "How each path finds its rate. Three are coupled (lia, olia, balia): paths that share a bottleneck take no\nmore of it than one flow would, where those of model take half as much again. With background all other\ntraffic of a network goes first.",
+        meaning: "How each path finds its rate. Three are coupled (lia, olia, balia): paths that share a bottleneck take no\nmore of it than one flow would, where those of model take a third more. With background all other\ntraffic of a network goes first.",
         accepts: "\"model\", \"cubic\", \"lia\", \"olia\", \"balia\" or \"background\"",
         default: "\"model\"",
         otherwise: None,

@@ -48,6 +48,9 @@ pub fn describe(report: &bond::PathReport, traffic: Traffic, all: u64) -> PathRe
 fn why(report: &bond::PathReport) -> String {
     let text = match (report.state, report.status) {
         (PathState::Validating, _) => "waits for the first answer of the gateway",
+        (PathState::Suspect, _) if report.trickles => {
+            "next to nothing gets through: its packets go elsewhere until it answers as it used to"
+        }
         (PathState::Suspect, _) => "silent: its packets go elsewhere until it answers",
         (PathState::Down, _) => "the network is gone",
         (PathState::Usable, PathStatus::Active) if report.loss_rate >= MUCH_LOSS => {

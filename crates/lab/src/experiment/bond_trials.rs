@@ -1,14 +1,12 @@
 //! How the trials of a BOND experiment run on each bed.
 
-use super::Bed;
+use super::{Bed, at_once};
 use crate::netbed;
 use crate::simbed::{Outcome, Trial};
 use crate::vm;
 use crate::vm::measurement::Programs;
 use anyhow::{Context, bail};
 use std::collections::BTreeMap;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// What carries a trial's traffic.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -36,27 +34,14 @@ type TrialRunner = Box<dyn Fn(&NamedTrial) -> anyhow::Result<Outcome> + Sync>;
 /// If a trial cannot be run; the message names it.
 pub(super) fn run_all(bed: Bed, trials: &[NamedTrial]) -> anyhow::Result<BTreeMap<String, Outcome>> {
     let run_one = runner(bed)?;
-    let threads =
-        if bed == Bed::Netns { 1 } else { std::thread::available_parallelism().map_or(1, usize::from) };
-    let (next, outcomes) = (AtomicUsize::new(0), Mutex::new(BTreeMap::new()));
-    let work = || -> anyhow::Result<()> {
-        while let Some(named) = trials.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let outcome = run_one(named).with_context(|| format!("the trial \"{}\"", named.name))?;
-            let idle = outcome.processor_idle.map(|idle| format!(", processor idle {idle:.2}"));
-            tracing::info!("{}: {:.2} Mbit/s{}", named.name, outcome.goodput_mbps, idle.unwrap_or_default());
-            if let Ok(mut outcomes) = outcomes.lock() {
-                outcomes.insert(named.name.clone(), outcome);
-            }
-        }
-        Ok(())
-    };
-    std::thread::scope(|scope| {
-        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
-        workers
-            .into_iter()
-            .try_for_each(|worker| worker.join().map_err(|_| anyhow::anyhow!("a trial panicked"))?)
+    let most = if bed == Bed::Netns { 1 } else { at_once::cores() };
+    let outcomes = at_once::each(trials, most, |named| {
+        let outcome = run_one(named).with_context(|| format!("the trial \"{}\"", named.name))?;
+        let idle = outcome.processor_idle.map(|idle| format!(", processor idle {idle:.2}"));
+        tracing::info!("{}: {:.2} Mbit/s{}", named.name, outcome.goodput_mbps, idle.unwrap_or_default());
+        Ok((named.name.clone(), outcome))
     })?;
-    Ok(outcomes.into_inner().unwrap_or_default())
+    Ok(outcomes.into_iter().collect())
 }
 
 fn runner(bed: Bed) -> anyhow::Result<TrialRunner> {

@@ -1,5 +1,6 @@
 //! Experiments: what is run, what it should show, and what it showed.
 
+mod at_once;
 mod bond_family;
 mod bond_trials;
 mod coupled;

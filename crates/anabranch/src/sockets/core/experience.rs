@@ -112,6 +112,7 @@ mod tests {
                 remote: SocketAddr::from(([192, 0, 2, 1], 4610)),
             },
             state: PathState::Usable,
+            trickles: false,
             status: PathStatus::Active,
             smoothed_rtt: None,
             base_rtt: None,

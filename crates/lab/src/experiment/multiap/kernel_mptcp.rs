@@ -13,7 +13,7 @@ use super::mptcp_commands::{
     BEACON_SECONDS, MARKS_HEARD, MORE_BEACONS, commands, marks_heard, mbps_in_pieces,
 };
 use super::{id, mean, rounded};
-use crate::experiment::{Axes, BarGroup, Bed, Experiment, Goal, Report};
+use crate::experiment::{Axes, BarGroup, Bed, Experiment, Goal, Report, at_once};
 use crate::medium::{Config, Quality};
 use crate::traffic;
 use crate::vm::direct::{Answers, OTHERS, others_on};
@@ -293,10 +293,14 @@ fn run(places: &[Place], whole: &str, paper: &[(&str, f64)], seed: u64) -> anyho
     let (machine, programs) = (Machine::find()?, Programs::beside_this_one()?);
     let mut report = Report::default();
     let mut parts: BTreeMap<String, Vec<f64>> = BTreeMap::new();
-    for place in places {
+    let measured = at_once::each(places, at_once::cores(), |place| {
         let answers = place.answers(&machine, &programs, seed)?;
-        report.void = report.void.or_else(|| answers.air.as_ref().and_then(|air| air.void.clone()));
         let figures = place.figures(&answers)?;
+        tracing::info!("{}: {figures:?}", place.name);
+        Ok((place, answers, figures))
+    });
+    for (place, answers, figures) in measured? {
+        report.void = report.void.or_else(|| answers.air.as_ref().and_then(|air| air.void.clone()));
         let mut put = |name: &str, value: f64| {
             report.metrics.insert(format!("{}.{name}", place.name), rounded(value));
         };
@@ -330,7 +334,6 @@ fn run(places: &[Place], whole: &str, paper: &[(&str, f64)], seed: u64) -> anyho
         let over_plain = of("mptcp_marks") / of("mptcp_plain");
         put("mptcp_marks.over_plain", over_plain);
         parts.entry("mptcp_marks.over_plain".into()).or_default().push(over_plain);
-        tracing::info!("{}: {figures:?}", place.name);
     }
     for (way, part) in paper {
         report.metrics.insert(format!("paper.{way}.of_{whole}.mean"), *part);

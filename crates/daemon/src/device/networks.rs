@@ -20,6 +20,10 @@ pub struct Network {
     pub present: bool,
     /// Whether packets can leave by it now.
     pub connected: bool,
+    /// Whether it came up with another address or next hop than it had before.
+    pub elsewhere: bool,
+    /// The interface as it was when packets could leave by it.
+    pub place: Interface,
     /// What the user prefers.
     pub preference: NetworkPreference,
     /// What its paths ride on.
@@ -91,6 +95,10 @@ impl Networks {
             return;
         };
         let moved = is_elsewhere(&network.interface, interface);
+        if connected {
+            network.elsewhere = is_elsewhere(&network.place, interface);
+            network.place = interface.clone();
+        }
         let before = std::mem::replace(&mut network.connected, connected);
         network.interface = interface.clone();
         match (before, connected) {
@@ -119,6 +127,8 @@ impl Networks {
             interface: interface.clone(),
             present: true,
             connected: true,
+            elsewhere: false,
+            place: interface.clone(),
             preference: preference(config),
             carrier: config.carrier,
         };
@@ -318,7 +328,13 @@ pub(super) mod tests {
         let rerouted = Interface { default_route_v4: Some(route), ..moved };
         assert_eq!(networks.update(std::slice::from_ref(&rerouted)), [NetworkEvent::Moved(NetworkId(0))]);
         let metric = Interface { default_route_v4: Some(DefaultRoute { metric: 600, ..route }), ..rerouted };
-        assert_eq!(networks.update(&[metric]), []);
+        assert_eq!(networks.update(std::slice::from_ref(&metric)), []);
+        // Gone for a while, and back: at the same place, then at another one.
+        for (address, elsewhere) in [("198.51.100.7/24", false), ("192.0.2.8/24", true)] {
+            networks.update(&[Interface { addresses: Vec::new(), ..metric.clone() }]);
+            networks.update(&[Interface { addresses: vec![address.parse().unwrap()], ..metric.clone() }]);
+            assert_eq!(networks.get(NetworkId(0)).unwrap().elsewhere, elsewhere, "{address}");
+        }
     }
 
     #[test]

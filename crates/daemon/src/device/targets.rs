@@ -78,6 +78,11 @@ pub struct Link {
     reconnect_at: Option<Timestamp>,
     /// The network has gone: its silence says nothing of the target.
     gone: bool,
+    /// A better target that is asked again when the one in use has answered for so long: it was silent while the whole network may have been, or the
+    /// device is elsewhere now.
+    better: Option<(usize, Duration)>,
+    /// What answered before a better one was asked again.
+    stand_in: Option<usize>,
 }
 
 impl Link {
@@ -92,6 +97,8 @@ impl Link {
             worked: false,
             reconnect_at: None,
             gone: false,
+            better: None,
+            stand_in: None,
         }
     }
 
@@ -128,6 +135,7 @@ impl Link {
         self.targets = targets;
         self.current =
             before.and_then(|before| self.targets.iter().position(|target| *target == before)).unwrap_or(0);
+        (self.better, self.stand_in) = (None, None);
         let changed = self.target() != before;
         if changed {
             (self.since, self.works, self.worked) = (now, false, false);
@@ -146,6 +154,10 @@ impl Link {
             (self.works, self.since) = (works, now);
         }
         self.worked |= works;
+        if works {
+            self.better.take_if(|(better, _)| *better >= self.current);
+            self.stand_in = None;
+        }
     }
 
     /// The network has gone.
@@ -154,9 +166,22 @@ impl Link {
         (self.gone, self.reconnect_at) = (true, None);
     }
 
-    /// The network is back: the target in use has its whole time again.
-    pub fn note_back(&mut self, now: Timestamp) {
+    /// The network is back: the target in use has its whole time again. `elsewhere`: it has another address or next hop than before, and what worked there says
+    /// little of this place.
+    pub fn note_back(&mut self, elsewhere: bool, now: Timestamp) {
         (self.gone, self.since) = (false, now);
+        if elsewhere {
+            self.worked = false;
+            self.better = self.better_carrier().map(|better| (better, Duration::ZERO));
+        }
+    }
+
+    /// The same address on a carrier that is tried before the one in use.
+    fn better_carrier(&self) -> Option<usize> {
+        let current = self.target()?;
+        let is_better =
+            |target: &Target| target.carrier != current.carrier && target.remote.ip() == current.remote.ip();
+        self.targets.iter().take(self.current).position(is_better)
     }
 
     /// The connection to the target has ended. One that worked is to be made again at once, any other after a pause.
@@ -176,20 +201,40 @@ impl Link {
         self.reconnect_at.take_if(|at| *at <= now).is_some()
     }
 
-    /// When to give the target in use up for the next one; `None` while it works, there is no other or the network has gone.
+    /// When to give the target in use up for another one; `None` while it works and no better one is to be asked, there is no other or the network has gone.
     pub fn give_up_at(&self) -> Option<Timestamp> {
-        if self.works || self.gone || self.targets.len() < 2 {
+        if self.gone || self.targets.len() < 2 {
             return None;
         }
-        Some(self.since + if self.worked { PATIENCE_WITH_KNOWN } else { PATIENCE_WITH_NEW })
+        let patience = match (self.works, self.worked) {
+            (true, _) => self.better?.1,
+            (false, true) => PATIENCE_WITH_KNOWN,
+            (false, false) if self.stand_in.is_some() => PATIENCE_WITH_BETTER,
+            (false, false) => PATIENCE_WITH_NEW,
+        };
+        Some(self.since + patience)
     }
 
-    /// Goes on to the next target if it is time. True if so.
+    /// Goes on to another target if it is time. True if so.
     pub fn advance(&mut self, now: Timestamp) -> bool {
         if self.give_up_at().is_none_or(|at| at > now) {
             return false;
         }
-        self.current = (self.current + 1) % self.targets.len();
+        let next = (self.current + 1) % self.targets.len();
+        self.current = if self.works {
+            self.stand_in = Some(self.current);
+            self.better.take().map_or(next, |(better, _)| better)
+        } else if let Some(stand_in) = self.stand_in.take() {
+            // Now it is known that one answers where the other does not.
+            stand_in
+        } else {
+            let later = if self.worked { Duration::ZERO } else { ONCE_MORE };
+            // Which of the gateway's addresses answers is no matter.
+            let carrier_at = |at: usize| self.targets.get(at).map(|target| target.carrier);
+            let is_better = self.current < next && carrier_at(self.current) != carrier_at(next);
+            self.better = self.better.or(is_better.then_some((self.current, later)));
+            next
+        };
         self.reconnect_at = None;
         (self.since, self.works, self.worked) = (now, false, false);
         true
@@ -213,6 +258,10 @@ const IPV6_AND_UDP: u16 = 48;
 /// A target that has never answered: three handshake messages have gone out by then.
 const PATIENCE_WITH_NEW: Duration = Duration::from_millis(2_500);
 const RECONNECT_PAUSE: Duration = Duration::from_millis(500);
+/// A better target while another one answers: three challenges have gone out by then.
+const PATIENCE_WITH_BETTER: Duration = Duration::from_secs(1);
+/// A better target that has never answered here is asked once more after so long: the network may have been poor when it came.
+const ONCE_MORE: Duration = Duration::from_secs(20);
 /// A target that has answered before: long enough for a gateway to restart.
 const PATIENCE_WITH_KNOWN: Duration = Duration::from_secs(15);
 
@@ -285,7 +334,7 @@ mod tests {
         assert_eq!(link.target().unwrap().carrier, Carrier::Tcp);
         let later = start + Duration::from_secs(5);
         link.note(true, later);
-        assert_eq!(link.give_up_at(), None);
+        assert_eq!(link.give_up_at(), Some(later + Duration::from_secs(20)));
         link.note(false, later);
         assert!(!link.advance(later + Duration::from_secs(14)), "a gateway that restarts is waited for");
         assert!(!link.retarget(targets, later), "the same list changes nothing");
@@ -338,9 +387,83 @@ mod tests {
         link.note_gone(start);
         let later = start + Duration::from_secs(60);
         assert_eq!((link.works(), link.give_up_at(), link.advance(later)), (false, None, false));
-        link.note_back(later);
+        link.note_back(false, later);
         assert!(!link.advance(later + Duration::from_secs(14)));
         assert!(link.advance(later + Duration::from_secs(15)));
+    }
+
+    #[test]
+    fn what_was_silent_while_nothing_answered_is_asked_again() {
+        let targets = candidates(&interface(true, false), CarrierChoice::Auto, &gateway(), None);
+        let start = Timestamp::from_millis(1_000);
+        let carrier = |link: &Link| link.target().unwrap().carrier;
+        let mut link = Link::new(NetworkId(0), targets, start);
+        link.note(true, start);
+        link.note(false, start);
+        let silent = start + Duration::from_secs(15);
+        assert!(link.advance(silent) && carrier(&link) == Carrier::Tcp);
+        // The fade is over: TCP answers, and so may datagrams.
+        let over = silent + Duration::from_secs(1);
+        link.note(true, over);
+        assert!(link.advance(over) && carrier(&link) == Carrier::Udp);
+        let mut answers = link.clone();
+        answers.note(true, over);
+        assert_eq!(answers.give_up_at(), None);
+        // They do not: it is over TCP again, and stays there.
+        assert!(!link.advance(over + Duration::from_millis(900)));
+        assert!(link.advance(over + Duration::from_secs(1)) && carrier(&link) == Carrier::Tcp);
+        link.note(true, over + Duration::from_secs(3));
+        assert_eq!(link.give_up_at(), None);
+    }
+
+    #[test]
+    fn what_is_silent_with_all_others_is_not_asked_again_but_tried_in_turn() {
+        let targets = candidates(&interface(true, false), CarrierChoice::Auto, &gateway(), None);
+        let start = Timestamp::from_millis(1_000);
+        let mut link = Link::new(NetworkId(0), targets, start);
+        link.note(true, start);
+        link.note(false, start);
+        let mut now = start + Duration::from_secs(15);
+        for carrier in [Carrier::Tcp, Carrier::Udp, Carrier::Tcp, Carrier::Udp] {
+            assert!(link.advance(now));
+            assert_eq!(link.target().unwrap().carrier, carrier);
+            now = now + Duration::from_millis(2_500);
+        }
+        link.note(true, now);
+        assert_eq!(link.give_up_at(), None, "it is the better one itself that answers");
+    }
+
+    #[test]
+    fn datagrams_are_tried_once_more_and_again_elsewhere() {
+        let targets = candidates(&interface(true, false), CarrierChoice::Auto, &gateway(), None);
+        let start = Timestamp::from_millis(1_000);
+        let mut link = Link::new(NetworkId(0), targets, start);
+        assert!(link.advance(start + Duration::from_millis(2_500)));
+        let hotel = start + Duration::from_secs(3);
+        link.note(true, hotel);
+        let once_more = hotel + Duration::from_secs(20);
+        assert!(!link.advance(hotel + Duration::from_secs(19)) && link.advance(once_more));
+        assert!(link.advance(once_more + Duration::from_secs(1)));
+        let hotel = once_more + Duration::from_secs(2);
+        link.note(true, hotel);
+        assert_eq!(link.give_up_at(), None, "datagrams do not get through here");
+        link.note_gone(hotel);
+        let mut again = link.clone();
+        let home = start + Duration::from_secs(3_600);
+        again.note_back(false, home);
+        again.note(true, home);
+        assert_eq!(again.give_up_at(), None, "nor will they at the same place");
+        link.note_back(true, home);
+        assert!(!link.advance(home), "what has worked goes first");
+        link.note(true, home);
+        assert!(link.advance(home));
+        assert_eq!(link.target().unwrap().carrier, Carrier::Udp);
+        // The other way round: datagrams have no longer time here than anywhere else.
+        link.note(true, home);
+        link.note_gone(home);
+        link.note_back(true, home);
+        assert!(link.advance(home + Duration::from_millis(2_500)));
+        assert_eq!(link.target().unwrap().carrier, Carrier::Tcp);
     }
 
     #[test]

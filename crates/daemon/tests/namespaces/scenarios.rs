@@ -13,7 +13,7 @@ use linux::netlink::{Netlink, Route};
 use linux::netns::Namespace;
 use policy::gain::Direction;
 
-use crate::bed::{Bed, SERVER_V4, SERVER_V6, eventually};
+use crate::bed::{Bed, SERVER_V4, SERVER_V6, eventually, within};
 use crate::{
     bond_trace, clock, direct, direct_hardship, direct_metrics, disk, hardship, hostile, limits, message_bus,
     names, nat64, renewal, resolved, several_gateways, shared_registry, treatments, web_page,
@@ -592,9 +592,13 @@ fn where_udp_is_blocked_tcp_carries() {
         let networks = bed.status().networks;
         networks.iter().flat_map(|network| &network.paths).map(|path| path.carrier).collect()
     };
-    eventually("both networks fell back to TCP", || {
-        working_paths(&bed) == 2 && carriers().iter().all(|carrier| *carrier == CarrierKind::Tcp)
-    });
+    let all_by =
+        |wanted: CarrierKind| working_paths(&bed) == 2 && carriers().iter().all(|carrier| *carrier == wanted);
+    eventually("both networks fell back to TCP", || all_by(CarrierKind::Tcp));
+    bed.download(SERVER_V4, 2_000_000, || {});
+    // They may have been poor only while they were tried.
+    nft(&bed.gateway, "delete table inet test_no_udp");
+    within(Duration::from_secs(40), "UDP is tried once more", || all_by(CarrierKind::Udp));
     bed.download(SERVER_V4, 2_000_000, || {});
 }
 

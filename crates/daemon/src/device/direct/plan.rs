@@ -197,6 +197,8 @@ pub(super) mod tests {
             interface: interface(name, index),
             present: true,
             connected: true,
+            elsewhere: false,
+            place: interface(name, index),
             preference: NetworkPreference::default(),
             carrier: CarrierChoice::Auto,
         }

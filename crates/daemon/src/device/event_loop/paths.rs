@@ -83,7 +83,7 @@ impl DeviceLoop {
                     true
                 }
                 Some(link) => {
-                    link.note_back(now);
+                    link.note_back(network.elsewhere, now);
                     link.retarget(targets, now)
                 }
             };

@@ -297,9 +297,9 @@ fn run(places: &[Place], whole: &str, paper: &[(&str, f64)], seed: u64) -> anyho
         let answers = place.answers(&machine, &programs, seed)?;
         let figures = place.figures(&answers)?;
         tracing::info!("{}: {figures:?}", place.name);
-        Ok((place, answers, figures))
+        Ok((answers, figures))
     });
-    for (place, answers, figures) in measured? {
+    for (place, (answers, figures)) in places.iter().zip(measured?) {
         report.void = report.void.or_else(|| answers.air.as_ref().and_then(|air| air.void.clone()));
         let mut put = |name: &str, value: f64| {
             report.metrics.insert(format!("{}.{name}", place.name), rounded(value));

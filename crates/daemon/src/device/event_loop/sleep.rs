@@ -18,7 +18,7 @@ impl DeviceLoop {
             self.note_gone(network, now);
             self.plane.endpoint.network_down(now, network);
             let links = self.gateways.iter_mut().filter_map(|gateway| gateway.links.get_mut(&network));
-            links.for_each(|link| link.note_back(now));
+            links.for_each(|link| link.note_back(false, now));
             self.renew_sockets(now, network);
             self.plane.endpoint.network_up(now, network);
         }

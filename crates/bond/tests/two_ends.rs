@@ -750,3 +750,26 @@ fn a_path_that_only_trickles_is_used_where_there_is_no_other() {
         assert!(rate > 0.2, "silent: {is_silent}, {rate}\n{}", bench.report());
     }
 }
+
+/// How late answers came in a fade says nothing of the time after it.
+#[test]
+fn a_path_that_comes_out_of_a_fade_takes_over_within_moments() {
+    let mut bench =
+        Bench::new(&[LinkSpec::new(20.0, 10).queue(Duration::from_secs(5)), LinkSpec::new(10.0, 15)]);
+    bench.connect();
+    bench.device.set_path_status(bench.device_session, NetworkId(2), PathStatus::Backup, 0);
+    bench.run(Duration::from_millis(500));
+    bench.saturate_down(Duration::from_secs(1));
+    bench.set_rate(0, 0.3);
+    bench.saturate_down(Duration::from_millis(500));
+    bench.device.set_path_status(bench.device_session, NetworkId(1), PathStatus::Backup, 0);
+    bench.device.set_path_status(bench.device_session, NetworkId(2), PathStatus::Active, 0);
+    // What waits there arrives meanwhile.
+    bench.saturate_down(Duration::from_secs(7));
+    bench.set_rate(0, 20.0);
+    bench.saturate_down(Duration::from_secs(2));
+    bench.set_alive(1, false);
+    bench.saturate_down(Duration::from_millis(400));
+    let rate = bench.saturate_down(Duration::from_millis(400));
+    assert!(rate > 12.0, "{rate}\n{}", bench.report());
+}

@@ -44,7 +44,7 @@ const MUCH_REORDERING: Duration = Duration::from_millis(5);
 /// One-way delay samples are averaged over this many round-trip times. By time, not by number: after a pause one sample must
 /// tell that the queue is gone.
 const DELAY_MEMORY: f64 = 2.0;
-/// A round-trip time that is older than this many of itself is forgotten when a new sample comes.
+/// A round-trip time that is older than this many of itself, or of the new sample, is forgotten when that comes.
 const STALE_RTTS: u32 = 6;
 
 /// Held back for so long, a path's estimate has little left of what it could carry.
@@ -543,11 +543,12 @@ impl Path {
         let mean_sent_at = outcome.mean_sent_at().filter(|_| self.peer_reordering > MUCH_REORDERING);
         let luck = mean_sent_at.map_or(Duration::ZERO, |mean| sent_at.since(mean));
         let age = now.since(std::mem::replace(&mut self.sampled_at, now));
-        if self.rtt.is_measured() && age > self.rtt.smoothed() * STALE_RTTS {
+        let sample = elapsed - delay + luck;
+        if self.rtt.is_measured() && age > self.rtt.smoothed().min(sample) * STALE_RTTS {
             self.rtt.reset();
         }
         self.rtt_samples = if self.rtt.is_measured() { self.rtt_samples.saturating_add(1) } else { 1 };
-        self.rtt.on_sample(elapsed - delay + luck);
+        self.rtt.on_sample(sample);
         let doubt = rtt_doubt(self.rtt.variation(), self.rtt_samples);
         self.base_rtt.on_sample(now, self.rtt.smoothed() + doubt);
         let delay = one_way_delay(ack, sent_at) as f64 + luck.as_secs_f64() * 1e6;

@@ -224,6 +224,11 @@ impl Bench {
         queued
     }
 
+    /// Whether the gateway finds that next to nothing gets through a link.
+    pub fn trickles(&self, link: usize) -> bool {
+        self.gateway.path_reports(self.gateway_session.unwrap())[link].trickles
+    }
+
     /// Both ends' figures, for messages of failed tests.
     pub fn report(&self) -> String {
         let gateway = self.gateway_session.unwrap();

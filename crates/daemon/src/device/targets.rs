@@ -427,7 +427,7 @@ mod tests {
         for carrier in [Carrier::Tcp, Carrier::Udp, Carrier::Tcp, Carrier::Udp] {
             assert!(link.advance(now));
             assert_eq!(link.target().unwrap().carrier, carrier);
-            now = now + Duration::from_millis(2_500);
+            now += Duration::from_millis(2_500);
         }
         link.note(true, now);
         assert_eq!(link.give_up_at(), None, "it is the better one itself that answers");

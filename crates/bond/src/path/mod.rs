@@ -44,8 +44,10 @@ const MUCH_REORDERING: Duration = Duration::from_millis(5);
 /// One-way delay samples are averaged over this many round-trip times. By time, not by number: after a pause one sample must
 /// tell that the queue is gone.
 const DELAY_MEMORY: f64 = 2.0;
-/// A round-trip time that is older than this many of itself, or of the new sample, is forgotten when that comes.
+/// A round-trip time that is older than this many of itself is forgotten when a new sample comes ...
 const STALE_RTTS: u32 = 6;
+/// ... or older than this and that many of the sample: in a fade it has been seconds.
+const STALE_AFTER: Duration = Duration::from_secs(1);
 
 /// Held back for so long, a path's estimate has little left of what it could carry.
 const LONG_HELD: Duration = Duration::from_secs(1);
@@ -544,7 +546,8 @@ impl Path {
         let luck = mean_sent_at.map_or(Duration::ZERO, |mean| sent_at.since(mean));
         let age = now.since(std::mem::replace(&mut self.sampled_at, now));
         let sample = elapsed - delay + luck;
-        if self.rtt.is_measured() && age > self.rtt.smoothed().min(sample) * STALE_RTTS {
+        let stale = (sample * STALE_RTTS).max(STALE_AFTER).min(self.rtt.smoothed() * STALE_RTTS);
+        if self.rtt.is_measured() && age > stale {
             self.rtt.reset();
         }
         self.rtt_samples = if self.rtt.is_measured() { self.rtt_samples.saturating_add(1) } else { 1 };

@@ -132,10 +132,12 @@ impl Link {
     /// What may be tried has changed. True if the target in use is another now.
     pub fn retarget(&mut self, targets: Vec<Target>, now: Timestamp) -> bool {
         let before = self.target();
-        self.targets = targets;
-        self.current =
-            before.and_then(|before| self.targets.iter().position(|target| *target == before)).unwrap_or(0);
-        (self.better, self.stand_in) = (None, None);
+        let was = std::mem::replace(&mut self.targets, targets);
+        let now_at = |at: usize| self.targets.iter().position(|target| Some(target) == was.get(at));
+        let better = self.better.and_then(|(better, after)| Some((now_at(better)?, after)));
+        let (current, stand_in) = (now_at(self.current), self.stand_in.and_then(now_at));
+        self.current = current.unwrap_or(0);
+        (self.better, self.stand_in) = (better.filter(|_| current.is_some()), stand_in);
         let changed = self.target() != before;
         if changed {
             (self.since, self.works, self.worked) = (now, false, false);
@@ -454,6 +456,9 @@ mod tests {
         again.note(true, home);
         assert_eq!(again.give_up_at(), None, "nor will they at the same place");
         link.note_back(true, home);
+        // The gateway has another address there, too.
+        let both = candidates(&interface(true, true), CarrierChoice::Auto, &gateway(), None);
+        assert!(!link.retarget(both, home));
         assert!(!link.advance(home), "what has worked goes first");
         link.note(true, home);
         assert!(link.advance(home));

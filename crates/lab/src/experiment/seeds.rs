@@ -1,9 +1,8 @@
 //! One experiment with several seeds: run side by side where time is virtual, judged by the means.
 
-use super::{Bed, Experiment, Metrics, Report};
+use super::{Bed, Experiment, Metrics, Report, at_once};
 use anyhow::Context;
 use std::ops::Range;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// What one seed gave.
@@ -30,29 +29,14 @@ pub fn run_seeds(
     on_run: &(dyn Fn(usize) + Sync),
 ) -> anyhow::Result<Vec<SeededReport>> {
     let seeds: Vec<u64> = seeds.collect();
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let threads = if bed == Bed::Sim { cores.min(seeds.len()) } else { 1 };
-    let (next, ended, reports) = (AtomicUsize::new(0), AtomicUsize::new(0), Mutex::new(Vec::new()));
-    let work = || -> anyhow::Result<()> {
-        while let Some(&seed) = seeds.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let report = (experiment.runner)(bed, seed)
-                .with_context(|| format!("run {} with seed {seed}", experiment.id))?;
-            if let Ok(mut reports) = reports.lock() {
-                reports.push((seed, report));
-            }
-            on_run(ended.fetch_add(1, Ordering::Relaxed) + 1);
-        }
-        Ok(())
-    };
-    std::thread::scope(|scope| {
-        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
-        workers
-            .into_iter()
-            .try_for_each(|worker| worker.join().map_err(|_| anyhow::anyhow!("a run panicked"))?)
-    })?;
-    let mut reports = reports.into_inner().unwrap_or_default();
-    reports.sort_by_key(|(seed, _)| *seed);
-    Ok(reports)
+    let most = if bed == Bed::Sim { at_once::cores() } else { 1 };
+    let ended = AtomicUsize::new(0);
+    at_once::each(&seeds, most, |&seed| {
+        let report = (experiment.runner)(bed, seed)
+            .with_context(|| format!("run {} with seed {seed}", experiment.id))?;
+        on_run(ended.fetch_add(1, Ordering::Relaxed) + 1);
+        Ok((seed, report))
+    })
 }
 
 /// The mean of each figure over the seeds; a figure that one of them lacks has none.

@@ -1,9 +1,11 @@
 """Tests of the checks in scripts/."""
 
+import json
 import pathlib
 import sys
 import unittest
 
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
 import check_demo
@@ -24,6 +26,18 @@ class Experiments(unittest.TestCase):
         self.assertEqual(check_experiments.choose("BOND", ["delay-20-40", "equal"]), "equal")
         self.assertEqual(check_experiments.choose("BOND", ["loss", "delay"]), "delay")
         self.assertIsNone(check_experiments.choose("VIF", []))
+
+    def test_a_chosen_one_has_its_verdict_with_each_seed(self):
+        # Where one seed misses what the mean meets, the check would fail on an improvement and pass on anything worse.
+        for family, name in check_experiments.CHOSEN.items():
+            kept = json.loads((ROOT / "experiments" / family / name / "result.json").read_text())
+            for run in kept.get("runs", [kept]):
+                with self.subTest(experiment=f"{family}/{name}", seed=run["seed"]):
+                    self.assertEqual("met", kept["verdict"])
+                    for goal in kept["goal"]:
+                        value = run["metrics"][goal["metric"]]
+                        self.assertGreaterEqual(value, goal.get("at_least", value))
+                        self.assertLessEqual(value, goal.get("at_most", value))
 
 
 class Demo(unittest.TestCase):

@@ -188,7 +188,7 @@ impl Points {
     }
 
     fn tell_of_doubts(&mut self, now: Timestamp, one: &Joined, events: &EventLog) {
-        let matters = |doubt: &Doubt| matches!(doubt, Doubt::HiddenSender | Doubt::Numbers);
+        let matters = |doubt: &Doubt| matches!(doubt, Doubt::HiddenSender | Doubt::Numbers | Doubt::Classes);
         for doubt in one.estimate.iter().flat_map(Estimate::doubts).filter(matters) {
             let key = (one.network, doubt);
             if self.doubted.get(&key).is_some_and(|told| now.since(*told) < QUIET) {
@@ -464,6 +464,7 @@ mod tests {
         assert_eq!(told(69, Doubt::FewFrames), first, "that comes and goes all the time");
         assert_eq!(told(70, Doubt::Numbers).len(), 2);
         assert_eq!(told(71, Doubt::HiddenSender).len(), 3);
+        assert_eq!(told(72, Doubt::Classes).len(), 4);
     }
 
     #[test]

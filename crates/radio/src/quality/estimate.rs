@@ -53,6 +53,8 @@ pub enum Doubt {
     UnknownRate,
     /// Sequence numbers jump, or frames that are no repeats come twice or late: a forger, a restarted access point, or two of them with one address.
     Numbers,
+    /// Frames of one class arrive much better than those of another at the same time, though all go through the same air: one of the two is forged.
+    Classes,
     /// Made from frames to others.
     OthersFrames,
     /// Made from counts of what we sent, since nothing is told of what was received.
@@ -61,12 +63,13 @@ pub enum Doubt {
 
 impl Doubt {
     /// All, in the order in which they are told.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::FewFrames,
         Self::HiddenSender,
         Self::Together,
         Self::UnknownRate,
         Self::Numbers,
+        Self::Classes,
         Self::OthersFrames,
         Self::Coarse,
     ];
@@ -80,6 +83,7 @@ impl fmt::Display for Doubt {
             Self::Together => "attempts fail one after the other: fewer succeed than it seems",
             Self::UnknownRate => "unknown rates",
             Self::Numbers => "its frame numbers make no sense",
+            Self::Classes => "of its classes of traffic one arrives much better than another: forged frames?",
             Self::OthersFrames => "only frames to others",
             Self::Coarse => "from the kernel's counts of what we sent",
         })
@@ -108,7 +112,7 @@ impl Estimate {
     pub(super) fn new(flavour: Flavour, counts: &Counts, gaps: &Gaps, source: Source) -> Option<Self> {
         let heard = counts.heard();
         let lost = u32::try_from(counts.lost).unwrap_or_default();
-        let frames = heard.saturating_add(lost);
+        let frames = counts.frames();
         if heard == 0 {
             return None;
         }

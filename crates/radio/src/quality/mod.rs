@@ -10,8 +10,9 @@
 //! later one, or none. So frames to others tell how well *we* hear their sender; only their rates are chosen for others.
 //!
 //! Everything here may be forged by anybody in range: memory is bounded whatever comes, what makes no sense is counted as such, and the
-//! estimate says so ([`Doubt::Numbers`]). Frames of different channels are never taken together, whatever address they bear.
+//! estimate says so ([`Doubt::Numbers`], [`Doubt::Classes`]). Frames of different channels are never taken together, whatever address they bear.
 
+mod classes;
 mod estimate;
 mod gaps;
 mod others;
@@ -411,6 +412,8 @@ impl AccessPoint {
         };
         let gaps = self.gaps.as_ref().map(|gaps| gaps.sum(now)).unwrap_or_default();
         let to_us = Estimate::new(self.flavour, &sum(&self.to_us), &gaps, Source::ToUs);
+        let differ = class.is_none() && classes::differ(now, &self.to_us);
+        let to_us = to_us.map(|estimate| if differ { estimate.doubted(Doubt::Classes) } else { estimate });
         let is_enough = |estimate: &Estimate| !estimate.has(Doubt::FewFrames);
         if to_us.as_ref().is_some_and(is_enough) {
             return to_us;

@@ -476,6 +476,44 @@ fn a_forger_who_knows_the_next_number_is_noticed() {
     assert!(!air.estimate().unwrap().has(Doubt::Numbers));
 }
 
+/// Frames of a class that the access point does not use contradict no number of its own.
+#[test]
+fn a_forger_with_a_class_of_his_own_is_noticed() {
+    let forged = |delivery: f64, retry: bool| {
+        let mut air = Air::new(7);
+        for number in 0..300 {
+            air.send(&Sender { delivery, traffic: Some(0), ..PLAIN }, number, number + 1);
+            air.wait(300);
+            air.put(&Sender { traffic: Some(3), ..PLAIN }, 900 + number, retry);
+        }
+        air.estimate().unwrap()
+    };
+    for (what, estimate) in [("worse", forged(0.9, true)), ("better", forged(0.4, false))] {
+        assert!(!estimate.has(Doubt::Numbers), "{what}: {estimate:?}");
+        assert!(estimate.has(Doubt::Classes) && estimate.confidence() <= 0.5, "{what}: {estimate:?}");
+    }
+    assert!(!forged(1.0, false).has(Doubt::Classes), "as good as its own");
+}
+
+/// Voice and bulk by turns, through fades of 100 ms and through steady losses.
+#[test]
+fn classes_that_share_the_air_are_no_forgery() {
+    let mut air = Air::new(11);
+    let mut next = [0_u16; 2];
+    for frame in 0..20_000 {
+        let is_faded = air.now.as_nanos() / 100_000_000 % 2 == 0;
+        let delivery = if is_faded { 0.2 } else { 0.9 };
+        // What is said comes in bursts: it may meet a fade that the rest does not.
+        let (traffic, number) = if frame % 50 < 15 { (6, &mut next[0]) } else { (0, &mut next[1]) };
+        air.send(&Sender { delivery, traffic: Some(traffic), ..PLAIN }, *number, *number + 1);
+        *number = (*number + 1) % 4_096;
+        if frame > 100 && frame % 10 == 0 {
+            let estimate = air.estimate().unwrap();
+            assert!(!estimate.has(Doubt::Classes), "{frame}: {estimate:?}");
+        }
+    }
+}
+
 #[test]
 fn clock_steps_lose_at_most_a_window() {
     let mut air = Air::new(1);

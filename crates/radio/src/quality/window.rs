@@ -7,7 +7,7 @@ use units::Timestamp;
 /// How long what was heard counts (`[MULTIAP] section 6.1`).
 pub const WINDOW: Duration = Duration::from_millis(500);
 /// Parts in which it is counted; what leaves the window leaves it part by part.
-const PARTS: usize = 20;
+pub(super) const PARTS: usize = 20;
 const PART: Duration = Duration::from_millis(500 / PARTS as u64);
 
 /// Counts of frames. The paper keeps ten bytes for each frame heard; sums of 25 ms serve as well and do not grow with the rate.
@@ -48,6 +48,11 @@ impl Counts {
     pub fn heard(&self) -> u32 {
         self.first.saturating_add(self.repeated)
     }
+
+    /// Heard or missing.
+    pub fn frames(&self) -> u32 {
+        self.heard().saturating_add(u32::try_from(self.lost).unwrap_or_default())
+    }
 }
 
 /// Counts of the last [`WINDOW`].
@@ -81,15 +86,18 @@ impl<C: Count> Window<C> {
 
     /// All that was counted in the window that ends now.
     pub fn sum(&self, now: Timestamp) -> C {
-        let part = part_of(now);
         let mut sum = C::default();
-        // Empty if the clock went back further than the window: what is there is of another time.
-        let oldest = part.saturating_sub(PARTS as u64 - 1).max(self.current.saturating_sub(PARTS as u64 - 1));
-        if part.saturating_add(PARTS as u64) <= self.current {
-            return sum;
-        }
-        (oldest..=self.current).for_each(|part| sum.add(&self.parts[place(part)]));
+        self.parts(now).for_each(|(_, part)| sum.add(part));
         sum
+    }
+
+    /// The same part by part: the place of each, less than [`PARTS`] and the same in all windows, and what was counted in it.
+    pub fn parts(&self, now: Timestamp) -> impl Iterator<Item = (usize, &C)> {
+        let part = part_of(now);
+        let oldest = part.saturating_sub(PARTS as u64 - 1).max(self.current.saturating_sub(PARTS as u64 - 1));
+        // None if the clock went back further than the window: what is there is of another time.
+        let is_of_now = part.saturating_add(PARTS as u64) > self.current;
+        (oldest..=self.current).filter(move |_| is_of_now).map(|part| (place(part), &self.parts[place(part)]))
     }
 }
 

@@ -70,6 +70,7 @@ pub(super) fn experiment() -> Experiment {
     spec.insert("places_m".into(), PLACES.map(toml::Value::from).to_vec().into());
     spec.insert("signal".into(), "17 dBm, path loss of TGn model B, Rayleigh fades of 70 ms".into());
     spec.insert("cases".into(), CASES.map(|(name, _)| toml::Value::from(name)).to_vec().into());
+    spec.insert("steering".into(), "told what the device reckons from the frames that it hears".into());
     spec.insert("round_trip_ms".into(), (ROUND_TRIP.as_millis() as i64).into());
     spec.insert("measured_s".into(), (MEASURED.as_secs() as i64).into());
     let group = |case: &str, part: &str| {
@@ -193,10 +194,10 @@ pub(super) fn air(
         changes: Vec::new(),
         seed,
     };
-    run.run_contended(&Air { transmitters, hidden: false, estimated: false })
+    run.run_contended(&Air { transmitters, hidden: false, estimated: true })
 }
 
-/// An access point at a distance, and what steering knows of it: the packet time over all fades (`[MULTIAP] eq. 1`).
+/// An access point at a distance, and its packet time over all fades (`[MULTIAP] eq. 1`).
 pub(super) fn point(fades: u32, metres: f64, choice: Choice) -> anyhow::Result<(Transmitter, Point)> {
     let signal_dbm = signal_dbm(metres);
     let mut by_throughput: Vec<Rate> = Rate::OFDM.to_vec();

@@ -10,7 +10,7 @@ use std::time::Duration;
 use bond::Algorithm as Paths;
 use policy::steering::MarkingForm;
 
-use super::shared_air::{NO_LIMIT, PlainClient, Point, SharedAir, Shares, Way};
+use super::shared_air::{NO_LIMIT, PlainClient, Point, SharedAir, Shares, TOLD, Way};
 use super::{id, rounded};
 use crate::experiment::{Axes, BarGroup, Bed, Experiment, Goal, Metrics, Report};
 use crate::simbed::{Algorithm, jain_index};
@@ -85,6 +85,7 @@ const CLIENTS: [&str; 3] = ["first", "second", "device"];
 
 pub(super) fn experiment() -> Experiment {
     let mut spec = toml::Table::new();
+    spec.insert("steering".into(), TOLD.into());
     spec.insert("round_trip_ms".into(), (ROUND_TRIP.as_millis() as i64).into());
     spec.insert("close_packet_time_us".into(), (CLOSE_US as i64).into());
     for table in &TABLES {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use bond::Algorithm;
 use policy::steering::MarkingForm;
 
-use super::shared_air::{Point, SharedAir, Way};
+use super::shared_air::{Point, SharedAir, TOLD, Way};
 use super::{id, rounded};
 use crate::experiment::{Axes, BarGroup, Bed, Experiment, Goal, Metrics, Report};
 
@@ -18,7 +18,8 @@ const MOST: u32 = 10;
 const SETTLING: Duration = Duration::from_secs(20);
 const MEASURED: Duration = Duration::from_secs(60);
 
-const WAYS: [(&str, Algorithm, Way); 3] = [
+const WAYS: [(&str, Algorithm, Way); 4] = [
+    ("plain", Algorithm::Olia, Way::Plain),
     ("marks_exact", Algorithm::Olia, Way::Marks(MarkingForm::Exact)),
     ("marks_fitted", Algorithm::Olia, Way::Fitted),
     ("ours", Algorithm::Model, Way::Preference),
@@ -28,6 +29,7 @@ const MIXES: [&str; 2] = ["poor", "spread"];
 
 pub(super) fn experiment() -> Experiment {
     let mut spec = toml::Table::new();
+    spec.insert("steering".into(), TOLD.into());
     spec.insert("round_trip_ms".into(), (ROUND_TRIP.as_millis() as i64).into());
     spec.insert("good_packet_time_us".into(), (GOOD_US as i64).into());
     spec.insert("poor_packet_time_us".into(), (POOR_US as i64).into());

@@ -14,7 +14,7 @@ use radio::airtime::Flavour;
 use sim::medium::{Link, Links, Passage, PassageKind, Propagation, SignalLoss, StationId};
 use units::{Bytes, Timestamp};
 
-use super::shared_air::{NO_LIMIT, Point, SharedAir, Way};
+use super::shared_air::{NO_LIMIT, Point, SharedAir, TOLD, Way};
 use super::{id, mean, rounded};
 use crate::experiment::{Axes, BarGroup, Bed, Experiment, Goal, Metrics, Report};
 
@@ -45,6 +45,7 @@ const WAYS: [(&str, Algorithm, Way); 5] = [
 
 pub(super) fn experiment() -> Experiment {
     let mut spec = toml::Table::new();
+    spec.insert("steering".into(), TOLD.into());
     spec.insert("access_points".into(), format!("two, {APART} m apart, on one channel, 802.11a").into());
     spec.insert("802.11n".into(), "not reproduced: the simulated radio carries none".into());
     spec.insert("places_m".into(), PLACES.map(toml::Value::from).to_vec().into());

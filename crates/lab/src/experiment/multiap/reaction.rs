@@ -5,7 +5,7 @@ use std::time::Duration;
 use bond::Algorithm;
 use policy::steering::MarkingForm;
 
-use super::shared_air::{Change, NO_LIMIT, PACKET_PART, Point, SharedAir, Way};
+use super::shared_air::{Change, NO_LIMIT, PACKET_PART, Point, SharedAir, TOLD, Way};
 use super::{id, mean, rounded};
 use crate::experiment::{Axes, BarGroup, Bed, Experiment, Goal, Metrics, Report};
 use crate::simbed::quantile;
@@ -34,6 +34,7 @@ const WAYS: [(&str, Algorithm, Way); 4] = [
 
 pub(super) fn experiment() -> Experiment {
     let mut spec = toml::Table::new();
+    spec.insert("steering".into(), TOLD.into());
     spec.insert(
         "access_points".into(),
         "two on one channel, of which one is good, and they change places".into(),

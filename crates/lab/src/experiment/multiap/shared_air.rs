@@ -108,6 +108,8 @@ const IN_VAIN: Duration = Duration::from_millis(14);
 const STEP: Duration = Duration::from_millis(1);
 /// How long the ends may take to find each other: of an access point at the edge of its reach little arrives.
 const MEETING: Duration = Duration::from_secs(30);
+/// What an experiment's settings say of steering on this model.
+pub(super) const TOLD: &str = "told the true packet times";
 const STEERING: Duration = Duration::from_millis(100);
 /// So much counts of what others had in one step, as a radio that listens counts for a second.
 const SHARE_NEWS: f64 = 0.1;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use bond::Algorithm;
 use policy::steering::MarkingForm;
 
-use super::shared_air::{NO_LIMIT, Point, SharedAir, Way};
+use super::shared_air::{NO_LIMIT, Point, SharedAir, TOLD, Way};
 use super::{id, mean, rounded};
 use crate::experiment::{Axes, BarGroup, Bed, Experiment, Goal, Metrics, Report};
 
@@ -31,6 +31,7 @@ const WAYS: [(&str, Algorithm, Way); 6] = [
 
 pub(super) fn experiment() -> Experiment {
     let mut spec = toml::Table::new();
+    spec.insert("steering".into(), TOLD.into());
     let mut put = |key: &str, value: toml::Value| spec.insert(key.to_owned(), value);
     put("round_trips_ms", ROUND_TRIPS_MS.map(|ms| toml::Value::from(ms as i64)).to_vec().into());
     put("poor_packet_times_ms", POOR_MS.map(|ms| toml::Value::from(ms as i64)).to_vec().into());

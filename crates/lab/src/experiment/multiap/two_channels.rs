@@ -16,7 +16,7 @@ const SETTLING: Duration = Duration::from_secs(20);
 const MEASURED: Duration = Duration::from_secs(60);
 /// What the paper has of the first channel's, for each second one.
 const PAPER: [(&str, [f64; 3]); 2] = [("alpha_0", [0.9, 0.8, 0.6]), ("alpha_2", [0.9, 0.875, 0.875])];
-const WAYS: [&str; 3] = ["alpha_0", "alpha_2", "ours"];
+const WAYS: [&str; 3] = ["alpha_0", "alpha_2", "ours_settle"];
 
 pub(super) fn experiment() -> Experiment {
     let mut spec = toml::Table::new();
@@ -28,13 +28,13 @@ pub(super) fn experiment() -> Experiment {
     spec.insert("change_of_channel_us".into(), (CHANGE_OF_CHANNEL.as_micros() as i64).into());
     spec.insert("alpha_0".into(), "equal slots".into());
     spec.insert("alpha_2".into(), "eq. 6, our radio as it is without options".into());
-    spec.insert("ours".into(), "our radio with --settle".into());
+    spec.insert("ours_settle".into(), "our radio with --settle".into());
     spec.insert(
         "predicted".into(),
         "what eq. 6 gives with the true rates, over a cycle of 200 ms and two changes of channel".into(),
     );
     spec.insert("best".into(), "the first channel alone".into());
-    let label = |way: &str| if way == "ours" { "ours, --settle".to_owned() } else { way.to_owned() };
+    let label = |way: &str| if way == "ours_settle" { "ours, --settle".to_owned() } else { way.to_owned() };
     let ways = WAYS.map(|way| vec![(label(way), way.to_owned())]);
     let paper = PAPER.map(|(way, _)| vec![(format!("{way}, paper"), format!("paper_{way}"))]);
     let predicted =
@@ -55,7 +55,7 @@ pub(super) fn experiment() -> Experiment {
             [Goal::at_least(metric.clone(), 0.98), Goal::at_most(metric, 1.02)]
         })
     });
-    let ours = SECONDS.map(|second| Goal::at_least(format!("ours.of_best_{second}"), 0.95));
+    let ours = SECONDS.map(|second| Goal::at_least(format!("ours_settle.of_best_{second}"), 0.95));
     Experiment {
         id: id("sec7-slots"),
         title: "one radio on two channels, of 20 Mbit/s and of 20, 14 and 5, as it is and with --settle: what arrives, as a part of what the better one alone carries"
@@ -103,7 +103,7 @@ fn run(seed: u64) -> Report {
             let arrives: f64 = air.run().iter().sum();
             metrics.insert(format!("{way}.mbps_{second}"), rounded(arrives));
             metrics.insert(format!("{way}.of_best_{second}"), rounded(arrives / FIRST));
-            if way != "ours" {
+            if way != "ours_settle" {
                 let predicted = equation_6(rates, slots.alpha);
                 metrics.insert(format!("predicted_{way}.of_best_{second}"), rounded(predicted / FIRST));
                 metrics.insert(format!("{way}.of_predicted_{second}"), rounded(arrives / predicted));

@@ -5,7 +5,7 @@ use std::time::Duration;
 use bond::Algorithm;
 use policy::steering::MarkingForm;
 
-use super::shared_air::{NO_LIMIT, Point, SharedAir, Way};
+use super::shared_air::{NO_LIMIT, Point, SharedAir, TOLD, Way};
 use super::{id, mean, rounded};
 use crate::experiment::{Axes, BarGroup, Bed, Experiment, Goal, Metrics, Report};
 
@@ -30,6 +30,7 @@ const WAYS: [(&str, Algorithm, Way); 5] = [
 
 pub(super) fn experiment() -> Experiment {
     let mut spec = toml::Table::new();
+    spec.insert("steering".into(), TOLD.into());
     spec.insert("round_trip_ms".into(), (ROUND_TRIP.as_millis() as i64).into());
     spec.insert("packet_times_ms".into(), vec![toml::Value::from(0.5), 3.0.into()].into());
     spec.insert("uplink_mbps".into(), 25.into());
@@ -47,6 +48,7 @@ pub(super) fn experiment() -> Experiment {
             label: "mean".into(),
             bars: std::iter::once(("paper, marks".to_owned(), "paper.mean".to_owned()))
                 .chain(WAYS.map(|(name, ..)| (name.to_owned(), format!("{name}.mean"))))
+                .chain([("better one alone".to_owned(), "best_alone.mean".to_owned())])
                 .collect(),
         }],
         unit: "part of the optimum",
@@ -69,18 +71,41 @@ fn run(seed: u64) -> anyhow::Result<Report> {
     for (name, algorithm, way) in WAYS {
         let mut parts = Vec::new();
         for others in OTHERS {
-            let uplink = UPLINK / f64::from(others + 1);
+            let uplink = part_of_uplink(others);
             let arrived = run(vec![point(GOOD, uplink), point(POOR, NO_LIMIT)], algorithm, way)?;
-            // The uplink filled, and the rest of the air by the poor one.
-            let good = uplink.min(1.0 / GOOD.as_secs_f64());
-            let rest = (1.0 - good * GOOD.as_secs_f64()).max(0.0) / POOR.as_secs_f64();
-            let part = arrived / ((good + rest) * efficiency);
+            let part = arrived / (optimum(uplink) * efficiency);
             metrics.insert(format!("{name}.others_{others}"), rounded(part));
             parts.push(part);
         }
         metrics.insert(format!("{name}.mean"), rounded(mean(&parts)));
         series.push((name.to_owned(), OTHERS.into_iter().map(f64::from).zip(parts).collect()));
     }
+    // Each of the two by itself, and the better one of them at each place.
+    let mut best_alone = Vec::new();
+    for others in OTHERS {
+        let uplink = part_of_uplink(others);
+        let most = optimum(uplink) * efficiency;
+        let mut alone = |name: &str, only| -> anyhow::Result<f64> {
+            let part = run(vec![only], Algorithm::Model, Way::Plain)? / most;
+            metrics.insert(format!("{name}.others_{others}"), rounded(part));
+            Ok(part)
+        };
+        let good = alone("good_alone", point(GOOD, uplink))?;
+        best_alone.push(good.max(alone("poor_alone", point(POOR, NO_LIMIT))?));
+    }
+    metrics.insert("best_alone.mean".into(), rounded(mean(&best_alone)));
+    series.push(("better one alone".to_owned(), OTHERS.into_iter().map(f64::from).zip(best_alone).collect()));
     metrics.insert("paper.mean".into(), 0.84);
     Ok(Report { metrics, series, ..Report::default() })
+}
+
+/// Packets a second that one of so many flows and another one has of the uplink.
+fn part_of_uplink(others: u32) -> f64 {
+    UPLINK / f64::from(others + 1)
+}
+
+/// The most packets in a second: our part of the uplink filled, and the rest of the air by the poor one.
+fn optimum(uplink: f64) -> f64 {
+    let good = uplink.min(1.0 / GOOD.as_secs_f64());
+    good + (1.0 - good * GOOD.as_secs_f64()).max(0.0) / POOR.as_secs_f64()
 }

@@ -6,7 +6,7 @@ use bond::Algorithm;
 use policy::steering::MarkingForm;
 use sim::SeededRandom;
 
-use super::shared_air::{Change, PACKET_PART, Point, SharedAir, Way};
+use super::shared_air::{Change, PACKET_PART, Point, SharedAir, TOLD, Way};
 use super::{id, rounded};
 use crate::experiment::{Axes, BarGroup, Bed, Experiment, Goal, Metrics, Report};
 use crate::simbed::quantile;
@@ -35,6 +35,7 @@ pub(super) fn paper_metric(over: &str) -> String {
 
 pub(super) fn experiment() -> Experiment {
     let mut spec = toml::Table::new();
+    spec.insert("steering".into(), TOLD.into());
     spec.insert("access_points".into(), "two on one channel, each with an air that varies by itself".into());
     spec.insert("round_trip_ms".into(), (ROUND_TRIP.as_millis() as i64).into());
     spec.insert("stay_s".into(), STAY.into());
@@ -44,7 +45,7 @@ pub(super) fn experiment() -> Experiment {
     spec.insert("download".into(), "10 MB, one after the other in one long flow".into());
     spec.insert("ideal".into(), "what the better one at every moment would carry alone".into());
     let bars = |metric: &str| {
-        ["one", "other", "marks_exact", "marks_fitted", "ours", "ideal"]
+        ["one", "other", "plain", "marks_exact", "marks_fitted", "ours", "ideal"]
             .map(|name| (name.to_owned(), format!("{name}.{metric}")))
             .to_vec()
     };
@@ -71,9 +72,10 @@ fn run(seed: u64) -> anyhow::Result<Report> {
     let airs = [0, 1].map(|point| air(point, seed));
     let mut metrics: Metrics = PAPER_MEDIANS.map(|(over, median)| (paper_metric(over), median)).into();
     let mut series = Vec::new();
-    let runs: [(&str, &[usize], Algorithm, Way); 5] = [
+    let runs: [(&str, &[usize], Algorithm, Way); 6] = [
         ("one", &[0], Algorithm::Model, Way::Plain),
         ("other", &[1], Algorithm::Model, Way::Plain),
+        ("plain", &[0, 1], Algorithm::Olia, Way::Plain),
         ("marks_exact", &[0, 1], Algorithm::Olia, Way::Marks(MarkingForm::Exact)),
         ("marks_fitted", &[0, 1], Algorithm::Olia, Way::Fitted),
         ("ours", &[0, 1], Algorithm::Model, Way::Preference),
@@ -108,7 +110,7 @@ fn run(seed: u64) -> anyhow::Result<Report> {
     put_times(&mut metrics, "ideal", &downloads(ideal(&airs)));
     for (rank, ratio) in [("median_s", "median_over_best"), ("p99_s", "p99_over_best")] {
         let best = metrics[&format!("one.{rank}")].min(metrics[&format!("other.{rank}")]);
-        for name in ["marks_exact", "marks_fitted", "ours", "ideal"] {
+        for name in ["plain", "marks_exact", "marks_fitted", "ours", "ideal"] {
             let value = metrics[&format!("{name}.{rank}")] / best;
             metrics.insert(format!("{name}.{ratio}"), rounded(value));
         }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use bond::Algorithm;
 use policy::steering::MarkingForm;
 
-use super::shared_air::{Change, PACKET_PART, Point, SharedAir, Single, Way};
+use super::shared_air::{Change, PACKET_PART, Point, SharedAir, Single, TOLD, Way};
 use super::{id, rounded};
 use crate::experiment::{Axes, BarGroup, Bed, Experiment, Goal, Metrics, Report};
 
@@ -43,6 +43,7 @@ const DRAWN: [&str; 4] = ["beacon_handover", "turns_power_save", "plain", "ours"
 
 pub(super) fn experiment() -> Experiment {
     let mut spec = toml::Table::new();
+    spec.insert("steering".into(), TOLD.into());
     spec.insert("access_points".into(), format!("{POINTS}, {APART} m apart, on one channel").into());
     spec.insert("walk".into(), format!("from the first to the last at {METRES_A_SECOND} m/s").into());
     spec.insert(

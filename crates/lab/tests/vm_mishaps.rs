@@ -46,7 +46,9 @@ at_home ping -q -i 0.02 -s 1000 -c 600 -W 2 -I wl-cafe SERVER >/results/garbage.
 sleep 4; own aps --json >/results/aps-before
 forge garbage 0 2412 --count 1500 --pause-ms 5 --seed 2 & forging=$!
 sleep 4; own aps --json >/results/aps-forged; own events >/results/events-forged; wait $forging $pinging
-forge garbage 1 2462 --count 1500 --pause-ms 5 --seed 3
+own list --json >/results/before-sealed; at_home ping -q -i 0.02 -s 1000 -c 400 -W 2 -I wl-home SERVER >/results/sealed.ping & pinging=$!
+forge garbage 1 2462 --count 1500 --pause-ms 5 --seed 3 & forging=$!
+sleep 4; own aps --json >/results/aps-sealed; wait $forging $pinging
 memory >/results/memory-after; both_up garbage; own list --json >/results/after-garbage
 point home 0 chan_switch 5 2437; sleep 3; both_up switch; own list --json >/results/after-switch
 flip 1; sleep 3; own list; own list --json >/results/while-off
@@ -102,12 +104,12 @@ fn mishaps_are_told_and_survived() {
     let (before, after) = (memory("memory-before"), memory("memory-after"));
     assert!(after < before + 512, "the worker grew from {before} to {after} kB");
     // What the cafe is taken for goes by numbers and repeats that a stranger invents.
-    let cafe = |name: &str| -> serde_json::Value {
+    let quality = |name: &str, interface: &str| -> serde_json::Value {
         let points = list(name);
-        points.as_array().unwrap().iter().find(|point| point["interface"] == "wl-cafe").unwrap()["quality"]
+        points.as_array().unwrap().iter().find(|point| point["interface"] == interface).unwrap()["quality"]
             .clone()
     };
-    let (honest, forged) = (cafe("aps-before"), cafe("aps-forged"));
+    let (honest, forged) = (quality("aps-before", "wl-cafe"), quality("aps-forged", "wl-cafe"));
     println!("{honest} {forged}");
     let doubted = |quality: &serde_json::Value| quality["doubts"].as_array().unwrap().contains(&DOUBT.into());
     assert!(!doubted(&honest) && doubted(&forged), "{honest} {forged}");
@@ -118,6 +120,12 @@ fn mishaps_are_told_and_survived() {
         told.contains(&format!("cafe: how good its access point is can only be guessed: {DOUBT}")),
         "{told}"
     );
+    // Home's frames are encrypted: those of a stranger are dropped, and it is not judged by them.
+    let sealed = quality("aps-sealed", "wl-home");
+    let (before, after) = (dropped(&list("before-sealed")), dropped(&list("after-garbage")));
+    println!("{sealed} {before} {after}");
+    assert!(after >= before + 50, "the forgeries were not heard: {before} {after}");
+    assert!(!doubted(&sealed) && sealed["frames"].as_u64() > Some(20), "{sealed}");
     let switched = list("after-switch");
     assert_eq!(
         (&switched[1]["now"]["channel"], ups(&switched, 0)),

@@ -72,6 +72,11 @@ impl Link {
         Self { bssid, frequency, association, rates, own, security, duplicates, pieces }
     }
 
+    /// Whether its data is encrypted, so that no one else can send any.
+    pub fn is_protected(&self) -> bool {
+        self.security.is_some()
+    }
+
     /// Whether packets can pass.
     pub fn is_open(&self) -> bool {
         self.security.as_ref().is_none_or(|keys| keys.supplicant.is_finished())
@@ -121,6 +126,7 @@ impl Link {
             return Brought::Nothing;
         }
         if header.control.kind.is_management() {
+            self.duplicates.note(header);
             return self.receive_management(header, body);
         }
         if !header.control.from_access_point || !matches!(header.control.kind, Kind::Data | Kind::QosData) {
@@ -130,6 +136,7 @@ impl Link {
             Ok(opened) => opened,
             Err(()) => return Brought::Dropped,
         };
+        self.duplicates.note(header);
         let aggregate = header.is_aggregate();
         let Some(body) = self.pieces.join(header, body, sealed) else { return Brought::Nothing };
         if aggregate {
@@ -253,4 +260,67 @@ fn seal(
         }
     }
     Some(frame)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Rate;
+    use crate::airtime::Flavour;
+    use crate::frame::{Cipher, KeyManagement};
+    use crate::security::Passphrase;
+
+    const OWN: MacAddress = MacAddress([2, 0, 0, 0, 0, 1]);
+    const BSSID: MacAddress = MacAddress([2, 0, 0, 0, 1, 0]);
+
+    fn protected() -> (Link, ccmp::Key) {
+        let security = RobustSecurity {
+            group: Cipher::Ccmp,
+            pairwise: vec![Cipher::Ccmp],
+            key_management: vec![KeyManagement::Psk],
+            protection_offered: false,
+            protection_required: false,
+            group_management: Cipher::Bip,
+        };
+        let shared = Passphrase::new("correct horse").unwrap().shared_key(b"home");
+        let supplicant = Supplicant::new(shared, BSSID, OWN, security.clone(), security.clone());
+        let rates = RateChoice::new(Flavour::G, &[Rate(12)], Rate(12));
+        let mut link = Link::new(OWN, BSSID, Frequency(2_412), 1, rates, Some((supplicant, security)));
+        let keys = link.security.as_mut().unwrap();
+        (keys.pair, keys.confirmed) = (Some(ccmp::Key::new(&[7; 16], 0, 0)), true);
+        (link, ccmp::Key::new(&[7; 16], 0, 0))
+    }
+
+    fn header(number: u16, retry: bool) -> Header {
+        let mut header = Header::new(Kind::Data, OWN, BSSID, BSSID);
+        (header.control.from_access_point, header.control.protected) = (true, true);
+        (header.sequence.number, header.control.retry) = (number, retry);
+        header
+    }
+
+    /// Of the frame that a stranger sends under the next number nothing is kept: neither that it came, nor that the next one repeats it.
+    #[test]
+    fn forged_frames_do_not_pass_for_the_first_of_two() {
+        let (mut link, mut key) = protected();
+        let mut sent = |number, retry| {
+            let (mut body, mut sealed) = (Vec::new(), Vec::new());
+            let packet =
+                Packet { destination: OWN, source: BSSID, ethernet_type: 0x0800, payload: &[1, 2, 3] };
+            packet.write_body(&mut body);
+            let header = header(number, retry);
+            key.seal(&header, &body, &mut sealed).unwrap();
+            (header, sealed)
+        };
+        let (first, sealed) = sent(1, false);
+        assert!(matches!(link.receive(&first, &sealed), Brought::Packets(packets) if packets.len() == 1));
+        let again = Header { control: crate::frame::FrameControl { retry: true, ..first.control }, ..first };
+        assert!(matches!(link.receive(&again, &sealed), Brought::Nothing), "a repeat");
+        let elsewhere = header(900, true);
+        assert!(matches!(link.receive(&elsewhere, &sealed), Brought::Dropped), "replayed");
+        for retry in [false, true] {
+            assert!(matches!(link.receive(&header(2, retry), &[0x20; 60]), Brought::Dropped), "{retry}");
+        }
+        let (second, sealed) = sent(2, true);
+        assert!(matches!(link.receive(&second, &sealed), Brought::Packets(packets) if packets.len() == 1));
+    }
 }

@@ -23,18 +23,24 @@ impl Default for Duplicates {
 
 impl Duplicates {
     /// Whether the frame is the last one of its kind once more.
-    pub fn is_repeat(&mut self, header: &Header) -> bool {
-        if header.receiver.is_group() {
-            return false;
-        }
-        let kind =
-            if header.control.kind.is_management() { KINDS - 1 } else { usize::from(header.traffic()) };
-        let number = (header.sequence.number, header.sequence.fragment);
-        header.control.retry && self.0[kind] == Some(number) || {
-            self.0[kind] = Some(number);
-            false
+    pub fn is_repeat(&self, header: &Header) -> bool {
+        header.control.retry && !header.receiver.is_group() && self.0[kind(header)] == Some(number(header))
+    }
+
+    /// The frame is the last one of its kind now. Not one that may be forged: what its sender repeats would be taken for known.
+    pub fn note(&mut self, header: &Header) {
+        if !header.receiver.is_group() {
+            self.0[kind(header)] = Some(number(header));
         }
     }
+}
+
+fn kind(header: &Header) -> usize {
+    if header.control.kind.is_management() { KINDS - 1 } else { usize::from(header.traffic()) }
+}
+
+fn number(header: &Header) -> (u16, u8) {
+    (header.sequence.number, header.sequence.fragment)
 }
 
 #[derive(Debug)]
@@ -110,11 +116,13 @@ mod tests {
     fn only_marked_repeats_are_dropped() {
         let mut duplicates = Duplicates::default();
         let mut header = piece(7, 0, false);
-        assert!(!duplicates.is_repeat(&header));
-        assert!(!duplicates.is_repeat(&header), "not marked as a repeat");
         header.control.retry = true;
+        assert!(!duplicates.is_repeat(&header), "the first that came of it");
+        duplicates.note(&header);
         assert!(duplicates.is_repeat(&header));
-        header.sequence.fragment = 1;
+        header.control.retry = false;
+        assert!(!duplicates.is_repeat(&header), "not marked as a repeat");
+        (header.control.retry, header.sequence.fragment) = (true, 1);
         assert!(!duplicates.is_repeat(&header));
     }
 

@@ -207,6 +207,7 @@ impl Station {
         if member.duplicates.is_repeat(header) || !plain {
             return;
         }
+        member.duplicates.note(header);
         let Some(body) = member.pieces.join(header, body.to_vec(), None) else { return };
         let packet = Packet::from_body(header.source(), header.destination(), &body);
         let packet = packet.ok().filter(|one| one.source != own && one.ethernet_type != EAPOL_TYPE);

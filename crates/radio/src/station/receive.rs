@@ -19,11 +19,13 @@ impl Station {
         if self.is_own(header.transmitter) || header.transmitter.is_group() {
             return;
         }
-        let StationSettings { address, further, .. } = &self.settings;
-        let is_own = |receiver| receiver == *address || further.contains(&receiver);
-        let networks = &self.networks;
-        let is_joined = |bssid| networks.values().any(|network| network.bssid() == Some(bssid));
-        self.qualities.take(now, &header, heard, is_own, is_joined);
+        let bssid = header.bssid();
+        let from_access_point = header.transmitter == bssid;
+        let is_for_us = self.is_own(header.receiver) && header.control.kind.is_data() && from_access_point;
+        // What is for us is looked at first: it tells nothing of an access point whose keys it does not fit.
+        if !is_for_us {
+            self.judge(now, &header, heard);
+        }
         if matches!(header.control.kind, Kind::Beacon | Kind::ProbeResponse) && !header.control.protected {
             if let Ok(beacon) = Beacon::parse(body) {
                 self.handle_beacon(now, &header, &beacon, heard);
@@ -33,15 +35,17 @@ impl Station {
         if !self.is_own(header.receiver) && !header.receiver.is_group() {
             return;
         }
-        let bssid = header.bssid();
-        let from_access_point = header.transmitter == bssid;
         let to_us = |network: &&Network| {
             let addressed = header.receiver.is_group() || header.receiver == network.address;
             addressed && network.target().is_some_and(|target| target.bssid == bssid)
         };
         let found: Vec<NetworkId> = self.networks.values().filter(to_us).map(|network| network.id).collect();
         if from_access_point {
-            found.into_iter().for_each(|id| self.handle_network_frame(now, id, &header, body));
+            let handle = |is_forged, id| self.handle_network_frame(now, id, &header, body) || is_forged;
+            let is_forged = found.into_iter().fold(false, handle);
+            if is_for_us && !is_forged {
+                self.judge(now, &header, heard);
+            }
             return;
         }
         if header.control.kind == Kind::ProbeRequest {
@@ -56,6 +60,15 @@ impl Station {
             let found: Vec<NetworkId> = self.here().filter(grouped).map(|network| network.id).collect();
             found.into_iter().for_each(|id| self.handle_group_frame(now, id, &header, body));
         }
+    }
+
+    /// How well its sender is heard is judged by a frame, too.
+    fn judge(&mut self, now: Timestamp, header: &Header, heard: &Heard<'_>) {
+        let StationSettings { address, further, .. } = &self.settings;
+        let is_own = |receiver| receiver == *address || further.contains(&receiver);
+        let networks = &self.networks;
+        let is_joined = |bssid| networks.values().any(|network| network.bssid() == Some(bssid));
+        self.qualities.take(now, header, heard, is_own, is_joined);
     }
 
     fn handle_beacon(&mut self, now: Timestamp, header: &Header, beacon: &Beacon<'_>, heard: &Heard<'_>) {
@@ -118,8 +131,9 @@ impl Station {
         }
     }
 
-    fn handle_network_frame(&mut self, now: Timestamp, id: NetworkId, header: &Header, body: &[u8]) {
-        let Some(network) = self.networks.get_mut(&id) else { return };
+    /// Whether the access point cannot have sent the frame, as it does not fit the keys.
+    fn handle_network_frame(&mut self, now: Timestamp, id: NetworkId, header: &Header, body: &[u8]) -> bool {
+        let Some(network) = self.networks.get_mut(&id) else { return false };
         match (&mut network.state, header.control.kind) {
             (State::Authenticating(..), Kind::Authentication) if !header.control.protected => {
                 if let Ok(answer) = management::parse_authentication(body) {
@@ -142,10 +156,13 @@ impl Station {
             (State::Linked(linked), kind) => {
                 linked.life.seen(now);
                 let brought = linked.link.receive(header, body);
+                let is_forged = matches!(brought, Brought::Dropped) && linked.link.is_protected();
                 self.handle_brought(now, id, header, kind, brought);
+                return is_forged;
             }
             _ => {}
         }
+        false
     }
 
     fn handle_brought(

@@ -14,6 +14,7 @@ use crate::experiment::{Axes, BarGroup, Bed, Experiment, Goal, Metrics, Report};
 use crate::simbed::quantile;
 use crate::traffic;
 use crate::vm::direct::Answers;
+use crate::vm::topology::SERVER_ADDRESS;
 
 /// Access points of the walk, metres apart, and how fast one walks: a minute in all, as in the paper.
 const APART: f64 = 30.0;
@@ -194,7 +195,7 @@ fn run_walk(seed: u64) -> anyhow::Result<Report> {
     ];
     ways.extend(STANDS.map(|metres| (format!("stand-{metres}"), vec![(0.0, f64::from(metres))])));
     let script = format!(
-        r#"at_start() {{ air start; sleep 8; }}
+        r#"at_start() {{ air start; sleep 8; at_home ping -q -c 50 -i 0.02 -s 1000 -W 2 -I wl-a {SERVER_ADDRESS} >/dev/null || true; sleep 3; }}
 walk() {{ air walk; cut -d' ' -f1 /proc/uptime >/results/began-$2; "$@" --seconds {whole}; }}
 follow() {{ follow_endpoints; sleep 0.5; }}
 take_turns() {{
@@ -221,7 +222,7 @@ mkfifo /tmp/beacons; hand_over </tmp/beacons & handing_over=$!
 exec 3>/tmp/beacons; managed count walk fetch beacons --transport mptcp; exec 3>&-
 wait $handing_over; no_endpoints; at_start
 direct_up
-fetch warm --bytes 200000 --interface wl-a
+fetch warm --bytes 200000 --interface wl-a; sleep 3
 steered warm --seconds 3; sleep 1
 heard_marks >/results/heard-before
 for turn in {turns}; do walk steered mptcp_marks$turn; at_start; done

@@ -501,7 +501,7 @@ fn classes_that_share_the_air_are_no_forgery() {
     let mut air = Air::new(11);
     let mut next = [0_u16; 2];
     for frame in 0..20_000 {
-        let is_faded = air.now.as_nanos() / 100_000_000 % 2 == 0;
+        let is_faded = (air.now.as_nanos() / 100_000_000).is_multiple_of(2);
         let delivery = if is_faded { 0.2 } else { 0.9 };
         // What is said comes in bursts: it may meet a fade that the rest does not.
         let (traffic, number) = if frame % 50 < 15 { (6, &mut next[0]) } else { (0, &mut next[1]) };

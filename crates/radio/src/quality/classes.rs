@@ -14,10 +14,10 @@ const BEYOND_CHANCE: f64 = 5.0;
 /// Whether a class differs from all others taken together, in the window that ends now.
 pub(super) fn differ(now: Timestamp, classes: &[Option<Box<Window>>]) -> bool {
     let windows = || classes.iter().flatten();
-    let mut all = [(0, 0); PARTS];
+    let mut all = [(0_u32, 0_u32); PARTS];
     for (place, counts) in windows().flat_map(|window| window.parts(now)) {
         let (first, frames) = &mut all[place];
-        (*first, *frames) = (*first + counts.first, *frames + counts.frames());
+        (*first, *frames) = (first.saturating_add(counts.first), frames.saturating_add(counts.frames()));
     }
     windows().any(|window| {
         let (mut difference, mut variance) = (0.0, 0.0);

@@ -412,8 +412,10 @@ impl AccessPoint {
         };
         let gaps = self.gaps.as_ref().map(|gaps| gaps.sum(now)).unwrap_or_default();
         let to_us = Estimate::new(self.flavour, &sum(&self.to_us), &gaps, Source::ToUs);
-        let differ = class.is_none() && classes::differ(now, &self.to_us);
-        let to_us = to_us.map(|estimate| if differ { estimate.doubted(Doubt::Classes) } else { estimate });
+        let to_us = to_us.map(|estimate| {
+            let differ = class.is_none() && classes::differ(now, &self.to_us);
+            if differ { estimate.doubted(Doubt::Classes) } else { estimate }
+        });
         let is_enough = |estimate: &Estimate| !estimate.has(Doubt::FewFrames);
         if to_us.as_ref().is_some_and(is_enough) {
             return to_us;

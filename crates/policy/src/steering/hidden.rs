@@ -26,6 +26,9 @@ use units::{NetworkId, Timestamp};
 
 /// Only if fewer attempts of the best one than this are read, it is asked why; asking costs a second of the others now and then.
 const SUSPICIOUS: f64 = 0.95;
+/// And only if the others could be why: those that do not hear it spoil at least this part of what they take of the air, and rather twice as much. Of two
+/// that hear each other and are equally good fades alone cost less.
+const SPOILT: f64 = 0.5;
 /// The others must take so much of the air for anything to be seen.
 const LEAST_COMPANY: f64 = 0.02;
 /// An estimate rests on the frames of so long; what is compared begins after that.
@@ -211,7 +214,8 @@ impl Hidden {
             }
             return;
         }
-        let fails = |best: &Best| best.delivered.is_some_and(|delivered| delivered < SUSPICIOUS);
+        let unlikely = |company: f64| SUSPICIOUS.min(1.0 / (1.0 + SPOILT * company));
+        let fails = |best: &Best| best.delivered.is_some_and(|delivered| delivered < unlikely(best.company));
         let suspicious = best.filter(|best| best.company >= LEAST_COMPANY && fails(best));
         let Some(best) = suspicious.filter(|_| now >= self.quiet_until) else {
             self.mean = Mean::default();
@@ -457,6 +461,25 @@ mod tests {
         assert!(world.is_apart, "within 2.5 s");
         let apart = world.apart(FIVE_MINUTES);
         assert!((0.97..1.0).contains(&apart), "{apart}: tried again, seldom");
+    }
+
+    #[test]
+    fn who_takes_too_much_of_the_air_to_be_why_so_little_is_lost_is_not_asked() {
+        let asked = |company: f64, delivered: f64| {
+            let mut hidden = Hidden::new(Timestamp::ZERO);
+            let packet_time = Duration::from_millis(1);
+            let best = Best {
+                network: BEST,
+                packet_time: Some(packet_time),
+                settled: packet_time,
+                delivered: Some(delivered),
+                company,
+            };
+            (0..30).any(|step| hidden.update(Timestamp::ZERO + STEP * step, Some(best), None).is_some())
+        };
+        // By hand: 1 / (1 + 0.45 / 2) = 0.816; of 0.04 half is 0.02, so 0.95 is the bound.
+        assert_eq!([0.83, 0.80].map(|delivered| asked(0.45, delivered)), [false, true]);
+        assert_eq!([0.96, 0.94].map(|delivered| asked(0.04, delivered)), [false, true]);
     }
 
     #[test]

@@ -21,6 +21,7 @@
 mod fair;
 mod free_air;
 mod hidden;
+mod lapse;
 pub mod marking;
 mod point;
 mod reason;
@@ -42,7 +43,7 @@ use point::{LEAST_CONFIDENCE, Point, Stage};
 use reason::Lack;
 pub use reason::SteeringReason;
 use renewal::{Carrying, Renewals};
-use share::{MOST_USED, Rank, Slower, beginning, has_room, ranks, share, spare};
+use share::{MOST_USED, Rank, Slower, Standing, beginning, has_room, ranks, share, spare};
 use worth::{Verdict, Worth};
 
 /// What is known of a network's access point when [`Steering::update`] is called.
@@ -206,10 +207,15 @@ impl Steering {
             let is_chosen = time.is_some() && hidden.chosen() == Some(point.view.network);
             (!is_chosen, time.unwrap_or(Duration::MAX), point.view.network)
         });
-        let times: Vec<(Duration, bool)> = here
-            .iter()
-            .filter_map(|point| Some((point.in_contest(now, sure)?, point.stage == Stage::Used)))
-            .collect();
+        let leader = here.first().and_then(|point| Some((point.in_contest(now, sure)?, point.signal_dbm)));
+        // Those that disturb each other would cost the best one more than they bring.
+        let may_wait = !hidden.disturbed();
+        let pace = (settings.threshold, steps * STEP.as_secs_f64());
+        let stand = |point: &mut Point| {
+            let time = point.in_contest(now, sure)?;
+            Some((time, point.stand(time, leader?, pace, may_wait)))
+        };
+        let times: Vec<(Duration, Standing)> = here.iter_mut().filter_map(|point| stand(point)).collect();
         let was_on_trial = hidden.on_trial();
         let apart = hidden.update(now, in_company(now, &here), rival(now, &here));
         let may_prove_beside = !hidden.disturbed();
@@ -309,6 +315,7 @@ impl Steering {
             }
             let pause = point.proving_pause;
             point.turn(now, next);
+            point.lapse.turn(next == Stage::Used, matches!(rank(at), Some(Rank::Best | Rank::AsGood)));
             let has_failed = hidden.refuted() == Some(point.view.network);
             if has_failed {
                 point.failed();
@@ -420,6 +427,8 @@ fn rival(now: Timestamp, here: &[&mut Point]) -> Option<Rival> {
     })
 }
 
+#[cfg(test)]
+mod lapse_tests;
 #[cfg(test)]
 mod silence_tests;
 #[cfg(test)]

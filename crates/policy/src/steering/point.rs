@@ -6,9 +6,10 @@ use units::{BitRate, Timestamp};
 
 use super::fair::FairPart;
 use super::hidden::Apart;
+use super::lapse::Lapse;
 use super::marking::{MOST_MARKS, MarkShare};
 use super::reason::{Lack, SteeringReason, longer};
-use super::share::{Rank, must_leave};
+use super::share::{Rank, Standing, kept, must_leave};
 use super::{FULL_PACKET, PointView, Steered, SteeringSettings};
 
 /// Once marked, a network is marked until it is this near to the best, as a part of the threshold.
@@ -119,6 +120,8 @@ pub(super) struct Point {
     learnt_lead: Option<f32>,
     /// It was the best or as good as that at the last update.
     pub was_good: bool,
+    /// What is remembered of that.
+    pub lapse: Lapse,
     /// The part of the air that it may take while it is slower than the best and used.
     pub allowed: f64,
     /// Of what was taken back from that, so much may have yet to show.
@@ -195,6 +198,7 @@ impl Point {
             has_failed: false,
             learnt_lead: None,
             was_good: false,
+            lapse: Lapse::default(),
             allowed: 0.0,
             taken_back: 0.0,
             proven: 0.0,
@@ -302,6 +306,27 @@ impl Point {
         let (_, confidence, _) = self.time?;
         let doubt = if self.stage == Stage::Used { 1.0 } else { (sure / confidence).max(1.0) };
         Some(time.mul_f64(doubt))
+    }
+
+    /// Takes what a packet takes over it, and over the best one, which is heard so well; gives what is expected of it. `may_wait`: it does no harm to
+    /// wait until it is known whether it is slower.
+    pub fn stand(
+        &mut self,
+        time: Duration,
+        (best, best_signal): (Duration, Option<f32>),
+        (threshold, seconds): (f64, f64),
+        may_wait: bool,
+    ) -> Standing {
+        self.lapse.take(time, best, kept(threshold), seconds);
+        let heard = self.signal_dbm.zip(best_signal);
+        let is_heard_as_well = heard.is_some_and(|(signal, best)| signal > best - HEARD_BETTER);
+        if may_wait && is_heard_as_well && self.lapse.is_chance() {
+            Standing::Good
+        } else if self.stage == Stage::Used {
+            Standing::Used
+        } else {
+            Standing::Ready
+        }
     }
 
     /// Whether it is heard better than the best by more than chance.

@@ -10,7 +10,7 @@ pub enum SteeringReason {
     OnlyOne,
     /// It takes the least time for a packet on its channel.
     Best,
-    /// It takes little longer than the best, and may find the air free when that one does not.
+    /// It takes little longer than the best, or that is not known to be more than a bad moment, and may find the air free when that one does not.
     AsGood {
         /// How much longer, as a part of the best one's time.
         longer: f64,

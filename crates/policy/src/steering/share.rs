@@ -45,18 +45,36 @@ pub(super) enum Rank {
     Slower,
 }
 
-/// Ranks packet times, given the least first; `in_use` ones are held to less. At most [`MOST_USED`] are not slower.
-pub(super) fn ranks(times: &[(Duration, bool)], threshold: f64) -> Vec<Rank> {
+/// What is expected of one to pass for as good as the best.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Standing {
+    /// It carries nothing: it takes no longer than the threshold.
+    Ready,
+    /// It is in use: nor longer than by [`KEEP`] of that.
+    Used,
+    /// It was as good, and whether it has fallen behind is not known yet: nothing.
+    Good,
+}
+
+/// Ranks packet times, given the least first. At most [`MOST_USED`] are not slower.
+pub(super) fn ranks(times: &[(Duration, Standing)], threshold: f64) -> Vec<Rank> {
     let Some((best, _)) = times.first() else { return Vec::new() };
-    let rank = |(at, (time, in_use)): (usize, &(Duration, bool))| {
-        let bound = if *in_use { threshold * KEEP } else { threshold };
-        match at {
-            0 => Rank::Best,
-            1..MOST_USED if longer(*time, *best) <= bound => Rank::AsGood,
-            _ => Rank::Slower,
-        }
+    let is_as_good = |time: Duration, standing| match standing {
+        Standing::Ready => longer(time, *best) <= threshold,
+        Standing::Used => longer(time, *best) <= kept(threshold),
+        Standing::Good => true,
+    };
+    let rank = |(at, (time, standing)): (usize, &(Duration, Standing))| match at {
+        0 => Rank::Best,
+        1..MOST_USED if is_as_good(*time, *standing) => Rank::AsGood,
+        _ => Rank::Slower,
     };
     times.iter().enumerate().map(rank).collect()
+}
+
+/// How much longer one that is in use may take.
+pub(super) fn kept(threshold: f64) -> f64 {
+    threshold * KEEP
 }
 
 /// One that is slower than the best and in use.
@@ -150,14 +168,16 @@ mod tests {
 
     #[test]
     fn those_near_the_best_are_as_good_up_to_four_in_all() {
-        let micros = |list: &[(u64, bool)]| -> Vec<Rank> {
-            let times: Vec<_> = list.iter().map(|(us, used)| (Duration::from_micros(*us), *used)).collect();
+        let micros = |list: &[(u64, Standing)]| -> Vec<Rank> {
+            let times: Vec<_> = list.iter().map(|(us, at)| (Duration::from_micros(*us), *at)).collect();
             ranks(&times, 0.2)
         };
         use Rank::{AsGood, Best, Slower};
-        assert_eq!(micros(&[(500, true), (590, false), (610, false)]), [Best, AsGood, Slower]);
-        assert_eq!(micros(&[(500, true), (640, true), (660, true)]), [Best, AsGood, Slower]);
-        assert_eq!(micros(&[(500, false); 6]), [Best, AsGood, AsGood, AsGood, Slower, Slower]);
+        use Standing::{Good, Ready, Used};
+        assert_eq!(micros(&[(500, Used), (590, Ready), (610, Ready)]), [Best, AsGood, Slower]);
+        assert_eq!(micros(&[(500, Used), (640, Used), (660, Used)]), [Best, AsGood, Slower]);
+        assert_eq!(micros(&[(500, Used), (660, Used), (990, Good)]), [Best, Slower, AsGood]);
+        assert_eq!(micros(&[(500, Ready); 6]), [Best, AsGood, AsGood, AsGood, Slower, Slower]);
         assert_eq!(micros(&[]), []);
     }
 

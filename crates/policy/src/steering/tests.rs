@@ -254,7 +254,7 @@ fn who_is_found_not_to_disturb_the_best_comes_back_soon_and_with_all_that_it_had
         world.run(300);
         let before = world.steered[1];
         assert!(before.used && before.marks < MarkShare::new(0.01), "{before:?}");
-        world.delivered = Some(0.9);
+        world.delivered = Some(0.8);
         let mut away = 0;
         let mut reasons = Vec::new();
         for _ in 0..50 {

@@ -1,0 +1,105 @@
+//! Two access points of a channel that are equally good, and fade each by itself.
+
+use super::tests::view;
+use super::*;
+
+const STEP: Duration = Duration::from_millis(100);
+
+/// What two need for a packet in turn, as if each faded: for half a second half as long again, then two thirds of 800 us.
+fn faded(step: u32) -> [u64; 2] {
+    if step % 10 < 5 { [1_200, 533] } else { [533, 1_200] }
+}
+
+struct World {
+    steering: Steering,
+    now: Timestamp,
+    used: [bool; 2],
+    steered: Vec<Steered>,
+}
+
+impl World {
+    fn new() -> Self {
+        let steering = Steering::new(SteeringSettings::default());
+        Self { steering, now: Timestamp::ZERO, used: [true; 2], steered: Vec::new() }
+    }
+
+    /// A step in which they need so many us, and are heard so well; gives which of them are used.
+    fn step(&mut self, micros: [u64; 2], signals_dbm: [Option<f32>; 2], delivered: f64) -> [bool; 2] {
+        self.now += STEP;
+        let busy = self.used.iter().filter(|used| **used).count().max(1) as f64;
+        let views = [0, 1].map(|at| PointView {
+            packet_time: self.used[at].then(|| Duration::from_micros(micros[at])),
+            carried: if self.used[at] { 1e6 / busy / micros[at] as f64 } else { 0.0 },
+            delivered: Some(delivered),
+            signal_dbm: signals_dbm[at],
+            ..view(at as u32, 0)
+        });
+        self.steered = self.steering.update(self.now, &views);
+        self.used = [0, 1].map(|at| self.steered[at].used);
+        self.used
+    }
+
+    /// The part of so many steps in which both are used.
+    fn both(&mut self, steps: u32, mut step: impl FnMut(&mut Self, u32) -> [bool; 2]) -> f64 {
+        let both = (0..steps).filter(|at| step(self, *at) == [true; 2]).count();
+        both as f64 / f64::from(steps)
+    }
+}
+
+const ALIKE: [Option<f32>; 2] = [Some(-60.0), Some(-61.0)];
+
+#[test]
+fn both_carry_while_each_has_bad_moments() {
+    let mut world = World::new();
+    world.both(50, |world, _| world.step([800, 800], ALIKE, 1.0));
+    let both = world.both(600, |world, at| world.step(faded(at), ALIKE, 0.9));
+    assert!(both > 0.95, "{both}");
+}
+
+/// Where it is not known how well they are heard, as before: who seems slower stands by.
+#[test]
+fn a_bad_moment_counts_where_nothing_says_that_they_are_alike() {
+    let mut world = World::new();
+    world.both(50, |world, _| world.step([800, 800], [None; 2], 1.0));
+    let both = world.both(600, |world, at| world.step(faded(at), [None; 2], 1.0));
+    assert!(both < 0.8, "{both}");
+}
+
+#[test]
+fn who_is_heard_worse_leaves_with_the_first_bad_moment_and_is_back_when_heard_as_well_again() {
+    let mut world = World::new();
+    world.both(50, |world, _| world.step([800, 800], ALIKE, 1.0));
+    let worse = [Some(-60.0), Some(-68.0)];
+    let steps = (1..20).find(|_| world.step([800, 1_400], worse, 1.0) == [true, false]);
+    assert!(steps.is_some_and(|steps| steps <= 8), "{steps:?}");
+    assert_eq!(world.both(30, |world, _| world.step([800, 1_400], worse, 1.0)), 0.0);
+    let steps = (1..20).find(|_| world.step([800, 800], ALIKE, 1.0) == [true; 2]);
+    assert!(steps.is_some_and(|steps| steps <= 8), "{steps:?}");
+}
+
+#[test]
+fn who_is_slower_and_heard_as_well_stands_by_within_three_seconds_and_for_good() {
+    for (micros, tenths) in [(8_000, 5), (1_600, 20), (1_280, 30)] {
+        let mut world = World::new();
+        world.both(50, |world, _| world.step([800, 800], ALIKE, 1.0));
+        let steps = (1..50).find(|_| world.step([800, micros], ALIKE, 1.0) == [true, false]);
+        assert!(steps.is_some_and(|steps| steps <= tenths), "{micros}: {steps:?}");
+        let both = world.both(80, |world, _| world.step([800, micros], ALIKE, 1.0));
+        assert_eq!(both, 0.0, "{micros}");
+    }
+}
+
+/// Each waits for the other in vain: the better one carries more alone.
+#[test]
+fn who_disturbs_the_other_one_is_not_waited_for() {
+    let mut world = World::new();
+    // Both fail beside each other.
+    let step = |world: &mut World, at: u32| {
+        let apart = world.used != [true; 2];
+        let micros = if apart { [800, 800] } else { faded(at).map(|micros| 3 * micros) };
+        world.step(micros, ALIKE, if apart { 0.98 } else { 0.4 })
+    };
+    world.both(100, step);
+    let both = world.both(1_200, step);
+    assert!(both < 0.05, "{both}");
+}

@@ -4,14 +4,14 @@
 //! worse every second or two. If it stood by each time, little would be gained by having both: it has to be asked back, and each change costs half a second.
 //!
 //! ```text
-//!              as good                   behind for long enough
-//!     None ---------------> Good ------------------------------------> None
-//!                           ^  | seems slower, and is heard worse
+//!              as good               behind for long enough, or it only has what better ones leave
+//!     None ---------------> Good ----------------------------------------------------------------> None
+//!                           ^  | seems slower, and is heard worse; or carries nothing for another reason
 //!      as good, or heard as |  v
 //!      well again           Away (it may have had a bad moment)
 //! ```
 //! The logarithm of how much longer it takes than it may is summed over time, and never below nothing: Page's test for a change (E. S. Page, Continuous
-//! inspection schemes, Biometrika 41, 1954). Who takes ten times as long is behind in a sixth of a second, who takes twice as long in 0.7 s, and who takes
+//! inspection schemes, Biometrika 41, 1954). Where it takes no longer than the best the sum falls by as much as if it took as long. Who takes ten times as long is behind in a sixth of a second, who takes twice as long in 0.7 s, and who takes
 //! 1.5 times as long in two seconds, as that costs less.
 //!
 //! Somebody who walks away from it is soon heard worse as well, and then nothing is waited for; nor where it is not known how well each is heard.
@@ -53,7 +53,8 @@ impl Lapse {
     /// Takes what became of it in this step: whether it carries data, and passed for as good.
     pub fn turn(&mut self, is_used: bool, is_good: bool) {
         *self = match *self {
-            Self::Good(behind) if is_used && is_good => Self::Good(behind),
+            // Who is back has not become better by being away.
+            Self::Good(behind) | Self::Away(behind) if is_used && is_good => Self::Good(behind),
             _ if is_used && is_good => Self::Good(0.0),
             Self::Good(behind) | Self::Away(behind) if !is_used && behind < BEHIND => Self::Away(behind),
             _ => Self::None,
@@ -113,12 +114,12 @@ mod tests {
         assert!(matches!(after(3), Lapse::Away(behind) if behind > 0.1));
         assert!(after(3).is_chance());
         assert_eq!(after(10), Lapse::None);
-        // What it needs is not known while it is away; and once it is back it begins anew.
+        // What it needs is not known while it is away.
         let mut away = after(3);
         away.take(9 * best, best, BOUND, 9.0);
         assert_eq!(away, after(3));
         away.turn(true, true);
-        assert_eq!(away, Lapse::Good(0.0));
+        assert!(matches!((away, after(3)), (Lapse::Good(now), Lapse::Away(then)) if now == then), "{away:?}");
         away.turn(true, false);
         assert_eq!(away, Lapse::None, "it carries what better ones leave");
     }

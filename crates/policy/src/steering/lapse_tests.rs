@@ -25,11 +25,16 @@ impl World {
 
     /// A step in which they need so many us, and are heard so well; gives which of them are used.
     fn step(&mut self, micros: [u64; 2], signals_dbm: [Option<f32>; 2], delivered: f64) -> [bool; 2] {
+        self.take(micros.map(Some), signals_dbm, delivered)
+    }
+
+    /// The same; `None` needs nothing, as nothing is sent.
+    fn take(&mut self, micros: [Option<u64>; 2], signals_dbm: [Option<f32>; 2], delivered: f64) -> [bool; 2] {
         self.now += STEP;
         let busy = self.used.iter().filter(|used| **used).count().max(1) as f64;
         let views = [0, 1].map(|at| PointView {
-            packet_time: self.used[at].then(|| Duration::from_micros(micros[at])),
-            carried: if self.used[at] { 1e6 / busy / micros[at] as f64 } else { 0.0 },
+            packet_time: micros[at].filter(|_| self.used[at]).map(Duration::from_micros),
+            carried: micros[at].filter(|_| self.used[at]).map_or(0.0, |micros| 1e6 / busy / micros as f64),
             delivered: Some(delivered),
             signal_dbm: signals_dbm[at],
             ..view(at as u32, 0)
@@ -87,6 +92,45 @@ fn who_is_slower_and_heard_as_well_stands_by_within_three_seconds_and_for_good()
         let both = world.both(80, |world, _| world.step([800, micros], ALIKE, 1.0));
         assert_eq!(both, 0.0, "{micros}");
     }
+}
+
+#[test]
+fn a_pause_in_a_bad_moment_is_not_held_against_one() {
+    for tenths in [40, 150] {
+        let mut world = World::new();
+        world.both(50, |world, _| world.step([800, 800], ALIKE, 1.0));
+        assert_eq!(world.both(4, |world, _| world.step([800, 1_200], ALIKE, 1.0)), 1.0);
+        world.both(tenths, |world, _| world.take([None; 2], ALIKE, 1.0));
+        let both = world.both(200, |world, at| world.step(faded(at + 5), ALIKE, 1.0));
+        assert!(both > 0.9, "{tenths}: {both}");
+    }
+}
+
+/// How well it is heard goes up and down by more than it may, whoever is to blame: what is known of it is kept from one time to the next.
+#[test]
+fn signals_that_swing_do_not_let_a_slower_one_come_and_go_for_long() {
+    let mut world = World::new();
+    world.both(50, |world, _| world.step([800, 800], ALIKE, 1.0));
+    // Without a limit, as a trial has.
+    let carries = |world: &World| world.steered[1].used && world.steered[1].limit.is_none();
+    let mut changes = 0;
+    for step in 0..1_200 {
+        let before = carries(&world);
+        let swing = if step / 6 % 2 == 0 { -67.0 } else { -59.0 };
+        world.step([800, 1_280], [Some(-60.0), Some(swing)], 1.0);
+        changes += u32::from(step > 120 && carries(&world) != before);
+    }
+    assert_eq!(changes, 0, "after twelve seconds");
+}
+
+#[test]
+fn bad_moments_are_not_marked_and_who_is_slower_is() {
+    let mut world = World::new();
+    world.both(50, |world, _| world.step([800, 800], ALIKE, 1.0));
+    assert_eq!(world.both(8, |world, _| world.step([800, 1_280], ALIKE, 1.0)), 1.0);
+    assert_eq!(world.steered[1].marks, MarkShare::NONE, "{:?}", world.steered[1]);
+    assert!(world.both(40, |world, _| world.step([800, 1_280], ALIKE, 1.0)) < 1.0);
+    assert_eq!(world.steered[1].marks, MOST_MARKS, "{:?}", world.steered[1]);
 }
 
 /// Each waits for the other in vain: the better one carries more alone.

@@ -315,7 +315,11 @@ impl Steering {
             }
             let pause = point.proving_pause;
             point.turn(now, next);
-            point.lapse.turn(next == Stage::Used, matches!(rank(at), Some(Rank::Best | Rank::AsGood)));
+            let is_used = next == Stage::Used;
+            // Idle it has no rank, and is what it was.
+            if rank(at).is_some() || !is_used {
+                point.lapse.turn(is_used, matches!(rank(at), Some(Rank::Best | Rank::AsGood)));
+            }
             let has_failed = hidden.refuted() == Some(point.view.network);
             if has_failed {
                 point.failed();
@@ -335,7 +339,7 @@ impl Steering {
         here.into_iter()
             .enumerate()
             .map(|(at, point)| {
-                point.mark(now, &settings, best);
+                point.mark(now, &settings, best, rank(at));
                 point.steered(now, best, rank(at), is_single, lack)
             })
             .collect()

@@ -24,6 +24,8 @@ const DWELL: Duration = Duration::from_secs(1);
 const TRIAL: Duration = Duration::from_secs(1);
 /// ... with so many packets a second: few, as they may be slow ones, unless it is heard better than the best.
 pub(super) const TRIAL_PACKETS: f64 = 10.0;
+/// One that left since it was heard worse is back once it is heard no worse than by so much, dB: signals go up and down, too.
+const HEARD_AS_WELL: f32 = 1.5;
 /// One that is heard better than the best by so much, dB, is tried whatever is remembered of it: while it carries hardly anything, its rate control
 /// learns nothing, and an estimate of it is of the past. Signals are a reason to look, and no verdict.
 const HEARD_BETTER: f32 = 3.0;
@@ -122,6 +124,8 @@ pub(super) struct Point {
     pub was_good: bool,
     /// What is remembered of that.
     pub lapse: Lapse,
+    /// It passes for as good until it is known better.
+    is_waited_for: bool,
     /// The part of the air that it may take while it is slower than the best and used.
     pub allowed: f64,
     /// Of what was taken back from that, so much may have yet to show.
@@ -199,6 +203,7 @@ impl Point {
             learnt_lead: None,
             was_good: false,
             lapse: Lapse::default(),
+            is_waited_for: false,
             allowed: 0.0,
             taken_back: 0.0,
             proven: 0.0,
@@ -317,15 +322,19 @@ impl Point {
         (threshold, seconds): (f64, f64),
         may_wait: bool,
     ) -> Standing {
-        self.lapse.take(time, best, kept(threshold), seconds);
+        let is_used = self.stage == Stage::Used;
+        // What is only remembered tells nothing of now.
+        if self.view.packet_time.is_some() && self.view.confidence >= LEAST_CONFIDENCE {
+            self.lapse.take(time, best, kept(threshold), seconds);
+        }
+        let most_behind = if is_used { HEARD_BETTER } else { HEARD_AS_WELL };
         let heard = self.signal_dbm.zip(best_signal);
-        let is_heard_as_well = heard.is_some_and(|(signal, best)| signal > best - HEARD_BETTER);
-        if may_wait && is_heard_as_well && self.lapse.is_chance() {
-            Standing::Good
-        } else if self.stage == Stage::Used {
-            Standing::Used
-        } else {
-            Standing::Ready
+        let is_heard_as_well = heard.is_some_and(|(signal, best)| signal > best - most_behind);
+        self.is_waited_for = may_wait && is_heard_as_well && self.lapse.is_chance();
+        match (self.is_waited_for, is_used) {
+            (true, _) => Standing::Good,
+            (false, true) => Standing::Used,
+            (false, false) => Standing::Ready,
         }
     }
 
@@ -466,10 +475,18 @@ impl Point {
         (self.stage, self.since) = (next, now);
     }
 
-    /// Whether it is far enough behind the best to be marked.
-    pub fn mark(&mut self, now: Timestamp, settings: &SteeringSettings, best: Option<Duration>) {
+    /// Whether it is far enough behind the best to be marked; not for what may be a bad moment.
+    pub fn mark(
+        &mut self,
+        now: Timestamp,
+        settings: &SteeringSettings,
+        best: Option<Duration>,
+        rank: Option<Rank>,
+    ) {
         let limit = if self.marked { settings.threshold * RELEASE } else { settings.threshold };
-        self.marked = self.known(now).zip(best).is_some_and(|(time, best)| longer(time, best) > limit);
+        let is_chance = self.is_waited_for && rank == Some(Rank::AsGood);
+        let is_longer = self.known(now).zip(best).is_some_and(|(time, best)| longer(time, best) > limit);
+        self.marked = is_longer && !is_chance;
     }
 
     pub fn steered(

@@ -69,7 +69,7 @@ impl fmt::Display for SteeringReason {
             Self::OnlyOne => write!(formatter, "the only one on its channel"),
             Self::Best => write!(formatter, "takes the least time for a packet"),
             Self::AsGood { longer } => {
-                write!(formatter, "nearly as good as the best ({:.0} % longer)", percent(longer))
+                write!(formatter, "nearly as good as the best ({:.0} % longer just now)", percent(longer))
             }
             Self::FreeAir { longer, allowed } => write!(
                 formatter,

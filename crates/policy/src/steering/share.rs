@@ -64,12 +64,18 @@ pub(super) fn ranks(times: &[(Duration, Standing)], threshold: f64) -> Vec<Rank>
         Standing::Used => longer(time, *best) <= kept(threshold),
         Standing::Good => true,
     };
-    let rank = |(at, (time, standing)): (usize, &(Duration, Standing))| match at {
-        0 => Rank::Best,
-        1..MOST_USED if is_as_good(*time, *standing) => Rank::AsGood,
-        _ => Rank::Slower,
+    let mut places = MOST_USED;
+    let rank = |(time, standing): &(Duration, Standing)| {
+        let is_first = places == MOST_USED;
+        let is_good = places > 0 && (is_first || is_as_good(*time, *standing));
+        places -= usize::from(is_good);
+        match (is_first, is_good) {
+            (true, _) => Rank::Best,
+            (false, true) => Rank::AsGood,
+            (false, false) => Rank::Slower,
+        }
     };
-    times.iter().enumerate().map(rank).collect()
+    times.iter().map(rank).collect()
 }
 
 /// How much longer one that is in use may take.
@@ -178,6 +184,9 @@ mod tests {
         assert_eq!(micros(&[(500, Used), (640, Used), (660, Used)]), [Best, AsGood, Slower]);
         assert_eq!(micros(&[(500, Used), (660, Used), (990, Good)]), [Best, Slower, AsGood]);
         assert_eq!(micros(&[(500, Ready); 6]), [Best, AsGood, AsGood, AsGood, Slower, Slower]);
+        let slower = (900, Ready);
+        let five = [(500, Used), slower, slower, slower, (990, Good)];
+        assert_eq!(micros(&five), [Best, Slower, Slower, Slower, AsGood]);
         assert_eq!(micros(&[]), []);
     }
 

@@ -133,6 +133,16 @@ fn bad_moments_are_not_marked_and_who_is_slower_is() {
     assert_eq!(world.steered[1].marks, MOST_MARKS, "{:?}", world.steered[1]);
 }
 
+/// Somebody has moved, or something stands between: traffic has to be elsewhere within a second.
+#[test]
+fn an_abrupt_change_is_not_waited_for_nor_tried_again() {
+    let mut world = World::new();
+    world.both(50, |world, _| world.step([800, 800], ALIKE, 1.0));
+    let steps = (1..20).find(|_| world.step([800, 4_000], ALIKE, 1.0) == [true, false]);
+    assert_eq!(steps, Some(1));
+    assert_eq!(world.both(80, |world, _| world.step([800, 4_000], ALIKE, 1.0)), 0.0);
+}
+
 /// Each waits for the other in vain: the better one carries more alone.
 #[test]
 fn who_disturbs_the_other_one_is_not_waited_for() {

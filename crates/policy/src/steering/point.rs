@@ -330,7 +330,9 @@ impl Point {
         let most_behind = if is_used { HEARD_BETTER } else { HEARD_AS_WELL };
         let heard = self.signal_dbm.zip(best_signal);
         let is_heard_as_well = heard.is_some_and(|(signal, best)| signal > best - most_behind);
-        self.is_waited_for = may_wait && is_heard_as_well && self.lapse.is_chance();
+        // What may be a bad moment is no such change.
+        let is_abrupt = time > best.mul_f64(ABRUPT);
+        self.is_waited_for = may_wait && is_heard_as_well && !is_abrupt && self.lapse.is_chance();
         match (self.is_waited_for, is_used) {
             (true, _) => Standing::Good,
             (false, true) => Standing::Used,

@@ -15,7 +15,7 @@
 //! takes twice as long is behind in 0.7 s, and who takes 1.5 times as long in two seconds, as that costs less.
 //!
 //! Somebody who walks away from it is soon heard worse as well, and then nothing is waited for; nor where it is not known how well each is heard, nor
-//! where one takes so much longer that it is no chance (`ABRUPT` in `point.rs`).
+//! where one takes so much longer that it is no chance (`NO_FADE` in `point.rs`).
 
 use std::time::Duration;
 

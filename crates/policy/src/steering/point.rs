@@ -61,6 +61,9 @@ const PROVING_NEWS: f64 = 0.4;
 /// ... but for a change by so many times, of which somebody is so sure: that is no chance, and counts at once.
 const ABRUPT: f64 = 2.5;
 const ABRUPT_CONFIDENCE: f64 = 0.75;
+/// Who needs so many times what the best needs has no bad moment: of two that fade alike half a second hardly ever differs so much, and with two that have
+/// changed places by more than this the traffic has to be elsewhere within a second.
+const NO_FADE: f64 = 4.0;
 /// One that stands by has no more than this part of the air if the others fail, until it is judged anew: what is far away would take all of it, and
 /// the others might have answered in the next moment.
 const STANDING_BY: f64 = 0.5;
@@ -330,9 +333,8 @@ impl Point {
         let most_behind = if is_used { HEARD_BETTER } else { HEARD_AS_WELL };
         let heard = self.signal_dbm.zip(best_signal);
         let is_heard_as_well = heard.is_some_and(|(signal, best)| signal > best - most_behind);
-        // What may be a bad moment is no such change.
-        let is_abrupt = time > best.mul_f64(ABRUPT);
-        self.is_waited_for = may_wait && is_heard_as_well && !is_abrupt && self.lapse.is_chance();
+        let may_fade = time <= best.mul_f64(NO_FADE);
+        self.is_waited_for = may_wait && is_heard_as_well && may_fade && self.lapse.is_chance();
         match (self.is_waited_for, is_used) {
             (true, _) => Standing::Good,
             (false, true) => Standing::Used,

@@ -21,8 +21,8 @@ use std::time::Duration;
 
 use super::reason::longer;
 
-/// It is behind when the sum reaches this, in seconds. Of two that are equally good, and fade anew every 70 ms, none got there in sixteen runs of 14 s
-/// (MULTIAP/fig3-carriersense, in the middle).
+/// It is behind when the sum reaches this, in seconds. When it was chosen, half of it lost 0.01 of what two that are equally good bring
+/// (MULTIAP/fig3-carriersense, in the middle), and more brought no more.
 const BEHIND: f64 = 0.3;
 
 /// What is remembered of one that was as good as the best.

@@ -9,8 +9,10 @@ use crate::airtime::Flavour;
 
 /// One frame in so many tries another rate.
 const LOOK_AROUND: u32 = 16;
-/// Weight of a new outcome in the average.
+/// Weight of a new outcome in the average, if its rate was tried by the frame before too.
 const NEW: f32 = 1.0 / 16.0;
+/// Weight of one after so long that the average says nothing any more.
+const MOST_NEW: f32 = 0.5;
 /// A rate that gets less than this through is not worth its retries.
 const LEAST_SUCCESS: f32 = 0.1;
 /// For frames of this length the rate is chosen.
@@ -21,6 +23,8 @@ struct Tried {
     rate: Rate,
     /// How often an attempt is acknowledged; `None` before the first.
     success: Option<f32>,
+    /// The frames sent at other rates since.
+    unheard: i32,
 }
 
 /// The rates of one peer and how they fare.
@@ -37,7 +41,8 @@ impl RateChoice {
         let mut rates: Vec<Rate> = rates.to_vec();
         rates.sort_unstable();
         rates.dedup();
-        Self { flavour, lowest, rates: rates.into_iter().map(|rate| Tried { rate, success: None }).collect() }
+        let tried = |rate| Tried { rate, success: None, unheard: 0 };
+        Self { flavour, lowest, rates: rates.into_iter().map(tried).collect() }
     }
 
     /// The rate for the next frame of data.
@@ -66,12 +71,21 @@ impl RateChoice {
     }
 
     /// What became of a frame sent at a rate with so many attempts.
+    ///
+    /// An average is of the last frames, at whatever rate: of a rate that is seldom tried the first outcome says most, so that who has been silent for a
+    /// while, or was too far away, is back at its rate after some tries and not after as many as take to fill the average.
     pub fn learn(&mut self, rate: Rate, acknowledged: bool, attempts: u8) {
+        for other in self.rates.iter_mut().filter(|tried| tried.rate != rate) {
+            other.unheard = other.unheard.saturating_add(1);
+        }
         let Some(tried) = self.rates.iter_mut().find(|tried| tried.rate == rate) else { return };
+        let forgotten = 1.0 - (1.0 - NEW).powi(std::mem::take(&mut tried.unheard).min(100) + 1);
+        let mut news = forgotten.min(MOST_NEW);
         let failed = attempts.max(1) - u8::from(acknowledged);
         for outcome in std::iter::repeat_n(0.0, failed.into()).chain(acknowledged.then_some(1.0)) {
             tried.success =
-                Some(tried.success.map_or(outcome, |success| success + (outcome - success) * NEW));
+                Some(tried.success.map_or(outcome, |success| success + (outcome - success) * news));
+            news = NEW;
         }
     }
 }
@@ -104,6 +118,41 @@ mod tests {
         assert_eq!(settled(|rate| if rate <= Rate(48) { 0.95 } else { 0.02 }), Rate(48));
         // 54 Mbit/s at a third is slower than 36 at nearly all.
         assert_eq!(settled(|rate| if rate <= Rate(72) { 0.95 } else { 0.33 }), Rate(72));
+    }
+
+    #[test]
+    fn after_a_time_in_which_nothing_arrived_the_fastest_is_back_within_some_hundred_frames() {
+        let frames = |seed| {
+            let mut randomness = ChaCha8Rng::seed_from_u64(seed);
+            let mut choice = RateChoice::new(Flavour::G, &Rate::OFDM, Rate(12));
+            for _ in 0..300 {
+                choice.learn(choice.next(&mut randomness), false, 7);
+            }
+            assert_eq!(choice.best(), Rate(12));
+            (1..10_000).find(|_| {
+                choice.learn(choice.next(&mut randomness), true, 1);
+                choice.best() == Rate(108)
+            })
+        };
+        let frames: Vec<_> = (0..20).map(|seed| frames(seed).unwrap()).collect();
+        assert!(frames.iter().all(|frames| *frames < 1_600), "{frames:?}");
+        assert!(frames.iter().sum::<usize>() / frames.len() < 900, "{frames:?}");
+    }
+
+    /// A rate of which half the attempts fail by chance is not left for one that succeeds once.
+    #[test]
+    fn where_attempts_fail_by_chance_the_best_is_used_nearly_always() {
+        let mut randomness = ChaCha8Rng::seed_from_u64(3);
+        let mut choice = RateChoice::new(Flavour::G, &Rate::OFDM, Rate(12));
+        let success = |rate: Rate| if rate <= Rate(72) { 0.8 } else { 0.3 };
+        let mut best = 0;
+        for _ in 0..8_000 {
+            let rate = choice.next(&mut randomness);
+            let attempts = (1..=7).find(|_| randomness.random_bool(success(rate)));
+            choice.learn(rate, attempts.is_some(), attempts.unwrap_or(7));
+            best += u32::from(choice.best() == Rate(72));
+        }
+        assert!(best > 6_400, "{best}");
     }
 
     #[test]

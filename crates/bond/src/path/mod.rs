@@ -48,6 +48,10 @@ const DELAY_MEMORY: f64 = 2.0;
 const STALE_RTTS: u32 = 6;
 /// ... or older than this and that many of the sample: in a fade it has been seconds.
 const STALE_AFTER: Duration = Duration::from_secs(1);
+/// One this long is forgotten, however new, when a sample comes that is so many times shorter: what waited in a fade is gone, and with the old one the path
+/// would be paced as if it waited still.
+const LONG: Duration = Duration::from_millis(300);
+const SHORTER: u32 = 4;
 
 /// Held back for so long, a path's estimate has little left of what it could carry.
 const LONG_HELD: Duration = Duration::from_secs(1);
@@ -414,6 +418,7 @@ impl Path {
             self.held_since.get_or_insert(now);
         } else {
             self.free(now, true);
+            self.ask_sooner(now);
         }
     }
 
@@ -547,7 +552,9 @@ impl Path {
         let age = now.since(std::mem::replace(&mut self.sampled_at, now));
         let sample = elapsed - delay + luck;
         let stale = (sample * STALE_RTTS).max(STALE_AFTER).min(self.rtt.smoothed() * STALE_RTTS);
-        if self.rtt.is_measured() && age > stale {
+        let smoothed = self.rtt.smoothed();
+        let is_over = smoothed > LONG && sample * SHORTER < smoothed;
+        if self.rtt.is_measured() && (age > stale || is_over) {
             self.rtt.reset();
         }
         self.rtt_samples = if self.rtt.is_measured() { self.rtt_samples.saturating_add(1) } else { 1 };
@@ -616,6 +623,7 @@ impl Path {
         if self.silent_at().is_some_and(|at| at <= now) {
             self.on_silence(now, &mut progress, siblings);
         }
+        self.keep_asking(now);
         if self.probe_at.is_some_and(|at| at <= now) {
             self.probe_at = None;
             self.ping_wanted = true;
@@ -629,10 +637,8 @@ impl Path {
         if let Some(size) = outcome.acked_probe {
             self.mtu.on_probe_acked(size);
         }
-        if self.state == PathState::Suspect && self.sent.in_flight() == 0 {
-            // The probe has arrived, its acknowledgement has not: nothing else would ask again.
-            self.probe_at.get_or_insert(now + self.probe_interval());
-        }
+        // The probe has arrived, its acknowledgement has not.
+        self.keep_asking(now);
         Progress { arrived: outcome.arrived, arrived_taken: outcome.arrived_taken, ..Progress::default() }
     }
 

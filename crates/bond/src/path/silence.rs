@@ -103,11 +103,115 @@ impl Path {
         }
     }
 
+    /// A suspect path of which no answer is due has to be asked: nothing else would find out that it is back.
+    pub(super) fn keep_asking(&mut self, now: Timestamp) {
+        if self.state == PathState::Suspect && self.sent.in_flight() == 0 && !self.ping_wanted {
+            self.probe_at.get_or_insert(now + self.probe_interval());
+        }
+    }
+
+    /// One that stood by is to carry data: it is no longer asked as seldom as before.
+    pub(super) fn ask_sooner(&mut self, now: Timestamp) {
+        let soon = now + self.probe_interval();
+        self.probe_at = self.probe_at.map(|at| at.min(soon));
+    }
+
     /// Asks a path that was given up whether it is back, unless that has just been done.
     pub(super) fn ask_again(&mut self, now: Timestamp) {
         let is_given_up = self.timeouts >= PERSISTENT_TIMEOUTS || self.probe_at.is_some();
-        if is_given_up && now.since(self.last_sent_at) >= self.probe_timeout() {
+        if is_given_up && now.since(self.last_sent_at) >= self.probe_timeout().min(MAX_PROBE_INTERVAL) {
             self.ping_wanted = true;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use units::{NetworkId, PathId};
+    use wire::frame::{Ack, Ranges};
+
+    use super::super::sent::{Items, SentPacket};
+    use super::super::{Others, Path, PathState};
+    use super::*;
+    use crate::address::{Address, Carrier};
+    use crate::congestion::Algorithm;
+
+    const BEGIN: Timestamp = Timestamp::from_millis(1_000);
+
+    /// A path on which an answer takes seven seconds.
+    fn slow_path() -> Path {
+        let remote = std::net::SocketAddr::from(([192, 0, 2, 1], 4_600));
+        let address = Address { network: NetworkId(1), carrier: Carrier::Udp, remote };
+        let mut path = Path::new(BEGIN, PathId(0), address, Algorithm::Model, 1_472);
+        (0..20).for_each(|_| path.rtt.on_sample(Duration::from_secs(7)));
+        (path.state, path.sampled_at) = (PathState::Suspect, BEGIN);
+        path
+    }
+
+    fn send(path: &mut Path, now: Timestamp) {
+        path.sent.push(SentPacket {
+            sent_at: now,
+            in_flight: 1_200,
+            application_limited: false,
+            delivered: path.delivered,
+            items: Items::default(),
+            mtu_probe: false,
+            taken: false,
+        });
+    }
+
+    fn acknowledged(path: &mut Path, now: Timestamp, number: u64) {
+        let ack = Ack {
+            ranges: Ranges::from_iter([number..=number]),
+            delay_micros: 0,
+            receive_time: now.as_micros() as u32,
+            received_bytes: 1_200,
+            reordering_micros: 0,
+            ce_count: 0,
+        };
+        path.on_ack(now, &ack, &[], Others { overshadow: false, fade: false, works: true });
+    }
+
+    #[test]
+    fn a_suspect_path_is_asked_when_all_that_was_under_way_is_lost() {
+        let mut path = slow_path();
+        (0..2).for_each(|_| send(&mut path, BEGIN));
+        path.sent.on_ack(&Ranges::from_iter([1..=1]));
+        path.loss_at = Some(BEGIN);
+        let lost = BEGIN + Duration::from_secs(60);
+        path.on_timeout(lost, &[]);
+        assert_eq!((path.sent.in_flight(), path.state), (0, PathState::Suspect));
+        let due = path.next_timeout();
+        assert!(due.is_some_and(|due| due <= lost + MAX_PROBE_INTERVAL), "{due:?}");
+        path.on_timeout(lost + MAX_PROBE_INTERVAL, &[]);
+        assert!(path.ping_wanted);
+    }
+
+    #[test]
+    fn one_that_stood_by_is_asked_sooner_when_it_is_to_carry_data() {
+        let mut path = slow_path();
+        path.own_status = PathStatus::Backup;
+        path.keep_asking(BEGIN);
+        assert_eq!(path.probe_at, Some(BEGIN + MAX_BACKUP_PROBE_INTERVAL));
+        path.own_status = PathStatus::Active;
+        path.take_wish(BEGIN);
+        assert_eq!(path.probe_at, Some(BEGIN + MAX_PROBE_INTERVAL));
+    }
+
+    #[test]
+    fn an_answer_that_comes_at_once_ends_what_was_known_of_a_slow_time() {
+        let mut path = slow_path();
+        let mut now = BEGIN;
+        for number in 0..3 {
+            send(&mut path, now);
+            now += Duration::from_millis(40);
+            acknowledged(&mut path, now, number);
+            assert_eq!(path.rtt.smoothed(), Duration::from_millis(40), "{number}");
+        }
+        // Half as long is no other time.
+        (0..20).for_each(|_| path.rtt.on_sample(Duration::from_secs(1)));
+        send(&mut path, now);
+        acknowledged(&mut path, now + Duration::from_millis(500), 3);
+        assert!(path.rtt.smoothed() > Duration::from_millis(700), "{:?}", path.rtt.smoothed());
     }
 }

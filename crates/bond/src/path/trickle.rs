@@ -102,9 +102,7 @@ impl Path {
             self.ping_wanted = true;
             self.sent.take_items(&mut progress.losses.items);
         }
-        if self.trickle.is_on && self.sent.in_flight() == 0 {
-            self.probe_at.get_or_insert(now + self.probe_interval());
-        }
+        self.keep_asking(now);
     }
 
     /// Whether what was just acknowledged shows that it works again. What only trickles does not, unless no other could take its place any more.

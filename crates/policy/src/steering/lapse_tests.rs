@@ -157,3 +157,34 @@ fn who_disturbs_the_other_one_is_not_waited_for() {
     let both = world.both(1_200, step);
     assert!(both < 0.05, "{both}");
 }
+
+/// Something has come between: the other one, which was slow when it was last known, may be the better one now.
+#[test]
+fn when_the_best_one_falls_one_that_is_heard_as_well_is_let_loose_at_once() {
+    for (signal, is_tried) in [(-61.0, true), (-70.0, false)] {
+        let signals = [Some(-60.0), Some(signal)];
+        let mut world = World::new();
+        world.both(50, |world, _| world.step([800, 9_000], signals, 1.0));
+        assert_eq!(world.used, [true, false], "{signal}");
+        let both = world.both(30, |world, _| world.step([800, 9_000], signals, 1.0));
+        assert_eq!(both, 0.0, "{signal}: nothing has changed");
+        let steps =
+            (1..30).find(|_| world.step([2_400, 800], signals, 0.6)[1] && world.steered[1].limit.is_none());
+        assert_eq!(steps.is_some_and(|steps| steps <= 5), is_tried, "{signal}: {steps:?}");
+    }
+}
+
+/// It was no better: it is asked more and more seldom, however often the best one falls and comes back.
+#[test]
+fn who_is_let_loose_in_vain_is_so_more_and_more_seldom() {
+    let mut world = World::new();
+    world.both(50, |world, _| world.step([800, 9_000], ALIKE, 1.0));
+    let mut tried = |steps: u32| {
+        world.both(steps, |world, at| {
+            let best = if at / 20 % 2 == 0 { 2_400 } else { 800 };
+            world.step([best, 9_000], ALIKE, 0.6)
+        })
+    };
+    let (first, later) = (tried(300), tried(300));
+    assert!(first < 0.25 && later < 0.1, "{first}, then {later}");
+}

@@ -226,7 +226,9 @@ impl Steering {
         let ranks = ranks(&times, settings.threshold);
         let best = times.first().and_then(|_| here.first()?.known(now));
         let best_signal = best.and_then(|_| here.first()?.signal_dbm);
-        here.iter_mut().for_each(|point| point.compare(best_signal));
+        for (at, point) in here.iter_mut().enumerate() {
+            point.compare(best.filter(|_| at > 0), best_signal);
+        }
         let (free, worth) = self.free.entry(channel).or_insert_with(|| (FreeAir::new(now), Worth::new(now)));
         let stays = here.iter().all(|point| point.view.stays);
         let has_moved = stays && has_moved(now, &mut here, &ranks);
@@ -291,11 +293,12 @@ impl Steering {
             // Of which nothing is known, that are asked all the same now and then, by a few packets.
             let is_another = best.is_some() && !matches!(rank(at), None | Some(Rank::Best));
             point.kept_apart = apart.filter(|_| is_another);
-            let may_be_better = point.may_have_become_better(best_signal);
+            let has_fallen = point.may_be_better_now();
+            let may_be_better = has_fallen || point.may_have_become_better(best_signal) && rank(at).is_some();
             let next = match (point.stage, rank(at)) {
                 (_, Some(Rank::Best)) => Stage::Used,
                 _ if point.kept_apart.is_some() => Stage::Ready,
-                (Stage::Ready, Some(Rank::Slower))
+                (Stage::Ready, None | Some(Rank::Slower))
                     if may_prove_beside && may_be_better && point.may_prove(now) && !trying =>
                 {
                     trying = true;

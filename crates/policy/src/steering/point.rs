@@ -36,6 +36,9 @@ const FIRST_PROVING_PAUSE: Duration = Duration::from_secs(2);
 /// It begins anew once it is heard so much better, dB, beside the best one than when that was found: then somebody has moved. By as much more than when
 /// it last carried anything, one is tried that is heard as well as the best.
 const NEARER: f32 = 6.0;
+/// And once the best one takes so many times as long as the least since then, if it is heard as well: whatever has become of the best one, what was found
+/// beside it says no more that it is the better one.
+const FALLEN: f64 = 2.0;
 /// One that was away to be compared, for two seconds, and is then heard better or worse by so much, dB, beside the best one, has to show anew what it is:
 /// its packets take another time. Less than for [`NEARER`], as to begin with little costs little.
 const MOVED: f32 = 3.0;
@@ -123,6 +126,11 @@ pub(super) struct Point {
     has_failed: bool,
     /// ... and when it last carried what its packet time can be told from.
     learnt_lead: Option<f32>,
+    /// The best one's packet time, if that is another one, and the least that it has been since.
+    best: Option<Duration>,
+    least_best: Option<Duration>,
+    /// It proves itself with as many packets as it can carry.
+    proves_freely: bool,
     /// It was the best or as good as that at the last update.
     pub was_good: bool,
     /// What is remembered of that.
@@ -204,6 +212,9 @@ impl Point {
             refuted_lead: None,
             has_failed: false,
             learnt_lead: None,
+            best: None,
+            least_best: None,
+            proves_freely: false,
             was_good: false,
             lapse: Lapse::default(),
             is_waited_for: false,
@@ -245,6 +256,7 @@ impl Point {
             let time = self.known(now).map_or(time, |before| settled(before, time, view.confidence, news));
             if self.stage != Stage::Ready || self.learnt_lead.is_none() {
                 self.learnt_lead = self.lead;
+                self.least_best = self.best;
             }
             self.time = Some((time, view.confidence, now));
             if self.earlier[1].is_none_or(|(_, at)| now.since(at) >= FALLS_IN) {
@@ -363,6 +375,13 @@ impl Point {
         self.is_heard_better(best) || self.lead.zip(self.learnt_lead).is_some_and(has_come_nearer)
     }
 
+    /// Whether the best one has become so much worse since this one's packet time was told, while they are heard alike, that this one may be the better.
+    pub fn may_be_better_now(&self) -> bool {
+        let has_fallen = |(best, least): (Duration, Duration)| best >= least.mul_f64(FALLEN);
+        self.lead.is_some_and(|lead| lead > -HEARD_BETTER)
+            && self.best.zip(self.least_best).is_some_and(has_fallen)
+    }
+
     /// It has to leave to be compared; nothing is said yet against what it had.
     pub fn leave(&mut self) {
         (self.proven, self.proven_lead) = (self.allowed, self.lead);
@@ -376,9 +395,11 @@ impl Point {
         self.proven = if is_elsewhere { 0.0 } else { self.proven.min(spare.max(0.0)) };
     }
 
-    /// Takes how well the best is heard now.
-    pub fn compare(&mut self, best: Option<f32>) {
-        self.lead = self.signal_dbm.zip(best).map(|(signal, best)| signal - best);
+    /// Takes what the best one needs for a packet now, if that is another one, and how well it is heard.
+    pub fn compare(&mut self, best: Option<Duration>, best_signal: Option<f32>) {
+        self.lead = self.signal_dbm.zip(best_signal).map(|(signal, best)| signal - best);
+        self.best = best;
+        self.least_best = self.least_best.into_iter().chain(best).min().filter(|_| best.is_some());
         if std::mem::take(&mut self.has_failed) {
             self.refuted_lead = self.lead;
         }
@@ -460,10 +481,11 @@ impl Point {
             return;
         }
         if next == Stage::Ready && matches!(self.stage, Stage::Trying | Stage::Proving) {
-            self.refuted_lead = self.lead;
+            (self.refuted_lead, self.least_best) = (self.lead, self.best);
         }
         match next {
-            Stage::Trying | Stage::Proving => {}
+            Stage::Trying => {}
+            Stage::Proving => self.proves_freely = self.may_be_better_now(),
             Stage::Ready if self.stage == Stage::Proving => {
                 self.proving_pause = (self.proving_pause * 2).clamp(FIRST_PROVING_PAUSE, LONGEST_PAUSE);
             }
@@ -512,6 +534,7 @@ impl Point {
         let is_new = best.is_none() && !is_single && now.since(self.since) < TRIAL;
         let packets = match (self.stage, rank) {
             (Stage::Trying, _) if self.lead.is_none_or(|lead| lead < HEARD_BETTER) => Some(TRIAL_PACKETS),
+            (Stage::Proving, _) if self.proves_freely => None,
             (Stage::Trying | Stage::Proving, _) => Some(PROVING_PACKETS),
             (Stage::Used, None) if is_new => Some(TRIAL_PACKETS),
             (Stage::Used, Some(Rank::Slower)) => {

@@ -1,4 +1,4 @@
-//! The models of shared air against real access points in the virtual machine: eight points, each as a part of what the good one alone carries through the
+//! The models of shared air against real access points in the virtual machine: twelve points, each as a part of what the good one alone carries through the
 //! tunnel. One model is the paper's, behind fig6-steering: packets in turn, each with its whole packet time. The other one is that of 802.11, with back-off
 //! and attempts.
 
@@ -10,7 +10,7 @@ use radio::Rate;
 use radio::airtime::USUAL_ATTEMPTS;
 use sim::medium::Series;
 
-use super::kernel_mptcp::slow;
+use super::kernel_mptcp::slow_above;
 use super::real_points::{beginning, fetched, void_of};
 use super::shared_air::{Air, NO_LIMIT, Point, SharedAir, Transmitter, Way};
 use super::{id, mean, rounded};
@@ -20,10 +20,43 @@ use crate::vm::Machine;
 use crate::vm::measurement::Programs;
 use crate::vm::scene::near_and_far;
 
-/// What is wrong with the bad access point, by name: so many of its attempts are lost, or (`None`) it is not understood above [`SLOW`].
-const PLACES: [(&str, Option<f64>); 4] =
-    [("loss_20", Some(0.2)), ("loss_40", Some(0.4)), ("loss_60", Some(0.6)), ("slow", None)];
-const SLOW: Rate = Rate(12);
+/// What is wrong with the bad access point, by name.
+const PLACES: [(&str, Wrong); 6] = [
+    ("loss_20", Wrong::Loses(0.2)),
+    ("loss_40", Wrong::Loses(0.4)),
+    ("loss_60", Wrong::Loses(0.6)),
+    ("loss_80", Wrong::Loses(0.8)),
+    ("slow_18", Wrong::Slow(Rate(36))),
+    ("slow", Wrong::Slow(Rate(12))),
+];
+
+#[derive(Clone, Copy)]
+enum Wrong {
+    /// So many of its attempts, at any rate.
+    Loses(f64),
+    /// Everything arrives up to this rate, and nothing above.
+    Slow(Rate),
+}
+
+impl Wrong {
+    fn loss(self) -> f64 {
+        match self {
+            Self::Loses(loss) => loss,
+            Self::Slow(_) => 0.0,
+        }
+    }
+
+    fn rates(self) -> Option<Series> {
+        match self {
+            Self::Loses(_) => None,
+            Self::Slow(rate) => Some(Series::steady(rate, USUAL_ATTEMPTS)),
+        }
+    }
+}
+
+fn mbps(rate: Rate) -> f64 {
+    f64::from(rate.0) / 2.0
+}
 /// Without steering and with it, by the model's names of them.
 const WAYS: [(&str, Way); 2] = [("loose", Way::Plain), ("steered", Way::Preference)];
 /// The beds that are compared: real access points, packets in turn, contention.
@@ -40,14 +73,13 @@ const MEASURED: Duration = Duration::from_secs(8);
 pub(super) fn experiment() -> Experiment {
     let mut spec = toml::Table::new();
     let mut put = |key: &str, value: toml::Value| spec.insert(key.to_owned(), value);
-    put(
-        "losses",
-        PLACES.iter().filter_map(|(_, loss)| *loss).map(toml::Value::from).collect::<Vec<_>>().into(),
-    );
-    put(
-        "slow",
-        format!("everything arrives up to {} Mbit/s, and nothing above", f64::from(SLOW.0) / 2.0).into(),
-    );
+    for (name, wrong) in PLACES {
+        let text = match wrong {
+            Wrong::Loses(loss) => format!("{:.0} % of the bad one's attempts are lost", loss * 100.0),
+            Wrong::Slow(rate) => format!("everything arrives up to {} Mbit/s, and nothing above", mbps(rate)),
+        };
+        put(name, text.into());
+    }
     put("vm", "as fig6-real: hostapd, minstrel, the radio's slots, device and gateway".into());
     put(
         "turns",
@@ -57,11 +89,14 @@ pub(super) fn experiment() -> Experiment {
         "contention",
         "802.11a as fig3-carriersense, the same losses, rates by trying, packet times as the radio reckons them".into(),
     );
-    let bars = |(name, loss): (&str, Option<f64>)| {
+    let bars = |(name, wrong): (&str, Wrong)| {
         let of =
             |(way, _): (&str, Way)| BEDS.map(|bed| (format!("{way} {bed}"), format!("{name}.{way}.{bed}")));
         BarGroup {
-            label: loss.map_or("slow".to_owned(), |loss| format!("{:.0} % lost", loss * 100.0)),
+            label: match wrong {
+                Wrong::Loses(loss) => format!("{:.0} % lost", loss * 100.0),
+                Wrong::Slow(rate) => format!("{} Mbit/s", mbps(rate)),
+            },
             bars: WAYS.into_iter().flat_map(of).collect(),
         }
     };
@@ -106,12 +141,13 @@ air_down"#,
 fn run(seed: u64) -> anyhow::Result<Report> {
     let (machine, programs) = (Machine::find()?, Programs::beside_this_one()?);
     let mut metrics = Metrics::new();
-    let (mut differences, mut void) = ([Vec::new(), Vec::new()], None);
-    for (name, loss) in PLACES {
-        let mut scene = near_and_far(loss.unwrap_or_default(), script());
+    // By model, and by way.
+    let (mut differences, mut void) = ([const { [const { Vec::new() }; WAYS.len()] }; 2], None);
+    for (name, wrong) in PLACES {
+        let mut scene = near_and_far(wrong.loss(), script());
         scene.air = scene.air.map(|mut air| {
-            if loss.is_none() {
-                air.link.iter_mut().for_each(|link| link.quality = slow());
+            if let Wrong::Slow(rate) = wrong {
+                air.link.iter_mut().for_each(|link| link.quality = slow_above(rate));
             }
             Config { seed, ..air }
         });
@@ -134,8 +170,7 @@ fn run(seed: u64) -> anyhow::Result<Report> {
         }
         let transmitter =
             |loss, rates| Transmitter { fades: None, signal_dbm: SIGNAL_DBM, loss: Some(loss), rates };
-        let rates = if loss.is_none() { Some(Series::steady(SLOW, USUAL_ATTEMPTS)) } else { None };
-        let transmitters = [transmitter(0.0, None), transmitter(loss.unwrap_or_default(), rates)];
+        let transmitters = [transmitter(0.0, None), transmitter(wrong.loss(), wrong.rates())];
         // Of the first `count` access points, in turn and with contention.
         let models = |count: usize, way| -> anyhow::Result<[f64; 2]> {
             let run = SharedAir {
@@ -152,18 +187,22 @@ fn run(seed: u64) -> anyhow::Result<Report> {
             Ok([run.run()?, run.run_contended(&air)?.arrived])
         };
         let models_alone = models(1, Way::Plain)?;
-        for (way_name, way) in WAYS {
+        for (of, (way_name, way)) in WAYS.into_iter().enumerate() {
             let vm = fetched(&outcome, way_name)? / alone;
             metrics.insert(format!("{name}.{way_name}.vm"), rounded(vm));
             let both = models(2, way)?;
             for (index, bed) in BEDS[1..].iter().enumerate() {
                 let part = both[index] / models_alone[index];
                 metrics.insert(format!("{name}.{way_name}.{bed}"), rounded(part));
-                differences[index].push((vm - part).abs());
+                differences[index][of].push((vm - part).abs());
             }
         }
     }
     for (bed, differences) in BEDS[1..].iter().zip(differences) {
+        for ((way, _), differences) in WAYS.iter().zip(&differences) {
+            metrics.insert(format!("{bed}.difference.{way}.mean"), rounded(mean(differences)));
+        }
+        let differences = differences.concat();
         metrics.insert(format!("{bed}.difference.mean"), rounded(mean(&differences)));
         let worst = differences.iter().copied().fold(0.0, f64::max);
         metrics.insert(format!("{bed}.difference.worst"), rounded(worst));

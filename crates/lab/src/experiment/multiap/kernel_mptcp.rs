@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anabranch::control::Status;
 use anyhow::Context;
+use radio::Rate;
 use sim::NetworkSpec;
 use units::BitRate;
 
@@ -51,7 +52,7 @@ const WAYS: [(&str, &str); 6] = [
     ("beacons", "by beacons"),
     ("mptcp_plain", "kernel MPTCP"),
     ("cap_marks", "one in 20 marked"),
-    ("mptcp_marks", "with our marks"),
+    ("mptcp_marks", "--treat mptcp"),
     ("tunnel_marks", "ours, by marks"),
     ("ours", "ours"),
 ];
@@ -266,9 +267,15 @@ fn uplink_places() -> Vec<Place> {
     OTHERS_FLOWS.map(place).into()
 }
 
-/// Up to 6 Mbit/s everything arrives, above it nothing.
-pub(super) fn slow() -> Quality {
-    let loss_at = BTreeMap::from([("1".to_owned(), 0.0), ("9".to_owned(), 1.0)]);
+fn slow() -> Quality {
+    slow_above(Rate(12))
+}
+
+/// Up to this rate of 802.11g everything arrives, above it nothing.
+pub(super) fn slow_above(rate: Rate) -> Quality {
+    let next = Rate::OFDM.into_iter().find(|higher| *higher > rate);
+    let lost = next.map(|rate| (format!("{}", f64::from(rate.0) / 2.0), 1.0));
+    let loss_at = std::iter::once(("1".to_owned(), 0.0)).chain(lost).collect();
     Quality { loss_at, signal_dbm: -80, ..Quality::default() }
 }
 

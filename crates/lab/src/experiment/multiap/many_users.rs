@@ -84,7 +84,10 @@ pub(super) fn experiment() -> Experiment {
             .to_owned(),
         spec,
         paper: Some("section 7.1: 100, 80, 64, 70, 76, 81 and 87 % with 1, 2, 3, 4, 5, 7 and 10 users".to_owned()),
-        goals: USERS.map(|users| Goal::at_least(format!("ours_settle.users_{users}"), 0.9)).collect(),
+        goals: ["ours", "ours_settle"]
+            .into_iter()
+            .flat_map(|way| USERS.map(move |users| Goal::at_least(format!("{way}.users_{users}"), 0.9)))
+            .collect(),
         beds: vec![Bed::Sim],
         bars: bars.to_vec(),
         unit: "part of what the channels carry",

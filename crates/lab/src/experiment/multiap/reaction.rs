@@ -1,11 +1,15 @@
 //! MULTIAP/reaction: two access points change places from one moment to the next; how long until the traffic has moved.
+//!
+//! On the paper's model of shared air steering is told the packet times; on the air of 802.11 it finds out from frames, while both are heard alike.
 
 use std::time::Duration;
 
 use bond::Algorithm;
 use policy::steering::MarkingForm;
 
-use super::shared_air::{Change, NO_LIMIT, PACKET_PART, Point, SharedAir, TOLD, Way};
+use super::shared_air::{
+    Air, Change, Losses, NO_LIMIT, PACKET_PART, Point, SharedAir, TOLD, Transmitter, Way,
+};
 use super::{id, mean, rounded};
 use crate::experiment::{Axes, BarGroup, Bed, Experiment, Goal, Metrics, Report};
 use crate::simbed::quantile;
@@ -21,6 +25,11 @@ const BETWEEN: Duration = Duration::from_secs(10);
 /// What arrives is counted in these pieces; the traffic has moved with the first of [`STEADY`] in a row that are good enough.
 const PIECE: Duration = Duration::from_millis(50);
 const STEADY: usize = 10;
+/// On the air of 802.11 the bad one loses so many of a hundred attempts, and the round trip is this.
+const LOST: [u32; 3] = [50, 70, 90];
+const FRAMES_ROUND_TRIP_MS: u64 = 50;
+/// Both at the device.
+const SIGNAL_DBM: f64 = -50.0;
 /// As much of what the good one alone carries.
 pub(super) const MOVED: f64 = 0.8;
 
@@ -44,19 +53,34 @@ pub(super) fn experiment() -> Experiment {
     spec.insert("changes".into(), format!("{CHANGES}, every {} s", BETWEEN.as_secs()).into());
     let part = format!("{MOVED} of what the good one alone carries, over half a second");
     spec.insert("moved".into(), part.into());
-    let bars = |millis: u64| {
-        WAYS.map(|(name, ..)| (name.to_owned(), format!("{name}.rtt_{millis}.worst_s"))).to_vec()
-    };
+    let lost = LOST.map(i64::from);
+    spec.insert(
+        "lost".into(),
+        format!(
+            "on 802.11a, {FRAMES_ROUND_TRIP_MS} ms: of the bad one's attempts {lost:?} % are lost, both are heard alike, steering is told what the device reckons"
+        )
+        .into(),
+    );
+    let bars =
+        |case: &str| WAYS.map(|(name, ..)| (name.to_owned(), format!("{name}.{case}.worst_s"))).to_vec();
+    let shared = ROUND_TRIPS_MS.map(|millis| (format!("{millis} ms"), format!("rtt_{millis}")));
+    let frames = LOST.map(|lost| (format!("{lost} % lost"), format!("lost_{lost}")));
     Experiment {
         id: id("reaction"),
         title: "an access point becomes bad and another one good: until the traffic has moved".to_owned(),
         spec,
         paper: Some("section 6.1: the traffic has shifted after 1 to 2 s at 50 ms; no figure".to_owned()),
-        goals: vec![Goal::at_most("ours.rtt_50.worst_s", 1.0), Goal::at_most("ours.rtt_10.worst_s", 1.0)],
+        goals: ["rtt_50".to_owned(), "rtt_10".to_owned()]
+            .into_iter()
+            .chain(LOST.map(|lost| format!("lost_{lost}")))
+            .map(|case| Goal::at_most(format!("ours.{case}.worst_s"), 1.0))
+            .collect(),
         beds: vec![Bed::Sim],
-        bars: ROUND_TRIPS_MS
-            .map(|millis| BarGroup { label: format!("{millis} ms"), bars: bars(millis) })
-            .to_vec(),
+        bars: shared
+            .into_iter()
+            .chain(frames)
+            .map(|(label, case)| BarGroup { label, bars: bars(&case) })
+            .collect(),
         unit: "s, worst of ten",
         axes: Axes { over: Some("s after a change"), unit: Some("part of the good one alone") },
         runner: Box::new(|_bed, seed| run(seed)),
@@ -65,52 +89,84 @@ pub(super) fn experiment() -> Experiment {
 
 fn run(seed: u64) -> anyhow::Result<Report> {
     let (mut metrics, mut series) = (Metrics::new(), Vec::new());
+    let mut put = |key: &str, arrived: &[u64], alone: f64| {
+        let parts: Vec<f64> = arrived.iter().map(|count| *count as f64 / alone).collect();
+        let pieces = (BETWEEN.as_micros() / PIECE.as_micros()) as usize;
+        let after: Vec<&[f64]> = parts.chunks_exact(pieces).skip(1).collect();
+        // One that never comes so far counts as if it came at the next change.
+        let moved: Vec<f64> =
+            after.iter().map(|parts| until_moved(parts, PIECE, STEADY).as_secs_f64()).collect();
+        metrics.insert(format!("{key}.mean_s"), rounded(mean(&moved)));
+        metrics.insert(format!("{key}.worst_s"), rounded(quantile(&moved, 1.0).unwrap_or(f64::NAN)));
+        course(&after, PIECE)
+    };
     for millis in ROUND_TRIPS_MS {
         for (name, algorithm, way) in WAYS {
-            let air = SharedAir {
-                points: [GOOD, BAD]
-                    .map(|packet_time| Point { packet_time, weight: 1.0, uplink: NO_LIMIT })
-                    .to_vec(),
-                round_trip: Duration::from_millis(millis),
-                algorithm,
-                way,
-                settling: SETTLING,
-                measured: BETWEEN * (CHANGES + 1),
-                changes: changes(),
-                seed,
-            };
-            let arrived = air.arrivals(PIECE)?;
+            let air = shared_air(&[GOOD, BAD], millis, (algorithm, way), seed);
             let alone = PIECE.as_secs_f64() / (GOOD.as_secs_f64() * PACKET_PART);
-            let parts: Vec<f64> = arrived.iter().map(|count| *count as f64 / alone).collect();
-            let pieces = (BETWEEN.as_micros() / PIECE.as_micros()) as usize;
-            let after: Vec<&[f64]> = parts.chunks_exact(pieces).skip(1).collect();
-            // One that never comes so far counts as if it came at the next change.
-            let moved: Vec<f64> =
-                after.iter().map(|parts| until_moved(parts, PIECE, STEADY).as_secs_f64()).collect();
-            let key = format!("{name}.rtt_{millis}");
-            metrics.insert(format!("{key}.mean_s"), rounded(mean(&moved)));
-            metrics.insert(format!("{key}.worst_s"), rounded(quantile(&moved, 1.0).unwrap_or(f64::NAN)));
+            let course = put(&format!("{name}.rtt_{millis}"), &air.arrivals(PIECE)?, alone);
             if millis == 50 {
-                series.push((name.to_owned(), course(&after, PIECE)));
+                series.push((name.to_owned(), course));
             }
+        }
+    }
+    let good = Transmitter { fades: None, signal_dbm: SIGNAL_DBM, loss: Some(0.0), rates: None };
+    let frames = |transmitters: &[Transmitter]| Air {
+        transmitters: transmitters.to_vec(),
+        hidden: false,
+        estimated: true,
+    };
+    let alone = shared_air(&[GOOD], FRAMES_ROUND_TRIP_MS, (Algorithm::Model, Way::Plain), seed)
+        .run_contended(&frames(std::slice::from_ref(&good)))?;
+    for lost in LOST {
+        let bad = Transmitter { loss: Some(f64::from(lost) / 100.0), ..good.clone() };
+        let air = frames(&[good.clone(), bad]);
+        for (name, algorithm, way) in WAYS {
+            let shared = shared_air(&[GOOD, BAD], FRAMES_ROUND_TRIP_MS, (algorithm, way), seed);
+            let arrived = shared.arrivals_contended(&air, &losses(lost), PIECE)?;
+            put(&format!("{name}.lost_{lost}"), &arrived, alone.arrived * PIECE.as_secs_f64());
         }
     }
     Ok(Report { metrics, series, ..Report::default() })
 }
 
+fn shared_air(times: &[Duration], millis: u64, (algorithm, way): (Algorithm, Way), seed: u64) -> SharedAir {
+    let point = |packet_time: &Duration| Point { packet_time: *packet_time, weight: 1.0, uplink: NO_LIMIT };
+    SharedAir {
+        points: times.iter().map(point).collect(),
+        round_trip: Duration::from_millis(millis),
+        algorithm,
+        way,
+        settling: SETTLING,
+        measured: BETWEEN * (CHANGES + 1),
+        changes: changes(),
+        seed,
+    }
+}
+
+/// Which of both is the bad one, by the number of the change.
+fn places<T>(round: u32, good: T, bad: T) -> [T; 2] {
+    if round % 2 == 1 { [bad, good] } else { [good, bad] }
+}
+
+fn losses(lost: u32) -> Vec<Losses> {
+    let at =
+        |round: u32| Losses { at: BETWEEN * round, of: places(round, 0.0, f64::from(lost) / 100.0).to_vec() };
+    (1..=CHANGES).map(at).collect()
+}
+
 fn changes() -> Vec<Change> {
-    let places = |round: u32| if round % 2 == 1 { [BAD, GOOD] } else { [GOOD, BAD] };
     let at_once = |round: u32| {
         let at = BETWEEN * round;
         let change = move |(point, time)| Change { at, point, packet_time: Some(time), signal_dbm: None };
-        places(round).into_iter().enumerate().map(change)
+        places(round, GOOD, BAD).into_iter().enumerate().map(change)
     };
     (1..=CHANGES).flat_map(at_once).collect()
 }
 
-/// When the first piece begins from which on enough arrives for `steady` of them, on average; the whole time if there is none.
+/// When the first piece begins in which enough arrives, and in `steady` from there on, on average; the whole time if there is none.
 pub(super) fn until_moved(parts: &[f64], piece: Duration, steady: usize) -> Duration {
-    let first = parts.windows(steady).position(|window| mean(window) >= MOVED);
+    let first = parts.windows(steady).position(|window| window[0] >= MOVED && mean(window) >= MOVED);
     piece * first.unwrap_or(parts.len()) as u32
 }
 
@@ -133,9 +189,19 @@ mod tests {
     fn moved_is_the_first_moment_from_which_enough_arrives() {
         let mut parts = vec![0.1; 30];
         assert_eq!(until_moved(&parts, PIECE, STEADY), PIECE * 30);
+        parts[3] = 1.0;
         parts[12..].fill(1.0);
-        // A window of ten with two poor ones is good enough.
-        assert_eq!(until_moved(&parts, PIECE, STEADY), PIECE * 10);
+        assert_eq!(
+            until_moved(&parts, PIECE, STEADY),
+            PIECE * 12,
+            "not what is poor before, nor a single one"
+        );
+        parts[14..16].fill(0.1);
+        assert_eq!(
+            until_moved(&parts, PIECE, STEADY),
+            PIECE * 12,
+            "with two poor ones in ten it is good enough"
+        );
     }
 
     #[test]

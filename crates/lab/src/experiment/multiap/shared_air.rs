@@ -28,7 +28,7 @@ use policy::steering::{MarkShare, MarkingForm, PointView, Sharer, Steering, Stee
 use units::{Frequency, NetworkId, Timestamp};
 use wire::inner::Ecn;
 
-pub(super) use contention::{Air, Contended, Transmitter};
+pub(super) use contention::{Air, Contended, Losses, Transmitter};
 use contention::{Contention, point_address};
 pub(super) use fading::loss;
 use plain::Plain;
@@ -197,21 +197,8 @@ impl SharedAir {
     pub fn arrivals(&self, interval: Duration) -> anyhow::Result<Vec<u64>> {
         let mut world = World::new(self.clone())?;
         world.connect()?;
-        let begin = world.now + self.settling + SEED_STEP * (self.seed % 16) as u32;
-        world.advance(begin)?;
-        let mut changes = self.changes.iter().peekable();
-        let (mut arrived, mut end) = (Vec::new(), begin);
-        while end < begin + self.measured {
-            end += interval;
-            let before = world.received;
-            while let Some(change) = changes.next_if(|change| begin + change.at < end) {
-                world.advance(begin + change.at)?;
-                world.change(change);
-            }
-            world.advance(end)?;
-            arrived.push(world.received - before);
-        }
-        Ok(arrived)
+        let changes: Vec<_> = self.changes.iter().map(|change| (change.at, *change)).collect();
+        world.count(interval, &changes, World::change)
     }
 }
 
@@ -265,6 +252,30 @@ impl World {
             others_before: Duration::ZERO,
             run,
         })
+    }
+
+    /// Packets of the download that arrive in each `interval` once it has settled, while this and that changes, by time.
+    fn count<T>(
+        &mut self,
+        interval: Duration,
+        changes: &[(Duration, T)],
+        mut change: impl FnMut(&mut Self, &T),
+    ) -> anyhow::Result<Vec<u64>> {
+        let begin = self.now + self.run.settling + SEED_STEP * (self.run.seed % 16) as u32;
+        self.advance(begin)?;
+        let mut changes = changes.iter().peekable();
+        let (mut arrived, mut end) = (Vec::new(), begin);
+        while end < begin + self.run.measured {
+            end += interval;
+            let before = self.received;
+            while let Some((at, what)) = changes.next_if(|(at, _)| begin + *at < end) {
+                self.advance(begin + *at)?;
+                change(self, what);
+            }
+            self.advance(end)?;
+            arrived.push(self.received - before);
+        }
+        Ok(arrived)
     }
 
     fn change(&mut self, change: &Change) {

@@ -46,6 +46,14 @@ pub(in super::super) struct Air {
     pub estimated: bool,
 }
 
+/// So much of each access point's attempts is lost from a moment on; signals stay as they are.
+#[derive(Clone, PartialEq, Debug)]
+pub(in super::super) struct Losses {
+    /// Since what arrives counts.
+    pub at: Duration,
+    pub of: Vec<f64>,
+}
+
 /// What a run gave.
 #[derive(Clone, PartialEq, Debug)]
 pub(in super::super) struct Contended {
@@ -79,6 +87,28 @@ impl SharedAir {
         let seconds = self.measured.as_secs_f64();
         let air = world.contention.context("an air")?;
         Ok(air.counted((world.received - before) as f64 / seconds, self.measured))
+    }
+
+    /// Packets of the download that arrive in each `interval` over real contention, while losses change; `changes` by time.
+    ///
+    /// # Errors
+    /// As [`Self::run_contended`].
+    pub fn arrivals_contended(
+        &self,
+        air: &Air,
+        changes: &[Losses],
+        interval: Duration,
+    ) -> anyhow::Result<Vec<u64>> {
+        anyhow::ensure!(air.transmitters.len() == self.points.len(), "a transmitter for each access point");
+        let mut world = World::new(self.clone())?;
+        world.contention = Some(Contention::new(air, self.seed));
+        world.connect()?;
+        let changes: Vec<_> = changes.iter().map(|change| (change.at, change)).collect();
+        world.count(interval, &changes, |world, losses| {
+            if let Some(air) = &mut world.contention {
+                air.lose(&losses.of);
+            }
+        })
     }
 }
 
@@ -203,6 +233,16 @@ impl Contention {
         let signal_dbm = self.medium.propagation_mut().signal(now, point.station, DEVICE).map(f32::from);
         point.beacons_dbm = smoothed_signal(point.beacons_dbm, signal_dbm);
         point.beacons_dbm
+    }
+
+    /// So much of each access point's attempts is lost from now on.
+    fn lose(&mut self, losses: &[f64]) {
+        let links = &mut self.medium.propagation_mut().links;
+        for (point, loss) in self.points.iter().zip(losses) {
+            if let Some(link) = links.get_mut(&point.station) {
+                link.loss = Some(*loss);
+            }
+        }
     }
 
     /// What was until now does not count.

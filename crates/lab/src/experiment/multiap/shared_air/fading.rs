@@ -19,7 +19,7 @@ pub(super) struct Fading {
 pub(super) struct Signal {
     mean_dbm: f64,
     /// The part of frames that is lost at all rates; `None`: as the signal has it.
-    loss: Option<f64>,
+    pub loss: Option<f64>,
     /// `None`: it does not fade.
     fade: Option<Fade>,
 }

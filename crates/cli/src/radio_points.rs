@@ -14,7 +14,7 @@ pub fn run(session: &Session, arguments: &RadioAps) -> anyhow::Result<()> {
         Err(error @ ClientError::NotRunning(_)) => {
             let device = session.any_client(&OpenDaemon { interface: None });
             let points = device.and_then(|device| device.radio_access_points());
-            let none = "No radio is running, and other programs keep fewer than two cards at access points of one channel: there is nothing to choose.";
+            let none = "No radio is running, and other programs keep fewer than two Wi-Fi cards: there is nothing to choose.";
             (points.map_err(|_| no_radio(error.into()))?, none)
         }
         points => (points?, "No access point is heard."),

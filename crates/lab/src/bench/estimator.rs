@@ -20,6 +20,8 @@ const STRANGERS: u8 = 5;
 /// A full channel of 802.11n.
 const APART: Duration = Duration::from_micros(50);
 const ROUNDS: usize = 15;
+/// A full frame, bytes.
+const FULL: usize = 1_538;
 
 pub(super) fn goals() -> Vec<Goal> {
     vec![Goal::at_most("busy_channel.ns_per_frame", 200.0), Goal::at_most("most_memory.bytes", 20_000.0)]
@@ -48,10 +50,12 @@ fn nanoseconds(headers: &[Header], few: bool) -> anyhow::Result<f64> {
     let first = headers.first().context("there is no frame")?.transmitter;
     let begin = processor_time()?;
     let mut taken = 0_u32;
+    // Only its length counts: what is full is counted as another device's share, too.
+    let frame = [0; FULL];
     for header in headers.iter().filter(|header| !few || header.transmitter == first) {
         now += APART;
         let heard = Heard {
-            frame: &[],
+            frame: &frame,
             frequency: CHANNEL,
             signal_dbm: None,
             rate: Some(Rate(108)),

@@ -158,7 +158,7 @@ fn network_namespace(thread: &str) -> io::Result<NetworkNamespace> {
     Ok((found.dev(), found.ino()))
 }
 
-/// Marks must count, or steering by them does nothing: a congestion control that ignores single ones (BBR) is replaced by the system's usual one.
+/// Marks must count, or steering by them does nothing: a congestion control that ignores single ones (BBR) is replaced by CUBIC, which every kernel has.
 fn heed_marks(socket: &Socket) {
     let ignores = |name: &[u8]| name.starts_with(b"bbr");
     if socket.tcp_congestion().is_ok_and(|name| ignores(&name)) {

@@ -12,7 +12,8 @@
 //! ```
 //! The logarithm of how much longer it takes than it may is summed over time, and never below nothing: Page's test for a change (E. S. Page, Continuous
 //! inspection schemes, Biometrika 41, 1954). Where it takes no longer than the best the sum falls by as much as if it took as long. Who
-//! takes twice as long is behind in 0.7 s, and who takes 1.5 times as long in two seconds, as that costs less.
+//! takes twice as long is behind in 0.7 s, and who takes 1.5 times as long in two seconds, as that costs less; from the moment of the change it is twice
+//! that, as packet times are smoothed first (`point.rs`), and cover half a second.
 //!
 //! Somebody who walks away from it is soon heard worse as well, and then nothing is waited for; nor where it is not known how well each is heard, nor
 //! where one takes so much longer that it is no chance (`NO_FADE` in `point.rs`).

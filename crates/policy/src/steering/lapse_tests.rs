@@ -84,11 +84,12 @@ fn who_is_heard_worse_leaves_with_the_first_bad_moment_and_is_back_when_heard_as
 
 #[test]
 fn who_is_slower_and_heard_as_well_stands_by_within_three_seconds_and_for_good() {
-    for (micros, tenths) in [(8_000, 5), (1_600, 20), (1_280, 30)] {
+    // Of twice as long 1.5 s, and of 1.6 times 2.6 s: packet times are smoothed before.
+    for (micros, tenths) in [(8_000, 1..=1), (2_400, 3..=5), (1_600, 14..=16), (1_280, 25..=28)] {
         let mut world = World::new();
         world.both(50, |world, _| world.step([800, 800], ALIKE, 1.0));
         let steps = (1..50).find(|_| world.step([800, micros], ALIKE, 1.0) == [true, false]);
-        assert!(steps.is_some_and(|steps| steps <= tenths), "{micros}: {steps:?}");
+        assert!(steps.is_some_and(|steps| tenths.contains(&steps)), "{micros}: {steps:?}");
         let both = world.both(80, |world, _| world.step([800, micros], ALIKE, 1.0));
         assert_eq!(both, 0.0, "{micros}");
     }

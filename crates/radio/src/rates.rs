@@ -72,8 +72,8 @@ impl RateChoice {
 
     /// What became of a frame sent at a rate with so many attempts.
     ///
-    /// An average is of the last frames, at whatever rate: of a rate that is seldom tried the first outcome says most, so that who has been silent for a
-    /// while, or was too far away, is back at its rate after some tries and not after as many as take to fill the average.
+    /// An average is of the last frames, at whatever rate: of a rate that is seldom tried the first outcome says most, so that who was too far
+    /// away for a while is back at its rate after some tries and not after as many as take to fill the average.
     pub fn learn(&mut self, rate: Rate, acknowledged: bool, attempts: u8) {
         for other in self.rates.iter_mut().filter(|tried| tried.rate != rate) {
             other.unheard = other.unheard.saturating_add(1);
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_time_in_which_nothing_arrived_the_fastest_is_back_within_some_hundred_frames() {
+    fn after_a_time_in_which_nothing_arrived_the_fastest_is_back_within_900_frames_on_average() {
         let frames = |seed| {
             let mut randomness = ChaCha8Rng::seed_from_u64(seed);
             let mut choice = RateChoice::new(Flavour::G, &Rate::OFDM, Rate(12));
@@ -139,9 +139,9 @@ mod tests {
         assert!(frames.iter().sum::<usize>() / frames.len() < 900, "{frames:?}");
     }
 
-    /// A rate of which half the attempts fail by chance is not left for one that succeeds once.
+    /// A rate of which some attempts fail by chance is not left for a higher one that succeeds now and then.
     #[test]
-    fn where_attempts_fail_by_chance_the_best_is_used_nearly_always() {
+    fn where_attempts_fail_by_chance_the_best_is_used_most_of_the_time() {
         let mut randomness = ChaCha8Rng::seed_from_u64(3);
         let mut choice = RateChoice::new(Flavour::G, &Rate::OFDM, Rate(12));
         let success = |rate: Rate| if rate <= Rate(72) { 0.8 } else { 0.3 };

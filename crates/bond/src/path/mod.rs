@@ -13,6 +13,7 @@ mod lift;
 pub(crate) mod mtu;
 pub(crate) mod pacer;
 pub(crate) mod received;
+mod samples;
 pub(crate) mod sent;
 mod silence;
 mod trickle;
@@ -27,7 +28,8 @@ use mtu::MtuSearch;
 use pacer::Pacer;
 use policy::{BaseRtt, PathStatus, RttEstimator};
 use received::Received;
-use sent::{AckOutcome, Delivered, Losses, Sent};
+use samples::{STALE_RTTS, one_way_delay};
+use sent::{Delivered, Losses, Sent};
 use std::time::Duration;
 use trickle::Trickle;
 use units::{BitRate, Bytes, PathId, Timestamp};
@@ -39,29 +41,12 @@ const CHALLENGE_INTERVAL: Duration = Duration::from_millis(250);
 const AMPLIFICATION_LIMIT: u64 = 3;
 /// Bytes of a packet of control frames, about.
 const CONTROL_PACKET: u64 = 150;
-/// Lateness above which a path is taken to reorder, rather than to have timers.
-const MUCH_REORDERING: Duration = Duration::from_millis(5);
-/// One-way delay samples are averaged over this many round-trip times. By time, not by number: after a pause one sample must
-/// tell that the queue is gone.
-const DELAY_MEMORY: f64 = 2.0;
-/// A round-trip time that is older than this many of itself is forgotten when a new sample comes ...
-const STALE_RTTS: u32 = 6;
-/// ... or older than this and that many of the sample: in a fade it has been seconds.
-const STALE_AFTER: Duration = Duration::from_secs(1);
-/// One this long is forgotten, however new, when a sample comes that is so many times shorter: what waited in a fade is gone, and with the old one the path
-/// would be paced as if it waited still.
-const LONG: Duration = Duration::from_millis(300);
-const SHORTER: u32 = 4;
-
 /// Held back for so long, a path's estimate has little left of what it could carry.
 const LONG_HELD: Duration = Duration::from_secs(1);
 /// Datagrams; fewer under way on a path that carries nothing new are in nobody's way.
 const MUCH_UNDER_WAY: u64 = 4;
 /// Pace over the estimate of a path that is hastened: what an inner BBR tries.
 const HASTE: f64 = 1.25;
-
-/// From so many samples on a smoothed round-trip time is one.
-const SAMPLES_TO_TRUST: u32 = 8;
 
 /// Whether a path can carry data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -152,6 +137,8 @@ pub(crate) struct Path {
     held_since: Option<Timestamp>,
     lift: Lift,
     trickle: Trickle,
+    /// Samples of the round trip in a row that are far shorter than it has been.
+    short_samples: u32,
     pub(crate) mtu: MtuSearch,
     size_doubted_at: Timestamp,
     pub(crate) challenge: Option<Challenge>,
@@ -244,6 +231,7 @@ impl Path {
             held_since: None,
             lift: Lift::default(),
             trickle: Trickle::default(),
+            short_samples: 0,
             mtu,
             size_doubted_at: now,
             challenge: None,
@@ -418,8 +406,8 @@ impl Path {
             self.held_since.get_or_insert(now);
         } else {
             self.free(now, true);
-            self.ask_sooner(now);
         }
+        self.ask_sooner(now);
     }
 
     /// It is no longer held back: what is known of its rate says little after long. `takes_over`: by the wish of both ends, not only since nothing else
@@ -537,54 +525,6 @@ impl Path {
         self.find_losses(now, &mut progress.losses, siblings);
         self.look_whether_it_trickles(now, others.works, &mut progress);
         progress
-    }
-
-    /// Round-trip time, one-way delay and delivery rate of the largest acknowledged packet, if it is news.
-    fn take_samples(&mut self, now: Timestamp, ack: &Ack, outcome: &AckOutcome) -> (Option<BitRate>, bool) {
-        let Some((sent_at, base, application_limited)) = outcome.largest else {
-            return (None, self.application_limited());
-        };
-        let elapsed = now.since(sent_at);
-        let delay = Duration::from_micros(ack.delay_micros).min(elapsed / 2);
-        // Where packets overtake each other the largest number is the luckiest: take the mean of what came with it.
-        let mean_sent_at = outcome.mean_sent_at().filter(|_| self.peer_reordering > MUCH_REORDERING);
-        let luck = mean_sent_at.map_or(Duration::ZERO, |mean| sent_at.since(mean));
-        let age = now.since(std::mem::replace(&mut self.sampled_at, now));
-        let sample = elapsed - delay + luck;
-        let stale = (sample * STALE_RTTS).max(STALE_AFTER).min(self.rtt.smoothed() * STALE_RTTS);
-        let smoothed = self.rtt.smoothed();
-        let is_over = smoothed > LONG && sample * SHORTER < smoothed;
-        if self.rtt.is_measured() && (age > stale || is_over) {
-            self.rtt.reset();
-        }
-        self.rtt_samples = if self.rtt.is_measured() { self.rtt_samples.saturating_add(1) } else { 1 };
-        self.rtt.on_sample(sample);
-        let doubt = rtt_doubt(self.rtt.variation(), self.rtt_samples);
-        self.base_rtt.on_sample(now, self.rtt.smoothed() + doubt);
-        let delay = one_way_delay(ack, sent_at) as f64 + luck.as_secs_f64() * 1e6;
-        let memory = DELAY_MEMORY * self.rtt.smoothed().as_secs_f64().max(0.01);
-        let gain = 1.0 - (-age.as_secs_f64() / memory).exp();
-        self.one_way_delay = Some(match self.one_way_delay {
-            Some(smoothed) => smoothed + (delay - smoothed) * gain,
-            None => delay,
-        });
-        let latest =
-            Delivered { receive_time: ack.receive_time, received_bytes: ack.received_bytes, known: true };
-        if !self.delivered.known || latest.receive_time.wrapping_sub(self.delivered.receive_time) as i32 >= 0
-        {
-            self.delivered = latest;
-        }
-        if !base.known {
-            return (None, application_limited);
-        }
-        let micros = latest.receive_time.wrapping_sub(base.receive_time);
-        let bytes = latest.received_bytes.wrapping_sub(base.received_bytes);
-        if micros == 0 || micros > i32::MAX as u32 {
-            return (None, application_limited);
-        }
-        let rate =
-            BitRate::from_bytes_over(Bytes(u64::from(bytes)), Duration::from_micros(u64::from(micros)));
-        (Some(rate), application_limited)
     }
 
     fn find_losses(&mut self, now: Timestamp, losses: &mut Losses, siblings: &[Sibling]) {
@@ -758,17 +698,6 @@ impl Path {
     }
 }
 
-/// How much a smoothed round-trip time may be too short because it rests on few samples: one lucky first packet on a path with jitter
-/// would pass for the path's base, and every later one for a queue.
-fn rtt_doubt(variation: Duration, samples: u32) -> Duration {
-    variation * SAMPLES_TO_TRUST.saturating_sub(samples) / SAMPLES_TO_TRUST
-}
-
-/// Receive time less send time, microseconds: off by what the clocks differ, the same on all paths.
-fn one_way_delay(ack: &Ack, sent_at: Timestamp) -> i64 {
-    i64::from(ack.receive_time.wrapping_sub(sent_at.as_micros() as u32) as i32)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -785,19 +714,5 @@ mod tests {
         path.sampled_at = now;
         assert_eq!(path.acknowledgement_delay(now).as_millis(), 50);
         assert_eq!(path.acknowledgement_delay(now + Duration::from_secs(3)).as_millis(), 8);
-    }
-
-    #[test]
-    fn a_lucky_first_packet_does_not_pass_for_the_base() {
-        let mut rtt = RttEstimator::default();
-        let mut base: Option<Duration> = None;
-        for (number, millis) in [29, 55, 50, 45, 60, 52, 48, 55, 50, 51].into_iter().enumerate() {
-            rtt.on_sample(Duration::from_millis(millis));
-            let seen = rtt.smoothed() + rtt_doubt(rtt.variation(), number as u32 + 1);
-            base = Some(base.map_or(seen, |base| base.min(seen)));
-        }
-        let base = base.unwrap();
-        assert!(base > Duration::from_millis(41), "{base:?}");
-        assert_eq!(rtt_doubt(rtt.variation(), SAMPLES_TO_TRUST), Duration::ZERO);
     }
 }

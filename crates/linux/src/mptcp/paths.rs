@@ -57,7 +57,7 @@ impl PathNetwork {
 #[derive(Debug, Error)]
 pub enum PathsError {
     /// The kernel.
-    #[error("this kernel has no MPTCP; it takes Linux 5.6 or newer, built with CONFIG_MPTCP")]
+    #[error("this kernel has no MPTCP; it takes one built with CONFIG_MPTCP")]
     None,
     /// A value that cannot be.
     #[error("MPTCP over networks: {0}")]

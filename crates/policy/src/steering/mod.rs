@@ -293,7 +293,7 @@ impl Steering {
             // Of which nothing is known, that are asked all the same now and then, by a few packets.
             let is_another = best.is_some() && !matches!(rank(at), None | Some(Rank::Best));
             point.kept_apart = apart.filter(|_| is_another);
-            let has_fallen = point.may_be_better_now();
+            let has_fallen = apart.is_none() && point.may_be_better_now();
             let may_be_better = has_fallen || point.may_have_become_better(best_signal) && rank(at).is_some();
             let next = match (point.stage, rank(at)) {
                 (_, Some(Rank::Best)) => Stage::Used,
@@ -409,7 +409,8 @@ fn in_company(now: Timestamp, here: &[&mut Point]) -> Option<Best> {
         settled,
         packet_time: best.view.packet_time.filter(|_| best.view.confidence >= LEAST_CONFIDENCE),
         delivered: best.view.delivered,
-        company: others.iter().filter_map(|point| point.air(now)).sum(),
+        // One that is let loose for a moment will show by itself whether it is better.
+        company: others.iter().filter(|point| !point.is_let_loose()).filter_map(|point| point.air(now)).sum(),
     })
 }
 

@@ -59,7 +59,7 @@ const FALLS: f64 = 0.8;
 const FALLS_IN: Duration = Duration::from_millis(500);
 /// And packet times, on a logarithmic scale: in half a second of a link that fades they go up and down by half ...
 const TIME_NEWS: f64 = 0.15;
-/// ... by more for one that is to prove itself: what was known of it is what is in doubt, and its few packets a second are a mean already.
+/// ... by more for one that is to prove itself: what was known of it is what is in doubt.
 const PROVING_NEWS: f64 = 0.4;
 /// ... but for a change by so many times, of which somebody is so sure: that is no chance, and counts at once.
 const ABRUPT: f64 = 2.5;
@@ -163,7 +163,7 @@ struct Left {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Stage {
     Trying,
-    /// Known, but heard so well that it may have become better since.
+    /// Known, but heard so well that it may have become better since; or the best one has become so much worse.
     Proving,
     Used,
     Ready,
@@ -251,6 +251,8 @@ impl Point {
         }
         if let Some(time) = estimate {
             self.left = None;
+            // Else it is clear already that it is no better.
+            self.proves_freely &= self.best.is_none_or(|best| time <= best.mul_f64(NO_FADE));
             let news = if self.stage == Stage::Proving { PROVING_NEWS } else { TIME_NEWS };
             let news = (news * steps).min(1.0);
             let time = self.known(now).map_or(time, |before| settled(before, time, view.confidence, news));
@@ -380,6 +382,11 @@ impl Point {
         let has_fallen = |(best, least): (Duration, Duration)| best >= least.mul_f64(FALLEN);
         self.lead.is_some_and(|lead| lead > -HEARD_BETTER)
             && self.best.zip(self.least_best).is_some_and(has_fallen)
+    }
+
+    /// Whether it proves itself with as many packets as it can carry.
+    pub fn is_let_loose(&self) -> bool {
+        self.stage == Stage::Proving && self.proves_freely
     }
 
     /// It has to leave to be compared; nothing is said yet against what it had.
@@ -534,7 +541,7 @@ impl Point {
         let is_new = best.is_none() && !is_single && now.since(self.since) < TRIAL;
         let packets = match (self.stage, rank) {
             (Stage::Trying, _) if self.lead.is_none_or(|lead| lead < HEARD_BETTER) => Some(TRIAL_PACKETS),
-            (Stage::Proving, _) if self.proves_freely => None,
+            (Stage::Proving, _) if self.is_let_loose() => None,
             (Stage::Trying | Stage::Proving, _) => Some(PROVING_PACKETS),
             (Stage::Used, None) if is_new => Some(TRIAL_PACKETS),
             (Stage::Used, Some(Rank::Slower)) => {
@@ -559,6 +566,7 @@ impl Point {
             Some(Rank::Best) => SteeringReason::Best,
             Some(Rank::AsGood) => SteeringReason::AsGood { longer },
             Some(Rank::Slower) if !other_way => SteeringReason::NoOtherWay { longer },
+            Some(Rank::Slower) if self.is_let_loose() => SteeringReason::Fallen { longer },
             Some(Rank::Slower) if self.stage == Stage::Proving => SteeringReason::HeardBetter { longer },
             Some(Rank::Slower) if used => SteeringReason::FreeAir { longer, allowed: self.allowed },
             Some(Rank::Slower) => lack.reason(longer),

@@ -42,6 +42,11 @@ pub enum SteeringReason {
         /// How much longer, as a part of the best one's time.
         longer: f64,
     },
+    /// By what is remembered it takes longer than the best, but that one has become so much worse since that it is tried.
+    Fallen {
+        /// How much longer, as a part of the best one's time.
+        longer: f64,
+    },
     /// It takes longer than the best, but nothing is known of its flows' other ways, or there are none.
     NoOtherWay {
         /// How much longer, as a part of the best one's time.
@@ -95,6 +100,11 @@ impl fmt::Display for SteeringReason {
             Self::HeardBetter { longer } => write!(
                 formatter,
                 "{:.0} % longer for a packet than the best by the little that came, but heard better: it is tried",
+                percent(longer)
+            ),
+            Self::Fallen { longer } => write!(
+                formatter,
+                "{:.0} % longer for a packet than the best when it was last known, but the best one has become worse since: it is tried",
                 percent(longer)
             ),
             Self::NoOtherWay { longer } => {

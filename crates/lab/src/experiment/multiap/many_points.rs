@@ -17,7 +17,7 @@ const COUNTS: [u32; 5] = [0, 1, 3, 6, 10];
 const MOST: u32 = 10;
 const SETTLING: Duration = Duration::from_secs(20);
 const MEASURED: Duration = Duration::from_secs(60);
-/// From the first packet on.
+/// From the moment on at which the ends have come together, and up to 2.6 s later, by the seed.
 const FIRST: Duration = Duration::from_secs(20);
 
 const WAYS: [(&str, Algorithm, Way); 4] = [
@@ -36,6 +36,7 @@ pub(super) fn experiment() -> Experiment {
     spec.insert("good_packet_time_us".into(), (GOOD_US as i64).into());
     spec.insert("poor_packet_time_us".into(), (POOR_US as i64).into());
     spec.insert("beside_it".into(), COUNTS.map(|count| toml::Value::from(i64::from(count))).to_vec().into());
+    spec.insert("first".into(), format!("the first {} s", FIRST.as_secs()).into());
     spec.insert("mixes".into(), MIXES.map(toml::Value::from).to_vec().into());
     let bars = MIXES.map(|mix| BarGroup {
         label: format!("{MOST} {mix}"),

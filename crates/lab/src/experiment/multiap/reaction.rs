@@ -51,7 +51,7 @@ pub(super) fn experiment() -> Experiment {
     spec.insert("packet_times_us".into(), vec![micros(GOOD), micros(BAD)].into());
     spec.insert("round_trips_ms".into(), ROUND_TRIPS_MS.map(|millis| millis as i64).to_vec().into());
     spec.insert("changes".into(), format!("{CHANGES}, every {} s", BETWEEN.as_secs()).into());
-    let part = format!("{MOVED} of what the good one alone carries, over half a second");
+    let part = format!("{MOVED} of what the good one alone carries, at once and over half a second");
     spec.insert("moved".into(), part.into());
     let lost = LOST.map(i64::from);
     spec.insert(

@@ -10,7 +10,7 @@ use radio::Rate;
 use radio::airtime::USUAL_ATTEMPTS;
 use sim::medium::Series;
 
-use super::kernel_mptcp::slow_above;
+use super::kernel_mptcp::{mbps, slow_above};
 use super::real_points::{beginning, fetched, void_of};
 use super::shared_air::{Air, NO_LIMIT, Point, SharedAir, Transmitter, Way};
 use super::{id, mean, rounded};
@@ -54,9 +54,6 @@ impl Wrong {
     }
 }
 
-fn mbps(rate: Rate) -> f64 {
-    f64::from(rate.0) / 2.0
-}
 /// Without steering and with it, by the model's names of them.
 const WAYS: [(&str, Way); 2] = [("loose", Way::Plain), ("steered", Way::Preference)];
 /// The beds that are compared: real access points, packets in turn, contention.

@@ -271,10 +271,15 @@ fn slow() -> Quality {
     slow_above(Rate(12))
 }
 
+/// As rates are told to people, and named in the medium's file.
+pub(super) fn mbps(rate: Rate) -> f64 {
+    f64::from(rate.0) / 2.0
+}
+
 /// Up to this rate of 802.11g everything arrives, above it nothing.
 pub(super) fn slow_above(rate: Rate) -> Quality {
     let next = Rate::OFDM.into_iter().find(|higher| *higher > rate);
-    let lost = next.map(|rate| (format!("{}", f64::from(rate.0) / 2.0), 1.0));
+    let lost = next.map(|rate| (mbps(rate).to_string(), 1.0));
     let loss_at = std::iter::once(("1".to_owned(), 0.0)).chain(lost).collect();
     Quality { loss_at, signal_dbm: -80, ..Quality::default() }
 }
